@@ -1,0 +1,257 @@
+"""Metrics of training rows: integers and booleans only, one row per example or per training row.
+
+They are computed from the columns alone, without help from the code that wrote them, so that they
+say what a trainer will read. Packs and padding are undone first; what remains is examples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from expectations.contract import Context
+from stages.columns import IGNORED, Ints, list_parts, numbers, offsets_of, sum_per_row
+
+Bools = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class _Sequences:
+    """Unpadded sequences, flat."""
+
+    offsets: Ints
+    ids: Ids
+
+    def per_row(self, tokens: Bools) -> Ints:
+        return sum_per_row(self.offsets, tokens.astype(np.int64))
+
+    def at(self, which: Ints) -> Ids:
+        """The id at a flat index; -1 where the row is empty."""
+        filled = np.append(self.ids, np.int32(-1))
+        return np.where(np.diff(self.offsets) > 0, filled[np.minimum(which, len(self.ids))], -1)
+
+
+def _highest(offsets: Ints, values: Ids) -> Ints:
+    if not len(values):
+        return np.full(len(offsets) - 1, -1, np.int64)
+    highest = np.maximum.reduceat(np.append(values, np.int32(-1)), offsets[:-1])
+    return np.where(np.diff(offsets) > 0, highest, -1).astype(np.int64)
+
+
+def _sequence_metrics(sequences: _Sequences, context: Context) -> dict[str, npt.ArrayLike]:
+    model = context.model
+    controls = np.fromiter(model.controls.values(), np.int32)
+    top = int(max(controls.max(), 0))
+    is_control = np.zeros(max(top, int(sequences.ids.max(initial=0))) + 1, bool)
+    is_control[controls] = True
+    valid = np.clip(sequences.ids, 0, None)
+    return {
+        "n_tokens": np.diff(sequences.offsets),
+        "max_id": _highest(sequences.offsets, sequences.ids),
+        "n_negative": sequences.per_row(sequences.ids < 0),
+        "n_pad": sequences.per_row(sequences.ids == model.pad_id),
+        "n_controls": sequences.per_row(is_control[valid]),
+        "last_id": sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64),
+    }
+
+
+def _label_metrics(
+    sequences: _Sequences, labels: Ids, context: Context
+) -> dict[str, npt.ArrayLike]:
+    trained = labels != IGNORED
+    ends = trained.copy()
+    ends[:-1] &= ~trained[1:]
+    lasts = sequences.offsets[1:][np.diff(sequences.offsets) > 0] - 1
+    ends[lasts] = trained[lasts]
+    firsts = sequences.offsets[:-1]
+    first_label = _Sequences(sequences.offsets, labels).at(firsts)
+    return {
+        "n_trained": sequences.per_row(trained),
+        "n_labels_not_ids": sequences.per_row(trained & (labels != sequences.ids)),
+        "n_open_turns": sequences.per_row(ends & (sequences.ids != context.model.end_of_turn_id)),
+        "first_is_trained": (first_label != IGNORED) & (first_label != -1),
+    }
+
+
+def _step_metrics(
+    sequences: _Sequences,
+    labels: Ids,
+    positions: pa.ListArray,
+    ratings: pa.ListArray,
+    model_ids: Ids,
+) -> dict[str, npt.ArrayLike]:
+    step, good, bad = model_ids
+    marker = sequences.ids == step
+    trained = labels != IGNORED
+    at, flat = numbers(positions)
+    rated_at, rated = list_parts(ratings)
+    values = rated.to_numpy(zero_copy_only=False).astype(np.float64)
+    counts = np.diff(at)
+    absolute = flat + np.repeat(sequences.offsets[:-1], counts)
+    inside = (absolute >= 0) & (absolute < len(sequences.ids))
+    on_marker = (
+        inside & marker[np.clip(absolute, 0, max(len(marker) - 1, 0))] if len(marker) else inside
+    )
+    rows = np.repeat(np.arange(len(counts)), counts)
+    out_of_place = np.bincount(rows[~on_marker], minlength=len(counts))
+    wrong = np.zeros(len(counts), np.int64)
+    if len(flat) == len(values) and inside.all():
+        wanted = np.where(np.isnan(values), IGNORED, np.where(values >= 0.5, good, bad))
+        wrong = np.bincount(rows[labels[absolute] != wanted], minlength=len(counts))
+    return {
+        "n_markers": sequences.per_row(marker),
+        "n_positions": counts,
+        "n_step_labels": np.diff(rated_at),
+        "n_labelled": sum_per_row(rated_at, (~np.isnan(values)).astype(np.int64)),
+        "n_labels": sequences.per_row(trained),
+        "n_labels_off_markers": sequences.per_row(trained & ~marker),
+        "n_labels_no_reward": sequences.per_row(trained & (labels != good) & (labels != bad)),
+        "n_positions_off_markers": out_of_place,
+        "n_labels_not_ratings": wrong,
+    }
+
+
+def _pair_metrics(table: pa.Table, context: Context, padded: bool) -> dict[str, npt.ArrayLike]:
+    sides = {}
+    for name in ("chosen", "rejected"):
+        mask = _column(table, f"{name}_attention_mask") if padded else None
+        sides[name] = _unpadded(_column(table, f"{name}_ids"), mask)
+    chosen, rejected = sides["chosen"], sides["rejected"]
+    shared = table.column("prompt_length").to_numpy()
+    metrics: dict[str, npt.ArrayLike] = {}
+    for name, side in sides.items():
+        for key, values in _sequence_metrics(side, context).items():
+            metrics[f"{name}_{key}"] = values
+    lengths = [np.diff(side.offsets) for side in (chosen, rejected)]
+    equal = np.zeros(len(shared), bool)
+    prefix = np.zeros(len(shared), bool)
+    for row in range(len(shared)):
+        a = chosen.ids[chosen.offsets[row] : chosen.offsets[row + 1]]
+        b = rejected.ids[rejected.offsets[row] : rejected.offsets[row + 1]]
+        equal[row] = np.array_equal(a, b)
+        prefix[row] = np.array_equal(a[: shared[row]], b[: shared[row]])
+    metrics["sides_equal"] = equal
+    metrics["prompt_shared"] = prefix & (shared <= np.minimum(*lengths)) & (shared > 0)
+    if "margin" in table.schema.names:
+        margin = table.column("margin").to_numpy().astype(np.float64)
+        metrics["margin_finite"] = np.isfinite(margin) | np.isnan(margin)
+    return metrics
+
+
+def _column(table: pa.Table, name: str) -> pa.ListArray:
+    column = table.column(name)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> _Sequences:
+    offsets, flat = numbers(ids)
+    if mask is None:
+        return _Sequences(offsets, flat)
+    real = mask.values.to_numpy() == 1
+    return _Sequences(offsets_of(sum_per_row(offsets, real.astype(np.int64))), flat[real])
+
+
+def examples(table: pa.Table, context: Context) -> pl.DataFrame:
+    """One row of metrics per example, in stored order.
+
+    Args:
+        table: a batch after ``encode``, or a shard of the context's layout.
+    """
+    padded = context.layout == "padded"
+    if context.task == "rm":
+        return pl.DataFrame(_pair_metrics(table, context, padded))
+    mask = _column(table, "attention_mask") if padded else None
+    sequences = _unpadded(_column(table, "input_ids"), mask)
+    labels = _unpadded(_column(table, "labels"), mask).ids
+    row_offsets = sequences.offsets
+    if context.layout == "packed":
+        lengths = _column(table, "seq_lengths").values.to_numpy()
+        sequences = _Sequences(offsets_of(lengths), sequences.ids)
+        if sequences.offsets[-1] != len(sequences.ids):  # judged by seq_lengths_fill_the_pack
+            sequences = _Sequences(row_offsets, sequences.ids)
+    metrics = _sequence_metrics(sequences, context)
+    metrics.update(_label_metrics(sequences, labels, context))
+    if context.task == "prm":
+        model = context.model
+        tokens = np.array([model.step_id, model.good_id, model.bad_id], np.int32)
+        steps = _step_columns(table, context, row_offsets, sequences.offsets)
+        metrics.update(_step_metrics(sequences, labels, *steps, tokens))
+    return pl.DataFrame(metrics)
+
+
+def _step_columns(
+    table: pa.Table, context: Context, rows: Ints, sequences: Ints
+) -> tuple[pa.ListArray, pa.ListArray]:
+    """Positions and labels per example, positions counted from the example's first token."""
+    positions, ratings = _column(table, "step_positions"), _column(table, "step_labels")
+    if context.layout == "ragged":
+        return positions, ratings
+    at, flat = numbers(positions)
+    row_of = np.repeat(np.arange(len(at) - 1), np.diff(at))
+    if context.layout == "padded":
+        stored = np.diff(numbers(_column(table, "input_ids"))[0])
+        left = (
+            (stored - np.diff(rows)) if context.model.profile.padding_side == "left" else 0 * stored
+        )
+        return pa.ListArray.from_arrays(
+            pa.array(at.astype(np.int32)), pa.array((flat - left[row_of]).astype(np.int32))
+        ), ratings
+    absolute = flat + rows[row_of]
+    owner = np.clip(np.searchsorted(sequences, absolute, side="right") - 1, 0, len(sequences) - 2)
+    counts = offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
+    relative = (absolute - sequences[owner]).astype(np.int32)
+    _, values = list_parts(ratings)
+    return (
+        pa.ListArray.from_arrays(pa.array(counts), pa.array(relative)),
+        pa.ListArray.from_arrays(pa.array(counts), values)
+        if len(values) == len(relative)
+        else ratings,
+    )
+
+
+def rows(table: pa.Table, context: Context) -> pl.DataFrame:
+    """One row of metrics per training row: a pack, or a padded row."""
+    if context.layout == "packed":
+        stored = np.diff(numbers(_column(table, "input_ids"))[0])
+        at, lengths = numbers(_column(table, "seq_lengths"))
+        names = np.diff(_column(table, "row_ids").offsets.to_numpy())
+        return pl.DataFrame(
+            {
+                "n_tokens": stored,
+                "n_in_examples": sum_per_row(at, lengths.astype(np.int64)),
+                "n_examples": np.diff(at),
+                "n_names": names,
+                "n_empty_examples": sum_per_row(at, (lengths <= 0).astype(np.int64)),
+            }
+        )
+    sides = ("chosen_", "rejected_") if context.task == "rm" else ("",)
+    metrics = [_padding_metrics(table, context, side) for side in sides]
+    merged = {k: np.sum([np.asarray(m[k]) for m in metrics], axis=0) for k in metrics[0]}
+    widths = [np.asarray(m["width"]) for m in metrics]
+    return pl.DataFrame({**merged, "width": widths[0], "same_width": widths[0] == widths[-1]})
+
+
+def _padding_metrics(table: pa.Table, context: Context, side: str) -> dict[str, npt.ArrayLike]:
+    ids = _column(table, f"{side}ids" if side else "input_ids")
+    offsets, flat = numbers(ids)
+    mask = _column(table, f"{side}attention_mask").values.to_numpy()
+    real = mask == 1
+    width = np.diff(offsets)
+    real_count = sum_per_row(offsets, real.astype(np.int64))
+    index = np.arange(len(flat)) - np.repeat(offsets[:-1], width)
+    pads = np.repeat(width - real_count, width)
+    left = context.model.profile.padding_side == "left"
+    expected = index >= pads if left else index < np.repeat(real_count, width)
+    return {
+        "width": width,
+        "n_mask_out_of_place": sum_per_row(offsets, (real != expected).astype(np.int64)),
+        "n_padding_not_pad": sum_per_row(
+            offsets, (~real & (flat != context.model.pad_id)).astype(np.int64)
+        ),
+        "n_mask_not_binary": sum_per_row(offsets, ((mask != 0) & (mask != 1)).astype(np.int64)),
+    }

@@ -1,0 +1,300 @@
+"""The spine: inputs to parts, parts to a plan, the plan to shards, shards to a published build.
+
+Everything is made in a staging directory under the output's lock. The manifest is written last,
+and only after every shard, read back from the disk, has passed every critical invariant.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pipeline import gather, manifest, part, publish, rejects
+from pipeline import plan as planning
+from pipeline.config import Config
+from pipeline.dataset_files import write_json, write_split, write_splits
+from pipeline.gather import Gather, Shard, ShardReport, Source
+from pipeline.inputs import Input, scan
+from pipeline.manifest import Outcome
+from pipeline.part import PartReport, Work
+from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.tokenizer_files import write_serving, write_tokenizer
+from stages import catalog
+from stages.columns import Ints
+from stages.errors import DataError, ExpectationError, ParityError, PipelineError
+
+MIN_REJECTS = 10  # a handful of refused rows fails no build
+
+Report = Callable[[str, int, int], None]  # what, done, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A build that is on disk.
+
+    Attributes:
+        fresh: False when an equal build was there already.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    fresh: bool
+
+
+def _workers(config: Config) -> int:
+    if config.workers:
+        return config.workers
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(
+    function: Any, shared: Any, items: Sequence[Any], config: Config, report: Report, what: str
+) -> list[Any]:
+    """All results in the order of the items, by the build's engine."""
+    pmap = catalog.load("pipeline.executors", config.engine, "pmap")
+    results: list[Any] = [None] * len(items)
+    report(what, 0, len(items))
+    for done, (index, result) in enumerate(pmap(function, shared, items, _workers(config)), 1):
+        results[index] = result
+        report(what, done, len(items))
+    return results
+
+
+def _make_parts(
+    recipe: Recipe, inputs: list[Input], report: Report
+) -> tuple[Recipe, list[Work], list[PartReport]]:
+    """Every split's part; once more with the reference encoder if the fast one was caught out."""
+    splits = [
+        (split, name)
+        for source, name in zip(inputs, recipe.formats, strict=True)
+        for split in source.splits
+    ]
+    try:
+        works = part.plan_parts(recipe, splits)
+        return recipe, works, _run(part.make, recipe, works, recipe.config, report, "encode")
+    except ParityError as error:
+        if recipe.backend == "tokenizers":
+            raise PipelineError(f"The build disagrees with its own reference: {error}.") from error
+    recipe = replace(recipe, backend="tokenizers")
+    works = part.plan_parts(recipe, splits)
+    try:
+        return recipe, works, _run(part.make, recipe, works, recipe.config, report, "encode")
+    except ParityError as error:
+        raise PipelineError(f"The build disagrees with its own reference: {error}.") from error
+
+
+def _sources(inputs: list[Input], works: list[Work], parts: list[PartReport]) -> list[Source]:
+    sources = []
+    at = 0
+    for source in inputs:
+        line = 0
+        for _ in source.splits:
+            sources.append(Source(str(works[at].path), source.name, line))
+            line += parts[at].lines
+            at += 1
+    return sources
+
+
+def _shards(plan: planning.Plan) -> list[Shard]:
+    shards = []
+    for side in plan.sides:
+        count = len(side.shards) - 1
+        bounds = np.concatenate([[0], np.cumsum(side.sizes)])
+        for index in range(count):
+            rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
+            order = side.order[int(bounds[rows.start]) : int(bounds[rows.stop])]
+            name = f"{side.name}/data-{index:05d}-of-{count:05d}.arrow"
+            shards.append(Shard(name, side.name, order, side.sizes[rows]))
+    return shards
+
+
+def _require_rows(parts: list[PartReport], inputs: list[Input]) -> None:
+    if not sum(report.rows for report in parts):
+        raise DataError(f"{inputs[0].path} has no rows.", "Give a file with rows.")
+
+
+def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float) -> None:
+    refused = ledger.rejected_rows
+    too_many = refused > limit * rows and (refused > MIN_REJECTS or limit == 0)
+    if left and not too_many:
+        return
+    reasons = "\n".join(
+        f"  {count:>7} {code}: {', '.join(ledger.first[code])}"
+        for code, count in ledger.rows_by_code.most_common()
+    )
+    what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
+    raise DataError(
+        f"{what}:\n{reasons}\n",
+        "Mend or drop those rows, or allow more with --max-reject."
+        if left
+        else "See what each row lacks with: pipeline stage normalize.",
+    )
+
+
+def _judge(shards: list[ShardReport]) -> list[dict[str, Any]]:
+    """The invariants' findings over all shards.
+
+    Raises:
+        ExpectationError: a critical one is broken.
+    """
+    total: dict[str, dict[str, Any]] = {}
+    for shard in shards:
+        for found in shard.findings:
+            entry = total.setdefault(
+                found.name,
+                {"name": found.name, "severity": found.severity, "checked": 0, "broken": 0},
+            )
+            entry["checked"] += found.checked
+            entry["broken"] += found.broken
+            if found.broken and found.severity == "critical":
+                where = ", ".join(shard.first_row_ids) or str(found.rows[0])
+                raise ExpectationError(
+                    f"{shard.path}: {found.broken} rows break {found.name} ({where}).",
+                    "Nothing was published; please report it with the recipe.",
+                )
+    return [total[name] for name in sorted(total)]
+
+
+def _rows_of_inputs(inputs: list[Input], parts: list[PartReport]) -> list[int]:
+    counts = []
+    at = 0
+    for source in inputs:
+        counts.append(sum(p.rows for p in parts[at : at + len(source.splits)]))
+        at += len(source.splits)
+    return counts
+
+
+def _lines_of_parts(plan: planning.Plan, parts: list[PartReport]) -> list[Ints]:
+    base = 0
+    found = []
+    for index, report in enumerate(parts):
+        starts = plan.examples.starts
+        found.append(plan.examples.row[starts[index] : starts[index + 1]] - base)
+        base += report.lines
+    return found
+
+
+def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key: str) -> None:
+    sides = list(dict.fromkeys(shard.split for shard in shards))
+    for side in sides:
+        mine = [shard for shard in shards if shard.split == side]
+        schema = gather.read(folder / mine[0].path).schema
+        write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
+    write_splits(folder, sides)
+    write_tokenizer(folder / "tokenizer", recipe.model)
+    write_serving(folder / "serving.json", recipe.model, recipe.config.stop)
+
+
+def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str, Any]:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    unit = 1024 if sys.platform != "darwin" else 1  # ru_maxrss is in KiB on Linux, bytes on macOS
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "seconds": round(time.time() - started, 3),
+        "peak_memory_bytes": max(peak, children) * unit,
+        "workers": _workers(recipe.config),
+        "engine": recipe.config.engine,
+        "tokenizer_source": recipe.tokenizer_source,
+        "inputs": [source.path for source in inputs],
+        "python": sys.version.split()[0],
+    }
+
+
+def up_to_date(target: Path, build_id: str) -> dict[str, Any] | None:
+    """The manifest of an equal build that is already there, every byte of it; else None."""
+    try:
+        found: dict[str, Any] = orjson.loads((target / publish.MANIFEST).read_bytes())
+        if found["build_id"] != build_id or manifest.hash_files(target, {}) != found["files"]:
+            return None
+    except (OSError, ValueError, KeyError):
+        return None
+    return found
+
+
+def build(config: Config, report: Report) -> Built:
+    """Build, judge and publish.
+
+    Raises:
+        PipelineError: see ``stages.errors``; the old build, if any, is untouched.
+    """
+    started = time.time()
+    publish.check_target(config.output)
+    inputs = scan(config.data)
+    recipe = resolve_recipe(config, inputs)
+    key = manifest.build_id(recipe, inputs)
+    found = up_to_date(config.output, key)
+    if found is not None:
+        return Built(config.output, found, fresh=False)
+    with publish.staging(config.output) as folder:
+        recipe, works, parts = _make_parts(recipe, inputs, report)
+        _require_rows(parts, inputs)
+        described = _assemble(recipe, inputs, works, parts, folder, report)
+        write_json(folder / "run.json", _run_record(recipe, inputs, started))
+        write_json(folder / publish.MANIFEST, described)
+        publish.publish(folder, config.output)
+    return Built(config.output, described, fresh=True)
+
+
+def _assemble(
+    recipe: Recipe,
+    inputs: list[Input],
+    works: list[Work],
+    parts: list[PartReport],
+    folder: Path,
+    report: Report,
+) -> dict[str, Any]:
+    """Everything of the build but ``run.json`` and the manifest; returns the manifest."""
+    config = recipe.config
+    plan = planning.make_plan(config, planning.read_examples(works, parts))
+    sources = _sources(inputs, works, parts)
+    lines = _lines_of_parts(plan, parts)
+    ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
+    kept = int(plan.kept.sum())
+    _refuse_too_many(ledger, sum(p.rows for p in parts), kept, config.max_reject)
+    shared = Gather(
+        recipe,
+        tuple(sources),
+        plan.examples.starts,
+        str(folder),
+        plan.width,
+        "margin" in recipe.task.kept and _all_margins(works),
+    )
+    shards = _run(gather.make_shard, shared, _shards(plan), config, report, "write")
+    findings = _judge(shards)
+    _write_dataset(folder, recipe, shards, manifest.build_id(recipe, inputs))
+    write_json(folder / "validation.json", {"passed": True, "expectations": findings})
+    rows = plan.examples.row
+    outcome = Outcome(
+        recipe,
+        inputs,
+        parts,
+        _rows_of_inputs(inputs, parts),
+        plan,
+        shards,
+        ledger,
+        len(np.unique(rows)) - len(np.unique(rows[plan.kept])),
+    )
+    known = {shard.path: shard.sha256 for shard in shards}
+    return manifest.describe(outcome, manifest.hash_files(folder, known))
+
+
+def _all_margins(works: list[Work]) -> bool:
+    """Whether every example has a margin: the column is stored for all rows or for none."""
+    import pyarrow as pa
+
+    for work in works:
+        with pa.memory_map(str(work.path)) as source:
+            if pa.ipc.open_file(source).read_all().column("margin").null_count:
+                return False
+    return True

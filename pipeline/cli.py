@@ -1,0 +1,106 @@
+"""The command line: one command per file under ``commands``, loaded when it is called.
+
+Exit status: 0 built or already up to date; 1 a fault of ours; 2 usage, recipe or model; 3 the data
+was refused; 4 the gate could not judge; 5 the surroundings; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from typing import NoReturn
+
+import click
+
+from pipeline import __version__, _origin, commands
+from stages import catalog
+from stages.errors import PipelineError, SurroundingsError
+
+REPORT_TO = "the project's issue tracker"
+
+
+class _Commands(click.Group):
+    """Commands by file name, with an underscore for a dash."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name.replace("_", "-") for name in catalog.names(commands.__name__)]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        key = name.replace("-", "_")
+        if key not in catalog.names(commands.__name__):
+            return None
+        found: click.Command = catalog.load(commands.__name__, key, "COMMAND")
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version")
+def cli() -> None:
+    """Compile raw conversations, preference pairs and rated steps into train-ready Arrow shards."""
+
+
+def _say(error: PipelineError) -> int:
+    click.echo(f"error: {error.what}", err=True)
+    if error.remedy:
+        click.echo(f"       {error.remedy}", err=True)
+    return error.exit_code
+
+
+def _from_system(error: OSError) -> SurroundingsError:
+    if error.errno == errno.ENOSPC:
+        return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
+    return SurroundingsError(f"{error}.", "Check permissions and paths.")
+
+
+def _status(debug: bool) -> int:
+    try:
+        # A command that ends by itself gives 0 (help, version) or its own status.
+        return int(cli.main(standalone_mode=False) or 0)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except KeyboardInterrupt:
+        click.echo("interrupted; nothing was published", err=True)
+        return 130
+    except PipelineError as error:
+        if debug:
+            raise
+        return _say(error)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if debug:
+            raise
+        return _say(_from_system(error))
+    except Exception as error:
+        if debug:
+            raise
+        text = " ".join(str(error).split())[:300]
+        click.echo(
+            f"error: a fault of this program, {type(error).__name__}: {text}\n"
+            f"       Run again with --debug and report it to {REPORT_TO}.",
+            err=True,
+        )
+        return 1
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """The console script."""
+    shadowed = _origin.problem()
+    if shadowed is not None:
+        click.echo(f"error: {shadowed}", err=True)
+        sys.exit(2)
+    signal.signal(signal.SIGTERM, _interrupt)
+    debug = "--debug" in sys.argv[1:]
+    sys.exit(_status(debug))

@@ -1,0 +1,78 @@
+"""``pipeline stage``: one stage alone, Arrow in, Arrow out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.config import default_cache
+from pipeline.options import BUILD, config_from, with_options
+
+
+@click.group(name="stage", help="Run one stage alone: Arrow in, Arrow out.")
+def COMMAND() -> None:
+    """Holds one subcommand per stage."""
+
+
+def _done(refused: int, output: Path) -> None:
+    click.echo(f"{refused} rows refused", err=True)
+    click.echo(str(output))
+
+
+@COMMAND.command(help="Raw rows to columns; the only stage that takes the build's options.")
+@click.argument("data", nargs=-1, required=True)
+@click.option("--task", type=click.Choice(["sft", "rm", "prm"]), required=True)
+@with_options(BUILD)
+def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
+    """The first stage."""
+    from pipeline.stagewise import run_until
+
+    config = config_from(task, data, given)
+    _done(run_until(config, "normalize"), config.output)
+
+
+_IN = click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_OUT = click.option("-o", "--output", type=click.Path(path_type=Path), required=True)
+_CACHE = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
+
+
+def _add_stage(name: str, text: str) -> None:
+    @COMMAND.command(name=name, help=text)
+    @_IN
+    @_OUT
+    @_CACHE
+    def command(source: Path, output: Path, cache_dir: Path | None) -> None:
+        from pipeline.stagewise import run_stage
+
+        _done(run_stage(name, source, output, cache_dir or default_cache()), output)
+
+
+def _add_layout(name: str, text: str) -> None:
+    @COMMAND.command(name=name, help=text)
+    @_IN
+    @_OUT
+    @_CACHE
+    @click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
+    def command(source: Path, output: Path, cache_dir: Path | None, pad_to: str | None) -> None:
+        from pipeline.stagewise import run_layout
+
+        options = {"pad_to": pad_to} if pad_to else {}
+        _done(run_layout(name, source, output, cache_dir or default_cache(), **options), output)
+
+
+for _name, _text in (
+    ("render", "Columns to segments of text, by the chat template."),
+    ("mark", "PRM: put the step token after every step."),
+    ("encode", "Segments to ids and labels."),
+    ("validate", "Refuse rows that break an invariant."),
+):
+    _add_stage(_name, _text)
+
+for _name, _text in (
+    ("pack", "Encoded examples to packed shards."),
+    ("pad", "Encoded examples to padded shards."),
+    ("ragged", "Encoded examples to ragged shards."),
+):
+    _add_layout(_name, _text)

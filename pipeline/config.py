@@ -1,0 +1,105 @@
+"""What a build is told: the options by name, checked once, frozen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from stages.errors import UsageError
+
+# Options that cannot change a byte of a shard.
+_OUTSIDE = {"output", "workers", "engine", "cache_dir", "data"}
+# Options that a part does not depend on, so that repacking reuses what is encoded.
+_AFTER_PARTS = {
+    "layout",
+    "padding_side",
+    "pad_to",
+    "dedup",
+    "test_size",
+    "shuffle",
+    "seed",
+    "max_reject",
+}
+
+
+def default_cache() -> Path:
+    """``$XDG_CACHE_HOME/posttrain-pipeline``."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "posttrain-pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One build's options; the names are those of the command line."""
+
+    task: str
+    data: tuple[str, ...]
+    model: str
+    output: Path
+    format: str = "auto"
+    map: Mapping[str, str] = field(default_factory=dict)
+    layout: str = ""
+    padding_side: str = "left"
+    pad_to: str = "longest"
+    max_length: int = 4096
+    too_long: str = "reject"
+    max_reject: float = 0.01
+    system: str | None = None
+    chat_template: str | None = None  # the template's source, not its file
+    eos: str | None = None
+    date: str | None = None
+    train_on: str = "assistant"
+    neutral: str = "null"
+    prm_template: str = "chat"
+    prompt_separator: str = "Step 1:"
+    step_tag: str | None = None
+    stop: tuple[str, ...] = ()
+    dedup: bool = False
+    test_size: float = 0.0
+    shuffle: bool = False
+    seed: int = 0
+    workers: int = 0
+    engine: str = "local"
+    cache_dir: Path = field(default_factory=default_cache)
+
+    def __post_init__(self) -> None:
+        if self.max_length < 8:
+            raise UsageError(f"--max-length {self.max_length} leaves no room.", "Give at least 8.")
+        if self.pad_to not in ("longest", "max-length") and not self.pad_to.isdigit():
+            raise UsageError(
+                f"--pad-to {self.pad_to!r} is no width.", "Give longest, max-length or a number."
+            )
+        if self.too_long == "trim-turns" and self.task != "sft":
+            raise UsageError("--too-long trim-turns is for sft.", "For prm there is trim-steps.")
+        if self.too_long == "trim-steps" and self.task != "prm":
+            raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
+        if not 0 <= self.max_reject <= 1:
+            raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
+        if self.test_size < 0:
+            raise UsageError(
+                f"--test-size {self.test_size} is negative.", "Give a share or a number."
+            )
+
+    @property
+    def longest_example(self) -> int:
+        """Tokens that an example may have: a fixed width below ``--max-length`` binds too."""
+        return min(self.max_length, int(self.pad_to)) if self.pads_to_number else self.max_length
+
+    @property
+    def pads_to_number(self) -> bool:
+        return self.layout == "padded" and self.pad_to.isdigit()
+
+    def recorded(self, for_parts: bool = False) -> dict[str, object]:
+        """The options that what is built depends on, ready for JSON."""
+        left_out = _OUTSIDE | (_AFTER_PARTS if for_parts else set())
+        if for_parts:
+            left_out |= {"max_length", "stop"}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        found["map"] = dict(self.map)
+        found["stop"] = list(self.stop)
+        if for_parts:
+            del found["stop"]
+            found["longest_example"] = self.longest_example
+        return found

@@ -1,0 +1,65 @@
+"""The files that make a build a ``datasets`` directory: ``load_from_disk(DIR)["train"]``.
+
+Written here rather than by ``datasets``, whose import takes longer than a small build. List types
+are spelled ``Sequence``, which old and new releases both read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(kind):
+        return {"feature": _feature(kind.value_type), "length": -1, "_type": "Sequence"}
+    names = {pa.string(): "string", pa.float32(): "float32"}
+    return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
+
+
+def write_json(path: Path, content: object) -> None:
+    """Readable JSON with a final newline and a stable order."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False)
+    path.write_text(text + "\n", "utf-8")
+
+
+def write_split(
+    folder: Path, name: str, schema: pa.Schema, shards: Iterable[str], key: str
+) -> None:
+    """``dataset_info.json`` and ``state.json`` of one split.
+
+    Args:
+        shards: file names, in order.
+        key: hexadecimal; the split's fingerprint is derived from it.
+    """
+    write_json(
+        folder / name / "dataset_info.json",
+        {
+            "citation": "",
+            "description": "",
+            "features": {field.name: _feature(field.type) for field in schema},
+            "homepage": "",
+            "license": "",
+        },
+    )
+    write_json(
+        folder / name / "state.json",
+        {
+            "_data_files": [{"filename": shard} for shard in shards],
+            "_fingerprint": key[:16],
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
+            "_split": name,
+        },
+    )
+
+
+def write_splits(folder: Path, names: list[str]) -> None:
+    """``dataset_dict.json``."""
+    write_json(folder / "dataset_dict.json", {"splits": names})

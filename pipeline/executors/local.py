@@ -1,0 +1,163 @@
+"""A supervised process pool: it knows which task killed which worker.
+
+The stock pools hang for ever or lose every task in flight when the kernel kills a worker. Here a
+dead worker is replaced and its task tried again, and a task that kills three workers is named.
+One worker runs in this very process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+from stages.errors import PipelineError, SurroundingsError
+
+ATTEMPTS = 3
+_PR_SET_PDEATHSIG = 1  # Linux prctl(2): die with the parent
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def _serve(pipe: Connection, function: Callable[[Any, Any], Any], shared: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
+    while True:
+        try:
+            item = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, function(shared, item))
+        except Exception as error:  # carried to the parent, which raises it
+            answer = (False, error)
+        try:
+            pipe.send(answer)
+        except Exception as error:  # an exception that cannot be pickled
+            pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    task: int | None = None
+
+
+class _Pool:
+    def __init__(self, function: Callable[[Any, Any], Any], shared: Any) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._function = function
+        self._shared = shared
+        self.workers: list[_Worker] = []
+
+    def start(self) -> None:
+        mine, theirs = self._context.Pipe()
+        arguments = (theirs, self._function, self._shared)
+        process = self._context.Process(target=_serve, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        self.workers.append(_Worker(process, mine))
+
+    def drop(self, worker: _Worker) -> int:
+        worker.process.join()
+        worker.pipe.close()
+        self.workers.remove(worker)
+        return int(worker.process.exitcode or 0)
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.process.terminate()
+        for worker in list(self.workers):
+            self.drop(worker)
+
+
+def pmap(
+    function: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Sequence[Item],
+    workers: int,
+) -> Iterator[tuple[int, Result]]:
+    """Yield (index, result) as results come.
+
+    Raises:
+        SurroundingsError: an item killed its worker three times.
+        Exception: whatever the function raised first.
+    """
+    if workers <= 1 or len(items) <= 1:
+        for index, item in enumerate(items):
+            yield index, function(shared, item)
+        return
+    pool = _Pool(function, shared)
+    waiting = deque(range(len(items)))
+    deaths = dict.fromkeys(range(len(items)), 0)
+    done = 0
+    try:
+        for _ in range(min(workers, len(items))):
+            pool.start()
+        while done < len(items):
+            for worker in pool.workers:
+                if worker.task is None and waiting:
+                    worker.task = waiting.popleft()
+                    _send(worker, items[worker.task])
+            for worker in _ready(pool.workers):
+                task = worker.task
+                answer = _receive(worker)
+                if answer is None:
+                    code = pool.drop(worker)
+                    if task is not None:
+                        deaths[task] += 1
+                        if deaths[task] >= ATTEMPTS:
+                            raise _poison(items[task], code)
+                        waiting.appendleft(task)
+                    pool.start()
+                elif task is not None:
+                    worker.task = None
+                    good, value = answer
+                    if not good:
+                        raise value
+                    done += 1
+                    yield task, value
+    finally:
+        pool.stop()
+
+
+def _ready(workers: list[_Worker]) -> list[_Worker]:
+    handles: list[Any] = [worker.pipe for worker in workers]
+    handles += [worker.process.sentinel for worker in workers]
+    found = wait(handles)
+    return [w for w in workers if w.pipe in found or w.process.sentinel in found]
+
+
+def _send(worker: _Worker, item: Any) -> None:
+    try:
+        worker.pipe.send(item)
+    except (BrokenPipeError, ConnectionResetError):
+        return  # it died idle; its sentinel says so next
+
+
+def _receive(worker: _Worker) -> tuple[bool, Any] | None:
+    try:
+        return worker.pipe.recv() if worker.pipe.poll() else None
+    except (EOFError, ConnectionResetError):
+        return None
+
+
+def _poison(item: Any, code: int) -> SurroundingsError:
+    cause = "usually the kernel, out of memory" if code == -signal.SIGKILL else f"exit {code}"
+    return SurroundingsError(
+        f"{item} killed its worker {ATTEMPTS} times ({cause}).",
+        "Give the machine more memory, or fewer --workers.",
+    )

@@ -1,0 +1,243 @@
+"""``manifest.json``: what was built, from what, and what became of every row.
+
+No clock, no host, no absolute path: equal builds have equal manifests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline import __version__
+from pipeline.gather import ShardReport
+from pipeline.inputs import Input, identity
+from pipeline.part import PartReport
+from pipeline.plan import Plan
+from pipeline.recipe import Recipe
+from pipeline.rejects import Ledger
+from stages import encoders
+from stages.profile import TargetModel
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that a finished build knows about itself."""
+
+    recipe: Recipe
+    inputs: list[Input]
+    parts: list[PartReport]
+    rows_of_input: list[int]
+    plan: Plan
+    shards: list[ShardReport]
+    ledger: Ledger
+    duplicate_rows: int
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """The parts' tallies, added up."""
+        total: dict[str, Counter[str]] = {}
+        for part in self.parts:
+            for name, values in part.counts.items():
+                total.setdefault(name, Counter()).update(values)
+        return total
+
+
+def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
+    """Hash of the recipe and its inputs: equal ids, equal shards."""
+    text = f"{recipe.fingerprint}\0{identity(inputs)}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _model(model: TargetModel) -> dict[str, Any]:
+    profile = model.profile
+    steps = profile.step_tokens if model.step_id >= 0 else None
+    ids = (model.step_id, model.good_id, model.bad_id) if steps else (None, None, None)
+    return {
+        "name": profile.name,
+        "tokenizer_sha256": hashlib.sha256(model.tokenizer_json).hexdigest(),
+        "chat_template_sha256": hashlib.sha256(profile.chat_template.encode()).hexdigest(),
+        "eos_token": profile.eos_token,
+        "eos_token_id": model.eos_id,
+        "end_of_turn": profile.end_of_turn,
+        "end_of_turn_id": model.end_of_turn_id,
+        "pad_token": profile.pad_token,
+        "pad_token_id": model.pad_id,
+        "padding_side": profile.padding_side,
+        "bos_policy": profile.bos_policy,
+        "step_token": steps.step if steps else None,
+        "step_token_id": ids[0],
+        "good_token": steps.good if steps else None,
+        "good_token_id": ids[1],
+        "bad_token": steps.bad if steps else None,
+        "bad_token_id": ids[2],
+        "vocab_size": model.vocab_size,
+        "embedding_size": profile.embedding_size,
+        "date_string": profile.date_string,
+        "is_base": profile.is_base,
+    }
+
+
+def _splits(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for side in outcome.plan.sides:
+        shards = [s for s in outcome.shards if s.split == side.name]
+        found[side.name] = {
+            "rows": sum(s.rows for s in shards),
+            "examples": sum(s.examples for s in shards),
+            "tokens": sum(s.tokens for s in shards),
+            "shards": [
+                {
+                    "path": s.path,
+                    "rows": s.rows,
+                    "tokens": s.tokens,
+                    "bytes": s.bytes,
+                    "sha256": s.sha256,
+                }
+                for s in shards
+            ],
+        }
+    return found
+
+
+def _packing(outcome: Outcome) -> dict[str, Any] | None:
+    config, plan = outcome.recipe.config, outcome.plan
+    rows = sum(s.rows for s in outcome.shards)
+    tokens = sum(s.tokens for s in outcome.shards)
+    if config.layout == "packed":
+        return {
+            "packs": rows,
+            "efficiency": round(tokens / (rows * config.max_length), 6),
+            "lower_bound": plan.lower_bound,
+        }
+    return None
+
+
+def _padding(outcome: Outcome) -> dict[str, Any] | None:
+    if outcome.recipe.config.layout != "padded":
+        return None
+    tokens = sum(s.tokens for s in outcome.shards)
+    padding = sum(s.padding for s in outcome.shards)
+    return {"width": outcome.plan.width, "waste": round(padding / (tokens + padding), 6)}
+
+
+def _rows(outcome: Outcome) -> dict[str, Any]:
+    ledger, plan = outcome.ledger, outcome.plan
+    rows_in = sum(part.rows for part in outcome.parts)
+    used = len(np.unique(plan.examples.row[plan.kept]))
+    return {
+        "in": rows_in,
+        "used": used,
+        "rejected": ledger.rejected_rows,
+        "duplicates": outcome.duplicate_rows,
+        "duplicates_found": int(plan.duplicate.sum()),
+        "rejected_by_code": dict(sorted(ledger.rows_by_code.items())),
+        "notes": dict(sorted(outcome.counts.get("note", Counter()).items())),
+    }
+
+
+def _examples(outcome: Outcome) -> dict[str, Any]:
+    ledger, plan = outcome.ledger, outcome.plan
+    return {
+        "made": sum(part.made for part in outcome.parts),
+        "rejected": ledger.examples_by_code.total(),
+        "duplicates": int((~plan.kept).sum()),
+        "kept": int(plan.kept.sum()),
+        "rejected_by_code": dict(sorted(ledger.examples_by_code.items())),
+    }
+
+
+def _prm(outcome: Outcome) -> dict[str, Any] | None:
+    config = outcome.recipe.config
+    if config.task != "prm":
+        return None
+    return {
+        "template": config.prm_template,
+        "step_separator": "\n" if config.prm_template == "chat" else None,
+        "label_kind": "soft" if any(s.soft_labels for s in outcome.shards) else "hard",
+        "neutral": config.neutral,
+    }
+
+
+def _encoder(outcome: Outcome) -> dict[str, Any]:
+    recipe = outcome.recipe
+    encoder = encoders.load(recipe.backend, recipe.model.tokenizer_json)
+    return {
+        "backend": encoder.name,
+        "version": encoder.version,
+        "parity": {"sampled": sum(part.sampled for part in outcome.parts), "mismatches": 0},
+        "rendered": dict(sorted(outcome.counts.get("rendered", Counter()).items())),
+        "merged_cuts": outcome.counts.get("sums", Counter())["merged_cuts"],
+    }
+
+
+def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
+    """The manifest, without writing it.
+
+    Args:
+        files: sha256 of every other file of the build but ``run.json``, by relative path.
+    """
+    recipe, plan = outcome.recipe, outcome.plan
+    config = recipe.config
+    names = list(dict.fromkeys(recipe.formats))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": __version__,
+        "build_id": build_id(recipe, outcome.inputs),
+        "recipe_fingerprint": recipe.fingerprint,
+        "task": config.task,
+        "layout": config.layout,
+        "max_length": config.max_length,
+        "seed": config.seed,
+        "options": config.recorded(),
+        "model": _model(recipe.model),
+        "prm": _prm(outcome),
+        "format": names[0] if len(names) == 1 else ",".join(names),
+        "inputs": [
+            {
+                "path": source.name,
+                "bytes": source.bytes,
+                "sha256": source.sha256,
+                "rows": rows,
+                "format": name,
+                "evidence": why,
+            }
+            for source, rows, name, why in zip(
+                outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, strict=True
+            )
+        ],
+        "rows": _rows(outcome),
+        "examples": _examples(outcome),
+        "tokens": {
+            "total": sum(s.tokens for s in outcome.shards),
+            "trained": int(plan.examples.trained[plan.kept].sum()),
+            "padding": sum(s.padding for s in outcome.shards),
+            "truncated": outcome.counts.get("sums", Counter())["truncated"],
+        },
+        "packing": _packing(outcome),
+        "padding": _padding(outcome),
+        "splits": _splits(outcome),
+        "probes": {
+            name: {"passed": True, "detail": detail} for name, detail in recipe.model.probes.items()
+        },
+        "encoder": _encoder(outcome),
+        "trainers": {},
+        "files": dict(sorted(files.items())),
+    }
+
+
+def hash_files(folder: Path, known: dict[str, str]) -> dict[str, str]:
+    """sha256 of every file of a build; ``known`` spares hashing shards twice."""
+    found = dict(known)
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name not in found and name not in ("run.json", "manifest.json"):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found

@@ -1,0 +1,109 @@
+"""The options that commands share, declared once; their defaults are those of ``Config``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.config import Config, default_cache
+from stages.errors import UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    key = next(n for n in names if n.startswith("--")).lstrip("-").split("/")[0].replace("-", "_")
+    settings.setdefault("default", _DEFAULTS.get(key))
+    if settings["default"] not in (None, "", False, ()):
+        settings.setdefault("show_default", True)
+    return click.option(*names, **settings)
+
+
+BUILD = (
+    _option("--model", required=True, help="Profile name, org/name, or a directory (./dir)."),
+    _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
+    _option("--format", help="Record format; auto detects it."),
+    _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
+    _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), default=None, help="How rows are stored [packed; rm: ragged]."),
+    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
+    _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
+    _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
+    _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
+    _option("--max-reject", type=click.FloatRange(0, 1), help="Share of refused rows that fails the build."),
+    _option("--system", help="System text of conversations that have none."),
+    _option("--chat-template", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None, help="Jinja file in place of the model's template."),
+    _option("--eos", metavar="TOKEN", help="End-of-turn token in place of the profile's."),
+    _option("--date", metavar="YYYY-MM-DD", help="Date that a template prints [fixed by the profile]."),
+    _option("--train-on", type=click.Choice(["assistant", "last", "all"]), help="Which turns are trained; flags in the data win."),
+    _option("--neutral", type=click.Choice(["null", "good", "bad"]), help="What a PRM's neutral rating means; null leaves it unlabelled."),
+    _option("--prm-template", type=click.Choice(["chat", "raw"]), help="Render PRM rows as a chat, or as their own text."),
+    _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
+    _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
+    _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
+    _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
+    _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
+    _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
+    _option("--seed", type=int, help="For --shuffle and --test-size."),
+    _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
+    _option("--engine", help="What runs the work."),
+    _option("--cache-dir", type=click.Path(path_type=Path), default=None, help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
+)  # fmt: skip
+
+OUTPUT = (
+    click.option("--json", "as_json", is_flag=True, help="Print the manifest itself."),
+    click.option("--quiet", is_flag=True, help="No progress, no summary."),
+    # Read from the arguments by the console script, which is what catches the exception.
+    click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
+)
+
+
+def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
+    """Add stacks of options to a command, in their order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed([option for stack in stacks for option in stack]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, sign, column = pair.partition("=")
+        if not (name and sign and column):
+            raise UsageError(
+                f"--map {pair!r} is not NAME=COLUMN.", "For example --map prompt=question."
+            )
+        found[name] = column
+    return found
+
+
+def _stem(path: str) -> str:
+    name = Path(path).name or "data"
+    return name.split(".")[0] or "data"
+
+
+def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Config:
+    """The build's options from what click parsed.
+
+    Raises:
+        UsageError: they are not valid, or do not go together.
+    """
+    values = {key: value for key, value in given.items() if value is not None}
+    values["map"] = _mapping(values.get("map", ()))
+    values.setdefault("cache_dir", default_cache())
+    template = values.get("chat_template")
+    if template is not None:
+        values["chat_template"] = template.read_text("utf-8")
+    if "output" not in values:
+        model = values["model"].rstrip("/").split("/")[-1].lower()
+        values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")
+    return Config(task=task, data=data, **values)

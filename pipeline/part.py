@@ -1,0 +1,210 @@
+"""One split through the stages: a part, content-addressed, written whole or not at all.
+
+A part depends on the bytes of its split, the recipe and the code, and its name is their hash. So
+a build that died finds its finished parts again, a rebuild does only what changed, and any number
+of workers makes the same bytes. Lines count from the split's start; the gather knows the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.recipe import Recipe
+from stages import columns, readers
+from stages.contract import Batch, Record, Split
+
+PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
+
+
+@dataclass(slots=True)
+class PartReport:
+    """What happened in a part; the part's ``.json``.
+
+    Attributes:
+        lines: lines of the split, blank ones included.
+        rows: rows read.
+        made: sequences that came out of the door.
+        counts: sums and tallies by name.
+        sha256: of the part's Arrow file.
+    """
+
+    lines: int = 0
+    rows: int = 0
+    made: int = 0
+    sampled: int = 0
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    sha256: str = ""
+
+    def tally(self, name: str, values: dict[str, int]) -> None:
+        """Add to the counts of one kind."""
+        kind = Counter(self.counts.get(name, {}))
+        kind.update(values)
+        self.counts[name] = {key: int(kind[key]) for key in sorted(kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One part to make: a split, its format, and where the part goes."""
+
+    split: Split
+    format: str
+    folder: str
+    key: str
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder) / self.key[:2] / f"{self.key}.arrow"
+
+    @property
+    def rejects(self) -> Path:
+        return self.path.with_suffix(".rejects.jsonl")
+
+    @property
+    def report(self) -> Path:
+        return self.path.with_suffix(".json")
+
+
+def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
+    """Name the part of every split."""
+    folder = str(recipe.config.cache_dir / "parts")
+    prints = {name: recipe.part_fingerprint(name) for name in set(recipe.formats)}
+    works = []
+    for split, name in splits:
+        source = f"{prints[name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
+        works.append(Work(split, name, folder, hashlib.sha256(source.encode()).hexdigest()))
+    return works
+
+
+def finished(work: Work) -> PartReport | None:
+    """The report of a part that is already there, bytes checked; None otherwise."""
+    try:
+        report = PartReport(**json.loads(work.report.read_bytes()))
+        content = work.path.read_bytes()
+    except (OSError, ValueError, TypeError):
+        return None
+    whole = hashlib.sha256(content).hexdigest() == report.sha256 and work.rejects.exists()
+    return report if whole else None
+
+
+class _Rejects:
+    """The refused rows of a part, as lines of JSON, with their raw text."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def take(self, batch: Batch, stage: str, records: dict[int, Record]) -> None:
+        names = ("line", "sequence", "reject_code", "reject_detail")
+        data = [batch.column(name).to_pylist() for name in names]
+        for line, sequence, code, detail in zip(*data, strict=True):
+            record = records[line]
+            entry = {
+                "line": line,
+                "sequence": sequence,
+                "offset": record.offset,
+                "stage": stage,
+                "code": code,
+                "detail": detail,
+                "raw": record.raw.decode("utf-8", "backslashreplace"),
+            }
+            self.lines.append(json.dumps(entry, ensure_ascii=True).encode())
+
+
+def split_off(batch: Batch) -> tuple[Batch, Batch | None]:
+    """The rows that stay, and those whose reject columns are filled."""
+    code = batch.column("reject_code")
+    if code.null_count == batch.num_rows:
+        return batch, None
+    stays = code.is_null()
+    gone = batch.filter(pa.compute.invert(stays))
+    return batch.filter(stays), gone
+
+
+def _kept(recipe: Recipe, batch: Batch) -> Batch:
+    return batch.select([*PLAN_COLUMNS, *recipe.task.kept])
+
+
+def _count(report: PartReport, batch: Batch) -> None:
+    for name in ("truncated", "merged_cuts"):
+        total = pa.compute.sum(batch.column(name)).as_py() or 0
+        report.tally("sums", {name: total})
+    for name in ("note", "rendered"):
+        if name in batch.schema.names:
+            pairs = batch.column(name).drop_null().value_counts().to_pylist()
+            report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def make(recipe: Recipe, work: Work) -> PartReport:
+    """Make the part, unless it is there already.
+
+    Raises:
+        ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
+        ParityError: a sampled row's ids are not the reference's.
+    """
+    done = finished(work)
+    if done is not None:
+        return done
+    normalize, stages, witness = _machinery(recipe, work.format)
+    witness.restart()
+    report, rejects, batches = PartReport(), _Rejects(), []
+    for lines in readers.load(work.split.reader).read(work.split):
+        records = {record.line: record for record in lines.records}
+        report.lines += lines.lines
+        report.rows += len(records)
+        batch, gone = split_off(normalize(lines.records))
+        report.made += batch.num_rows
+        if gone is not None:
+            rejects.take(gone, "normalize", records)
+        for stage in stages:
+            batch, gone = split_off(stage(batch))
+            if gone is not None:
+                rejects.take(gone, stage.name, records)
+        if batch.num_rows:
+            witness(batch)
+            _count(report, batch)
+            batches.append(_kept(recipe, batch))
+    report.sampled = witness.sampled
+    schema = columns.schema([*PLAN_COLUMNS, *recipe.task.kept])
+    table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue()
+    report.sha256 = hashlib.sha256(content).hexdigest()
+    work.path.parent.mkdir(parents=True, exist_ok=True)
+    _write(work.path, content)
+    _write(work.rejects, b"".join(line + b"\n" for line in rejects.lines))
+    _write(work.report, json.dumps(asdict(report)).encode())  # last: it vouches for the others
+    return report
+
+
+_cache: dict[tuple[str, str], Any] = {}
+
+
+def _machinery(recipe: Recipe, format_name: str) -> Any:
+    """Door, stages and witness, once per process: they keep what they have compiled."""
+    key = (recipe.part_fingerprint(format_name), format_name)
+    if key not in _cache:
+        _cache.clear()
+        _cache[key] = (recipe.normalize(format_name), recipe.stages(), recipe.witness())
+    return _cache[key]

@@ -1,0 +1,177 @@
+"""The plan: which examples stay, which side and which training row each goes to.
+
+It sees numbers, never text: per example a length, a 128-bit digest and where it comes from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from pipeline.config import Config
+from pipeline.part import PLAN_COLUMNS, PartReport, Work
+from stages import pack, pad
+from stages.columns import Ints, offsets_of
+
+SHARD_TOKENS = (
+    1 << 23
+)  # about 64 MB of ids and labels; a constant, since shards are bytes we promise
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Every example of the build, in input order.
+
+    Attributes:
+        starts: index of each part's first example, and the total.
+        row: number of the input row, over all inputs.
+        length, trained: tokens.
+        digest: 16 bytes each.
+    """
+
+    starts: Ints
+    row: Ints
+    length: Ints
+    trained: Ints
+    digest: npt.NDArray[np.void]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One dataset split (``train`` or ``test``), laid out.
+
+    Attributes:
+        order: examples in the order in which they are stored.
+        sizes: how many of them each training row holds.
+        shards: where each shard's training rows start, and their number.
+    """
+
+    name: str
+    order: Ints
+    sizes: Ints
+    shards: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the gather does.
+
+    Attributes:
+        duplicate: which examples equal an earlier one (dropped only with ``--dedup``).
+        width: of padded rows, in tokens; 0 otherwise.
+    """
+
+    examples: Examples
+    duplicate: npt.NDArray[np.bool_]
+    kept: npt.NDArray[np.bool_]
+    sides: tuple[Side, ...]
+    width: int
+    lower_bound: int
+
+
+def read_examples(works: list[Work], reports: list[PartReport]) -> Examples:
+    """The planning columns of all parts, through memory maps."""
+    found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
+    counts = []
+    base = 0
+    for work, report in zip(works, reports, strict=True):
+        with pa.memory_map(str(work.path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+            counts.append(table.num_rows)
+            for name in PLAN_COLUMNS[:-1]:
+                values = table.column(name).to_numpy().astype(np.int64)
+                found[name].append(values + base if name == "line" else values)
+            found["digest"].append(_digests(table.column("digest")))
+        base += report.lines
+    joined: dict[str, npt.NDArray[Any]] = {
+        n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in found.items()
+    }
+    return Examples(
+        offsets_of(np.array(counts, np.int64)),
+        joined["line"],
+        joined["length"],
+        joined["trained"],
+        joined["digest"],
+    )
+
+
+def _digests(column: pa.ChunkedArray) -> npt.NDArray[np.void]:
+    kind = np.dtype([("a", "<u8"), ("b", "<u8")])
+    chunks = [c for c in column.chunks if len(c)]
+    if not chunks:
+        return np.zeros(0, kind)
+    views = [
+        np.frombuffer(c.buffers()[1], kind)[c.offset : c.offset + len(c)].copy() for c in chunks
+    ]
+    return np.concatenate(views)
+
+
+def _mixed(values: Ints, seed: int) -> npt.NDArray[np.uint64]:
+    """SplitMix64 of each number: an order that looks random and depends on the seed alone."""
+    mixed = values.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _test_rows(rows: Ints, size: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Which examples go to the test side: all sequences of a row together."""
+    distinct = np.unique(rows)
+    wanted = int(size) if size >= 1 else round(size * len(distinct))
+    ranked = distinct[np.argsort(_mixed(distinct, seed), kind="stable")]
+    return np.isin(rows, ranked[:wanted])
+
+
+def lay_out(name: str, chosen: Ints, lengths: Ints, config: Config, width: int) -> Side:
+    """Training rows and shards of one dataset split.
+
+    Args:
+        chosen: its examples, in the order to be kept.
+        lengths: tokens of every example of the build.
+    """
+    if config.layout == "packed":
+        packs = pack.plan(lengths[chosen], config.max_length)
+        order = chosen[np.argsort(packs, kind="stable")]
+        sizes = np.bincount(packs) if len(packs) else np.zeros(0, np.int64)
+    else:
+        order, sizes = chosen, np.ones(len(chosen), np.int64)
+    ends = offsets_of(sizes)
+    stored = np.diff(offsets_of(lengths[order])[ends]) if not width else np.full(len(sizes), width)
+    shard = offsets_of(stored)[:-1] // SHARD_TOKENS
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(shard)) + 1, [len(sizes)]])
+    return Side(name, order, sizes.astype(np.int64), starts.astype(np.int64))
+
+
+def make_plan(config: Config, examples: Examples) -> Plan:
+    """Drop duplicates if asked to, split, shuffle, pack; every step off unless asked for."""
+    pairs = pl.DataFrame({"a": examples.digest["a"], "b": examples.digest["b"]})
+    first = pairs.select(pl.struct("a", "b").is_first_distinct()).to_series().to_numpy()
+    duplicate = ~first if len(examples) else np.zeros(0, bool)
+    kept = ~duplicate if config.dedup else np.ones(len(examples), bool)
+    chosen = np.flatnonzero(kept)
+    if config.shuffle:
+        chosen = chosen[np.argsort(_mixed(chosen, config.seed), kind="stable")]
+    longest = int(examples.length[chosen].max(initial=0))
+    padded = config.layout == "padded"
+    width = pad.width(config.pad_to, longest, config.max_length) if padded else 0
+    in_test = _test_rows(examples.row[chosen], config.test_size, config.seed)
+    sides = [
+        lay_out(name, chosen[mask], examples.length, config, width)
+        for name, mask in (("train", ~in_test), ("test", in_test))
+        if mask.any()
+    ]
+    bound = sum(pack.lower_bound(examples.length[side.order], config.max_length) for side in sides)
+    return Plan(examples, duplicate, kept, tuple(sides), width, bound)
+
+
+def part_of(starts: Ints, index: Ints) -> Ints:
+    """The part that holds each example."""
+    return np.searchsorted(starts, index, side="right") - 1

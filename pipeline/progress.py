@@ -1,0 +1,83 @@
+"""Runs a build and tells its story: progress and summary on stderr, the result on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.build import Built, Report, build
+from pipeline.config import Config
+
+
+class _Bar:
+    """A line that rewrites itself on a terminal, and stays silent elsewhere."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last > 0.1 or done == total:
+            self._last = now
+            end = "\n" if done == total else ""
+            click.echo(f"\r{what:<8} {done}/{total}", err=True, nl=False)
+            click.echo(end, err=True, nl=False)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    return
+
+
+def _reporter(quiet: bool) -> Report:
+    return _Bar() if sys.stderr.isatty() and not quiet else _silent
+
+
+def _ledger(name: str, total: int, of: str, left: int, what: str, counts: dict[str, Any]) -> str:
+    lost = f"{counts['rejected']} rejected + {counts['duplicates']} duplicates"
+    return f"{name:<9} {total} {of} = {left} {what} + {lost}"
+
+
+def _lines(manifest: dict[str, Any]) -> list[str]:
+    rows, examples, tokens = manifest["rows"], manifest["examples"], manifest["tokens"]
+    lines = [
+        _ledger("rows", rows["in"], "in", rows["used"], "used", rows),
+        _ledger("examples", examples["made"], "made", examples["kept"], "kept", examples),
+        f"tokens    {tokens['total']}, {tokens['trained']} trained, {tokens['padding']} padding",
+    ]
+    lines += [f"          {n} {code}" for code, n in rows["rejected_by_code"].items()]
+    lines += [f"          {n} rows: {note}" for note, n in rows["notes"].items()]
+    if rows["duplicates_found"] and not rows["duplicates"]:
+        lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
+    if manifest["packing"]:
+        packing = manifest["packing"]
+        lines.append(
+            f"packs     {packing['packs']} (no fewer than {packing['lower_bound']}), "
+            f"{packing['efficiency']:.2%} full"
+        )
+    if manifest["padding"]:
+        padding = manifest["padding"]
+        lines.append(f"padding   width {padding['width']}, {padding['waste']:.1%} of it wasted")
+    return lines
+
+
+def summary(built: Built) -> str:
+    """What a person wants to know about a build."""
+    manifest = built.manifest
+    formats = f"{manifest['format']} ({manifest['inputs'][0]['evidence']})"
+    head = "built" if built.fresh else "already up to date"
+    lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
+    return "\n".join([*lines, f"format    {formats}", *_lines(manifest)])
+
+
+def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:
+    """Build; print the manifest's path (or the manifest) on stdout."""
+    built = build(config, _reporter(quiet))
+    if not quiet:
+        click.echo(summary(built), err=True)
+    path = Path(built.folder) / "manifest.json"
+    click.echo(json.dumps(built.manifest, ensure_ascii=False) if as_json else str(path))

@@ -1,0 +1,139 @@
+"""A build is made aside and appears at once: a reader sees the old one or the new one.
+
+The finished directory takes the old one's place in a single system call where the platform can
+exchange two names (Linux ``renameat2``); elsewhere by two renames under the lock, with a mark that
+lets the next run finish what a crash left between them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stages.errors import SurroundingsError, UsageError
+
+MANIFEST = "manifest.json"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def _beside(target: Path, what: str) -> Path:
+    return target.parent / f".{target.name}.{what}"
+
+
+def check_target(target: Path) -> None:
+    """The output must be new, empty, or a build.
+
+    Raises:
+        UsageError: it is a file, or a directory with something else in it.
+    """
+    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+        raise UsageError(
+            f"{target} has files in it and is no build.", "Give another directory with -o."
+        )
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} is a file.", "Give a directory with -o.")
+
+
+@contextmanager
+def staging(target: Path) -> Iterator[Path]:
+    """A fresh directory beside the target, under its lock; removed whatever happens.
+
+    Raises:
+        SurroundingsError: another build of the same target is running.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target) as lock:
+        _recover(target)
+        folder = _beside(target, "staging")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[Path]:
+    path = _beside(target, "lock")
+    while True:
+        with path.open("a+") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                held.seek(0)
+                raise SurroundingsError(
+                    f"{target} is being built by another run ({held.read().strip() or 'unknown'}).",
+                    "Wait for it, or build somewhere else.",
+                ) from error
+            # The run before may have removed the file between our opening and locking it.
+            if not path.exists() or path.stat().st_ino != os.fstat(held.fileno()).st_ino:
+                continue
+            held.truncate(0)
+            held.write(f"process {os.getpid()}")
+            held.flush()
+            yield path
+            return
+
+
+def _recover(target: Path) -> None:
+    """Finish a publication that died between its two renames."""
+    old = _beside(target, "old")
+    if old.exists() and not target.exists():
+        old.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two directories in one system call; False where that is not offered."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL):  # an old kernel, or a file system without it
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _sync(folder: Path) -> None:
+    """Flush every file and directory: after the rename they must survive a power cut."""
+    for root, _, files in os.walk(folder):
+        for name in (*files, "."):
+            handle = os.open(os.path.join(root, name), os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def publish(folder: Path, target: Path) -> None:
+    """Put a finished staging directory in the target's place."""
+    _sync(folder)
+    if target.is_dir() and not any(target.iterdir()):
+        target.rmdir()
+    if not target.exists():
+        folder.rename(target)
+    elif not _exchange(folder, target):
+        old = _beside(target, "old")
+        target.rename(old)
+        folder.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    handle = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

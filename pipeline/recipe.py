@@ -1,0 +1,165 @@
+"""A recipe: everything a build needs, resolved, with the columns of its stages checked.
+
+It is a value: it can be sent to a worker, which makes the same stages from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from pipeline import tasks
+from pipeline.config import Config
+from pipeline.inputs import Input, recognise
+from stages import encoders, formats
+from stages.contract import FormatOptions, Stage
+from stages.errors import UsageError
+from stages.normalize import Normalize
+from stages.profile import TargetModel, bind
+from stages.render import Renderer
+from stages.tokenizers.resolve import Found, Overrides, resolve
+from stages.witness import Witness
+
+
+@cache
+def code_version() -> str:
+    """Hash of this installation's own code: a part made by other code is another part."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for package in ("expectations", "pipeline", "stages"):
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".jinja"):
+                digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _hash(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A resolved build.
+
+    Attributes:
+        formats: record format of each input, by name, in the order of the inputs.
+        evidence: why.
+        tokenizer_source: where the tokenizer's bytes were found.
+        backend: the encoder that runs.
+    """
+
+    config: Config
+    model: TargetModel
+    formats: tuple[str, ...]
+    evidence: tuple[str, ...]
+    tokenizer_source: str
+    backend: str
+
+    @property
+    def task(self) -> tasks.Task:
+        return tasks.load(self.config.task)
+
+    def normalize(self, format_name: str) -> Normalize:
+        """The door for rows of one format."""
+        config = self.config
+        options = FormatOptions(
+            dict(config.map), config.neutral, config.prompt_separator, config.step_tag
+        )
+        return Normalize(
+            config.task,
+            formats.load(format_name),
+            options,
+            config.train_on,
+            self.model.profile.one_example_per_turn and config.task == "sft",
+            config.prm_template == "raw",
+        )
+
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages after the door, made in this process."""
+        encoder = encoders.load(self.backend, self.model.tokenizer_json)
+        return self.task.stages(tasks.Tools(self.config, self.model, encoder))
+
+    def witness(self) -> Witness:
+        """The independent check on sampled rows."""
+        reference = encoders.load("tokenizers", self.model.tokenizer_json)
+        config = self.config
+        raw = config.prm_template == "raw"
+        return Witness(self.model, reference, config.task, config.system, raw)
+
+    def _profile(self) -> dict[str, object]:
+        return asdict(self.model.profile)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of options, profile and code."""
+        tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
+        return _hash([self.config.recorded(), self._profile(), tokenizer, code_version()])
+
+    def part_fingerprint(self, format_name: str) -> str:
+        """Hash of all that a part depends on but its split."""
+        tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
+        encoder = encoders.load(self.backend, self.model.tokenizer_json)
+        options = self.config.recorded(for_parts=True) | {"format": format_name}
+        engine = [encoder.name, encoder.version]
+        return _hash([options, self._profile(), tokenizer, code_version(), engine])
+
+
+def _check_columns(recipe: Recipe) -> None:
+    """What a stage reads must have been written before it."""
+    present = set(recipe.normalize(recipe.formats[0]).writes)
+    for stage in recipe.stages():
+        missing = set(stage.reads) - present
+        if missing:
+            raise UsageError(
+                f"Stage {stage.name} reads {', '.join(sorted(missing))}; nothing writes it."
+            )
+        present |= set(stage.writes)
+
+
+def find_model(config: Config) -> tuple[Found, TargetModel]:
+    """Resolve and bind the model of a build.
+
+    Raises:
+        ModelError: there is no such model, or it does not prove what it must.
+    """
+    overrides = Overrides(config.chat_template, config.eos, config.date)
+    found = resolve(config.model, config.cache_dir, overrides)
+    profile = replace(found.profile, padding_side=config.padding_side)
+    model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
+    Renderer(model, config.train_on).prove()
+    return found, model
+
+
+def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
+    """Resolve a build's options over its inputs.
+
+    Raises:
+        UsageError: model, format, layout or columns do not go together.
+        DataError: an input's format cannot be told.
+    """
+    task = tasks.load(config.task)
+    layout = config.layout or task.layouts[0]
+    if layout not in task.layouts:
+        raise UsageError(
+            f"Layout {layout} is not offered for {task.name}.",
+            f"Choose {' or '.join(task.layouts)}.",
+        )
+    config = replace(config, layout=layout)
+    detected = [recognise(i, config.format, config.task, dict(config.map)) for i in inputs]
+    found, model = find_model(config)
+    recipe = Recipe(
+        config,
+        model,
+        tuple(d.format.name for d in detected),
+        tuple(d.evidence for d in detected),
+        found.source,
+        encoders.choose(model.tokenizer_json),
+    )
+    if inputs:
+        _check_columns(recipe)
+    return recipe

@@ -1,0 +1,84 @@
+"""``rejects.jsonl``: every refused row, with the names and offsets that a part cannot know."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.gather import Source
+from pipeline.part import Work
+from stages.columns import Ints
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What became of the rows.
+
+    Attributes:
+        rows_by_code: refused rows, by the code of their first refused sequence.
+        examples_by_code: refused sequences.
+        first: the first ids of each code.
+    """
+
+    rows_by_code: Counter[str] = field(default_factory=Counter)
+    examples_by_code: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def rejected_rows(self) -> int:
+        return self.rows_by_code.total()
+
+
+def _entries(work: Work, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    with work.rejects.open("rb") as file:
+        for text in file:
+            entry = json.loads(text)
+            line = source.first_line + entry["line"] + 1
+            suffix = f"#{entry['sequence']}" if entry["sequence"] >= 0 else ""
+            offset = entry["offset"]
+            start = work.split.start if work.split.reader == "jsonl" else 0
+            yield (
+                entry["line"],
+                {
+                    "id": f"{source.name}:{line}{suffix}",
+                    "source": source.name,
+                    "line": line,
+                    "offset": None if offset is None else offset + start,
+                    "stage": entry["stage"],
+                    "code": entry["code"],
+                    "detail": entry["detail"],
+                    "raw": entry["raw"],
+                },
+            )
+
+
+def write(path: Path, works: list[Work], sources: list[Source], encoded: list[Ints]) -> Ledger:
+    """Write the file, in input order.
+
+    Args:
+        encoded: per part, the lines of its examples; a row is refused only when it has none.
+    """
+    ledger = Ledger()
+    with path.open("w", encoding="utf-8") as file:
+        for work, source, lines in zip(works, sources, encoded, strict=True):
+            found = sorted(_entries(work, source), key=lambda pair: pair[0])
+            refused = np.array([line for line, _ in found], np.int64)
+            counted = set(refused[np.isin(refused, lines)].tolist())
+            for line, entry in found:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                code = entry["code"]
+                if entry["stage"] != "normalize":
+                    ledger.examples_by_code[code] += 1
+                if line not in counted:
+                    counted.add(line)
+                    ledger.rows_by_code[code] += 1
+                    ledger.first.setdefault(code, [])
+                    if len(ledger.first[code]) < 5:
+                        ledger.first[code].append(entry["id"])
+    return ledger

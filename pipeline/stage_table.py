@@ -1,0 +1,37 @@
+"""What each stage of each task reads and writes, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from expectations.contract import Context
+from pipeline import tasks
+from pipeline.config import Config
+from stages import catalog
+from stages.normalize import IDENTITY, WRITES
+
+Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+
+_LAYOUT_STAGES = {"packed": "pack", "padded": "pad", "ragged": "ragged"}
+
+
+def _unbound(task: str) -> Any:
+    """Tools without a model: stages only keep what they are made from until they run."""
+    config = Config(task=task, data=(), model="", output=Path())
+    nothing: Any = None
+    context = Context(task, "ragged", config.max_length, nothing)
+    missing = dict.fromkeys(("model", "encoder", "renderer", "segment_encoder"))
+    return SimpleNamespace(config=config, context=context, **missing)
+
+
+def stage_table() -> list[Row]:
+    """(task, stage, columns read, columns written), in the order in which they run."""
+    rows: list[Row] = []
+    for name in catalog.names(tasks.__name__):
+        task = tasks.load(name)
+        rows.append((name, "normalize", ("raw rows",), WRITES[name] + IDENTITY))
+        rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(name))]
+        rows += [(name, _LAYOUT_STAGES[x], task.kept, ("shards",)) for x in task.layouts]
+    return rows

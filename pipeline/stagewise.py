@@ -1,0 +1,240 @@
+"""Stages one by one: Arrow in, Arrow out, so that any step can be looked at, kept or replaced.
+
+A stage file is an Arrow IPC file whose schema carries the recipe, so only the first command of a
+chain needs the options. The chain run by hand gives the same shards as ``pipeline run``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import gather
+from pipeline import plan as planning
+from pipeline.config import Config
+from pipeline.dataset_files import write_split, write_splits
+from pipeline.inputs import Input, scan
+from pipeline.part import split_off
+from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.tokenizer_files import write_tokenizer
+from stages import columns, pad, readers
+from stages.columns import offsets_of
+from stages.contract import Batch, Stage
+from stages.errors import UsageError
+
+METADATA = b"posttrain-pipeline"
+LAYOUTS = {"pack": "packed", "pad": "padded", "ragged": "ragged"}
+
+
+@dataclass(frozen=True, slots=True)
+class StageFile:
+    """What a stage file's schema says about it."""
+
+    stage: str
+    config: Config
+    formats: tuple[str, ...]
+
+
+def _metadata(recipe: Recipe, stage: str) -> dict[bytes, bytes]:
+    recorded = {f.name: getattr(recipe.config, f.name) for f in fields(recipe.config)}
+    content = {"stage": stage, "config": recorded, "formats": recipe.formats}
+    return {METADATA: json.dumps(content, default=str, sort_keys=True).encode()}
+
+
+def describe(path: Path) -> StageFile:
+    """Read a stage file's recipe.
+
+    Raises:
+        UsageError: it is no stage file.
+    """
+    try:
+        with pa.memory_map(str(path)) as source:
+            schema = pa.ipc.open_file(source).schema
+        content = json.loads((schema.metadata or {})[METADATA])
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise UsageError(
+            f"{path} is no stage file.", "Make one with: pipeline stage normalize DATA --task ..."
+        ) from error
+    options = content["config"]
+    options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
+    options |= {name: tuple(options[name]) for name in ("data", "stop")}
+    return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
+
+
+def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None:
+    if not batches:
+        raise UsageError(f"Stage {stage} has no rows left to write.", "See the rejects beside it.")
+    schema = batches[0].schema.with_metadata(_metadata(recipe, stage))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+
+
+def _write_rejects(path: Path, gone: list[tuple[str, Batch]]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for stage, batch in gone:
+            names = ("row_id", "reject_code", "reject_detail")
+            data = [batch.column(name).to_pylist() for name in names]
+            for row_id, code, detail in zip(*data, strict=True):
+                entry = {"id": row_id, "stage": stage, "code": code, "detail": detail}
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                count += 1
+    return count
+
+
+def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
+    for source, name in zip(inputs, recipe.formats, strict=True):
+        door = recipe.normalize(name)
+        first = 0
+        for split in source.splits:
+            lines_read = 0
+            for lines in readers.load(split.reader).read(split):
+                batch = door(lines.records)
+                ids = gather.row_ids(gather.Source("", source.name, first), batch)
+                yield columns.put(batch, "row_id", ids)
+                lines_read += lines.lines
+            first += lines_read
+
+
+def _through(
+    batches: Iterator[Batch], stages: Sequence[tuple[str, Callable[[Batch], Batch]]]
+) -> tuple[list[Batch], list[tuple[str, Batch]]]:
+    kept, gone = [], []
+    for start in batches:
+        batch = start
+        for name, stage in stages:
+            batch, refused = split_off(stage(batch))
+            if refused is not None:
+                gone.append((name, refused))
+        if batch.num_rows:
+            kept.append(batch)
+    return kept, gone
+
+
+def _named(recipe: Recipe) -> list[tuple[str, Stage]]:
+    return [(stage.name, stage) for stage in recipe.stages()]
+
+
+def run_until(config: Config, until: str) -> int:
+    """From raw data through one stage, into the stage file ``config.output``.
+
+    Returns:
+        How many rows were refused; they are named in ``<output>.rejects.jsonl``.
+
+    Raises:
+        UsageError: the task has no such stage.
+    """
+    inputs = scan(config.data)
+    recipe = resolve_recipe(config, inputs)
+    stages = _named(recipe)
+    names = ["normalize", *(name for name, _ in stages)]
+    if until not in names:
+        raise UsageError(
+            f"{config.task} has no stage {until!r}.", f"Its stages: {', '.join(names)}."
+        )
+    chain: list[tuple[str, Callable[[Batch], Batch]]] = [("normalize", lambda batch: batch)]
+    chain += stages[: names.index(until)]
+    kept, gone = _through(_normalized(recipe, inputs), chain)
+    config.output.parent.mkdir(parents=True, exist_ok=True)
+    refused = _write_rejects(Path(f"{config.output}.rejects.jsonl"), gone)
+    _write(config.output, kept, recipe, until)
+    return refused
+
+
+def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
+    found = describe(path)
+    config = replace(found.config, cache_dir=cache_dir, format=found.formats[0])
+    recipe = resolve_recipe(config, [])
+    return found, replace(recipe, formats=found.formats)
+
+
+def _batches(path: Path) -> list[Batch]:
+    with pa.memory_map(str(path)) as source:
+        file = pa.ipc.open_file(source)
+        found = [file.get_batch(i) for i in range(file.num_record_batches)]
+    return [batch.replace_schema_metadata(None) for batch in found]
+
+
+def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
+    """One stage over a stage file.
+
+    Returns:
+        How many rows it refused.
+
+    Raises:
+        UsageError: the file does not have the columns that the stage reads.
+    """
+    _, recipe = _reopened(source, cache_dir)
+    stages = dict(_named(recipe))
+    if name not in stages:
+        known = ", ".join(["normalize", *stages, *LAYOUTS])
+        raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
+    batches = _batches(source)
+    _require(batches, stages[name].reads, name, source)
+    kept, gone = _through(iter(batches), [(name, stages[name])])
+    refused = _write_rejects(Path(f"{output}.rejects.jsonl"), gone)
+    _write(output, kept, recipe, name)
+    return refused
+
+
+def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path) -> None:
+    missing = sorted(set(reads) - set(batches[0].schema.names if batches else []))
+    if missing:
+        raise UsageError(
+            f"{source} lacks {', '.join(missing)}, which stage {name} reads.",
+            "Run the stages in the order of: pipeline list stages",
+        )
+
+
+def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options: Any) -> int:
+    """Lay encoded examples out as shards of a ``datasets`` directory.
+
+    Returns:
+        0: no row is refused here.
+
+    Raises:
+        UsageError: the file holds no encoded examples, or the task is not stored so.
+    """
+    _, recipe = _reopened(source, cache_dir)
+    layout = LAYOUTS[name]
+    if layout not in recipe.task.layouts:
+        offered = [key for key, value in LAYOUTS.items() if value in recipe.task.layouts]
+        raise UsageError(
+            f"{recipe.task.name} is not stored {layout}.", f"Use {' or '.join(offered)}."
+        )
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
+    config = replace(recipe.config, layout=layout, **options)
+    recipe = replace(recipe, config=config)
+    batches = _batches(source)
+    kept = [n for n in recipe.task.kept if n != "margin"]
+    _require(batches, [*kept, "length"], name, source)
+    table = pa.Table.from_batches(batches).combine_chunks()
+    if "margin" in table.schema.names and not table.column("margin").null_count:
+        kept.append("margin")
+    lengths = table.column("length").to_numpy().astype(np.int64)
+    width = pad.width(config.pad_to, int(lengths.max(initial=0)), config.max_length)
+    width = width if layout == "padded" else 0
+    side = planning.lay_out("train", np.arange(len(lengths)), lengths, config, width)
+    bounds = offsets_of(side.sizes)
+    count = len(side.shards) - 1
+    files = []
+    for index in range(count):
+        first, last = int(side.shards[index]), int(side.shards[index + 1])
+        order = side.order[bounds[first] : bounds[last]]
+        examples = table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks()
+        rows = gather.lay_out(examples, layout, side.sizes[first:last], width, recipe)
+        files.append(f"data-{index:05d}-of-{count:05d}.arrow")
+        gather.write(output / "train" / files[-1], rows)
+    schema = gather.read(output / "train" / files[0]).schema
+    write_split(output, "train", schema, files, "0" * 16)
+    write_splits(output, ["train"])
+    write_tokenizer(output / "tokenizer", recipe.model)
+    return 0

@@ -1,0 +1,29 @@
+"""Process reward models: solutions whose steps are rated at a marker after each."""
+
+from __future__ import annotations
+
+from expectations.suite import Validate
+from pipeline.tasks import Tools
+from stages.contract import Stage
+from stages.encode import EncodeSteps
+from stages.mark import Mark
+from stages.render import RenderSteps
+
+
+class _Prm:
+    name = "prm"
+    layouts = ("packed", "ragged", "padded")
+    with_steps = True
+    kept = ("input_ids", "labels", "step_positions", "step_labels")
+
+    def stages(self, tools: Tools) -> tuple[Stage, ...]:
+        raw = tools.config.prm_template == "raw"
+        return (
+            RenderSteps(tools.renderer, raw, tools.config.system),
+            Mark(tools.model, tools.encoder),
+            EncodeSteps(tools.model, tools.segment_encoder),
+            Validate(tools.context),
+        )
+
+
+TASK = _Prm()

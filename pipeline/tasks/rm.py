@@ -1,0 +1,42 @@
+"""Reward models: pairs of answers to one prompt."""
+
+from __future__ import annotations
+
+from expectations.suite import Validate
+from pipeline.tasks import Tools
+from stages.contract import Batch, Stage
+from stages.encode import EncodePair
+from stages.render import Render
+
+
+class _RenderPair:
+    """Renders both sides, each up to its last end of turn, where the reward is read."""
+
+    name = "render"
+    reads = ("chosen_messages", "rejected_messages", "tools")
+    writes = ("chosen_segments", "rejected_segments", "rendered")
+
+    def __init__(self, tools: Tools) -> None:
+        system = tools.config.system
+        self._sides = [
+            Render(tools.renderer, prefix, ends_with_turn=True, system=system)
+            for prefix in ("chosen_", "rejected_")
+        ]
+
+    def __call__(self, batch: Batch) -> Batch:
+        for side in self._sides:
+            batch = side(batch)
+        return batch
+
+
+class _Rm:
+    name = "rm"
+    layouts = ("ragged", "padded")
+    with_steps = False
+    kept = ("chosen_ids", "rejected_ids", "prompt_length", "margin")
+
+    def stages(self, tools: Tools) -> tuple[Stage, ...]:
+        return (_RenderPair(tools), EncodePair(tools.segment_encoder), Validate(tools.context))
+
+
+TASK = _Rm()

@@ -1,0 +1,26 @@
+"""Supervised fine-tuning: conversations whose assistant turns are trained."""
+
+from __future__ import annotations
+
+from expectations.suite import Validate
+from pipeline.tasks import Tools
+from stages.contract import Stage
+from stages.encode import Encode
+from stages.render import Render
+
+
+class _Sft:
+    name = "sft"
+    layouts = ("packed", "ragged", "padded")
+    with_steps = False
+    kept = ("input_ids", "labels")
+
+    def stages(self, tools: Tools) -> tuple[Stage, ...]:
+        return (
+            Render(tools.renderer, system=tools.config.system),
+            Encode(tools.segment_encoder),
+            Validate(tools.context),
+        )
+
+
+TASK = _Sft()

@@ -1,0 +1,85 @@
+"""The emitted tokenizer and the stop contract: what a trainer and a server must load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline.dataset_files import write_json
+from stages.profile import TargetModel
+
+
+def _config(model: TargetModel) -> dict[str, Any]:
+    profile = model.profile
+    document = json.loads(model.tokenizer_json)
+    added = {}
+    for token in document["added_tokens"]:
+        flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
+        added[str(token["id"])] = {flag: token[flag] for flag in flags}
+    named = {profile.eos_token, profile.pad_token, profile.bos_token}
+    extra = [t["content"] for t in added.values() if t["special"] and t["content"] not in named]
+    return {
+        "add_bos_token": False,
+        "add_prefix_space": False,
+        "added_tokens_decoder": added,
+        "additional_special_tokens": extra,
+        "bos_token": profile.bos_token,
+        "chat_template": profile.chat_template,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": profile.eos_token,
+        "errors": "replace",
+        "model_max_length": profile.context_length,
+        "pad_token": profile.pad_token,
+        "padding_side": profile.padding_side,
+        "split_special_tokens": False,
+        "tokenizer_class": profile.tokenizer_class,
+        "unk_token": None,
+    }
+
+
+def stop_ids(model: TargetModel) -> list[int]:
+    """Ids at which generation stops."""
+    document = json.loads(model.tokenizer_json)
+    ids = {token["content"]: token["id"] for token in document["added_tokens"]}
+    return [ids[token] for token in model.profile.generation_eos]
+
+
+def write_tokenizer(folder: Path, model: TargetModel) -> None:
+    """``tokenizer/``: loads with ``AutoTokenizer.from_pretrained`` and gives our ids."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(model.tokenizer_json)
+    write_json(folder / "tokenizer_config.json", _config(model))
+    generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
+    write_json(folder / "generation_config.json", generation)
+
+
+def write_serving(path: Path, model: TargetModel, stops: tuple[str, ...]) -> None:
+    """``serving.json``: the stop contract. Strings come first, since a server that loads its own
+    tokenizer understands them whatever ids it has."""
+    profile = model.profile
+    steps = (
+        {
+            "step_token": profile.step_tokens.step,
+            "good_token": profile.step_tokens.good,
+            "bad_token": profile.step_tokens.bad,
+        }
+        if model.step_id >= 0
+        else {}
+    )
+    write_json(
+        path,
+        {
+            "stop_strings": list(dict.fromkeys((*stops, *profile.generation_eos))),
+            "stop_token_ids": stop_ids(model),
+            "eos_token_id": model.eos_id,
+            "end_of_turn": profile.end_of_turn,
+            "end_of_turn_id": model.end_of_turn_id,
+            "pad_token_id": model.pad_id,
+            "include_stop_str_in_output": bool(stops),
+            "added_tokens": {
+                token: model.controls[token] for token in steps.values() if token in model.controls
+            },
+            **steps,
+        },
+    )

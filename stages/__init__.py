@@ -1,0 +1,3 @@
+"""Row work of posttrain-pipeline: pure functions over Arrow batches. For authors of stages."""
+
+DISTRIBUTION = "posttrain-pipeline"

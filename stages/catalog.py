@@ -1,0 +1,53 @@
+"""A file name is a key: modules of a folder by name, imported when asked for.
+
+Third parties join through entry points: group ``posttrain_pipeline.<kind>``, entry name the key,
+value the object itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import pkgutil
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from stages.errors import UsageError
+
+
+@functools.cache
+def _own(package: str) -> tuple[str, ...]:
+    path = importlib.import_module(package).__path__
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_")))
+
+
+@functools.cache
+def _foreign(package: str) -> dict[str, EntryPoint]:
+    group = "posttrain_pipeline." + package.rpartition(".")[2]
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def names(package: str) -> list[str]:
+    """Every key of a package of one-object modules."""
+    return sorted({*_own(package), *_foreign(package)})
+
+
+def load(package: str, name: str, attribute: str) -> Any:
+    """The object that a module (or an entry point) of this name provides.
+
+    Raises:
+        UsageError: there is none; the message names the nearest.
+    """
+    if name in _own(package):
+        return getattr(importlib.import_module(f"{package}.{name}"), attribute)
+    if name in _foreign(package):
+        return _foreign(package)[name].load()
+    raise unknown(package.rpartition(".")[2].rstrip("s"), name, names(package))
+
+
+def unknown(kind: str, name: str, known: list[str]) -> UsageError:
+    """An error that says what else there is."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(f"There is no {kind} named {name!r}.", f"{hint}Known: {', '.join(known)}.")

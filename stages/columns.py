@@ -1,0 +1,131 @@
+"""The columns by name and type, and the only way one is added to a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.contract import Batch
+
+IGNORED = -100  # a label that no loss reads
+
+MESSAGES = pa.list_(
+    pa.struct(
+        [
+            ("role", pa.string()),
+            ("content", pa.string()),
+            ("fields", pa.string()),  # JSON: what else the template may print
+            ("trained", pa.bool_()),
+        ]
+    )
+)
+SEGMENTS = pa.list_(pa.struct([("text", pa.string()), ("kind", pa.uint8())]))
+IDS = pa.list_(pa.int32())
+
+TYPES: dict[str, pa.DataType] = {
+    # where a row comes from: relative to its split, so that a part depends on bytes alone
+    "line": pa.int64(),
+    "sequence": pa.int32(),  # k of "#k"; -1 in formats that never fan out
+    "row_id": pa.string(),
+    # why a row leaves; null while it stays
+    "reject_code": pa.string(),
+    "reject_detail": pa.string(),
+    "note": pa.string(),  # something counted that refuses nothing
+    # after normalize
+    "messages": MESSAGES,
+    "chosen_messages": MESSAGES,
+    "rejected_messages": MESSAGES,
+    "tools": pa.string(),
+    "margin": pa.float32(),
+    "problem": pa.string(),
+    "steps": pa.list_(pa.string()),
+    "tail": pa.string(),
+    "step_labels": pa.list_(pa.float32()),
+    # after render and mark
+    "segments": SEGMENTS,
+    "chosen_segments": SEGMENTS,
+    "rejected_segments": SEGMENTS,
+    "rendered": pa.string(),  # "compiled" or "jinja": which path ran
+    # after encode
+    "input_ids": IDS,
+    "labels": IDS,
+    "chosen_ids": IDS,
+    "rejected_ids": IDS,
+    "prompt_length": pa.int32(),
+    "step_positions": IDS,
+    "length": pa.int32(),
+    "trained": pa.int32(),
+    "truncated": pa.int32(),
+    "merged_cuts": pa.int32(),
+    "controls": pa.int32(),
+    "digest": pa.binary(16),
+    # training rows
+    "seq_lengths": IDS,
+    "row_ids": pa.list_(pa.string()),
+    "attention_mask": pa.list_(pa.int8()),
+    "chosen_attention_mask": pa.list_(pa.int8()),
+    "rejected_attention_mask": pa.list_(pa.int8()),
+}
+
+Ints = npt.NDArray[np.int64]
+
+
+def put(batch: Batch, name: str, values: pa.Array) -> Batch:
+    """Return the batch with one more column, of the declared type."""
+    array = values if values.type == TYPES[name] else values.cast(TYPES[name])
+    index = batch.schema.get_field_index(name)
+    if index >= 0:
+        return batch.set_column(index, name, array)
+    return batch.append_column(name, array)
+
+
+def schema(names: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of some columns."""
+    return pa.schema([(name, TYPES[name]) for name in names])
+
+
+def list_parts(column: pa.ListArray) -> tuple[Ints, pa.Array]:
+    """Offsets (from 0) and the flat values of a list column without nulls."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return offsets - offsets[0], values
+
+
+def numbers(column: pa.ListArray) -> tuple[Ints, npt.NDArray[np.int32]]:
+    """Offsets and flat values of a list<int32> column."""
+    offsets, values = list_parts(column)
+    return offsets, values.to_numpy(zero_copy_only=True)
+
+
+def make_list(offsets: npt.NDArray[np.integer], values: pa.Array) -> pa.ListArray:
+    """A list column from offsets (starting at 0) and flat values."""
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+
+
+def offsets_of(lengths: npt.NDArray[np.integer]) -> Ints:
+    """Offsets of consecutive runs of the given lengths, one longer than their number."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def sum_per_row(offsets: Ints, values: npt.NDArray[np.integer]) -> Ints:
+    """Sum of the values of each run; 0 for an empty one."""
+    return np.diff(offsets_of(values)[offsets])
+
+
+def refuse(batch: Batch, rows: npt.NDArray[np.bool_], code: str, details: Sequence[str]) -> Batch:
+    """Fill the reject columns of some rows; a reason given earlier stays."""
+    if not rows.any():
+        return batch
+    open_rows = rows & batch.column("reject_code").is_null().to_numpy(zero_copy_only=False)
+    texts = dict(zip(np.flatnonzero(rows).tolist(), details, strict=True))
+    detail = [texts.get(i) for i in range(batch.num_rows)]
+    mask = pa.array(open_rows)
+    batch = put(batch, "reject_code", pc.if_else(mask, code, batch.column("reject_code")))
+    chosen = pc.if_else(mask, pa.array(detail, pa.string()), batch.column("reject_detail"))
+    return put(batch, "reject_detail", chosen)

@@ -1,0 +1,249 @@
+"""A chat template compiled: per conversation shape, a list of literals and content slots.
+
+A conversation's *shape* is everything about it but its texts. For a shape the template is
+rendered once with placeholders in the texts' place. The placeholders watch what the template does
+with them: as long as it only concatenates them, what it prints is the same for every text, and
+the rendering is a program of literals and slots. As soon as it looks into a text (compares,
+searches, trims), the shape is not compilable and its rows are rendered one by one.
+
+Training starts at the end of the generation prompt, and every trained turn must begin with
+exactly the prompt that inference would feed; both are read off renderings of the turns before it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.errors import RowError
+from stages.segments import Segment, Span, cut
+from stages.template import Template
+
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
+_SLOT = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
+
+
+class _LookedIntoError(Exception):
+    """The template did more with a text than print it."""
+
+
+class _Opaque(str):
+    """A text that can be concatenated and printed, and nothing else."""
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> _Opaque:
+        return _Opaque(str.__add__(self, other))
+
+    def __radd__(self, other: str) -> _Opaque:
+        return _Opaque(str.__add__(other, self))
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def __bool__(self) -> bool:  # empty texts have a shape of their own
+        return True
+
+
+def _forbid(name: str) -> Any:
+    def looked_into(self: _Opaque, *args: Any, **kwargs: Any) -> Any:
+        raise _LookedIntoError(name)
+
+    return looked_into
+
+
+_ALLOWED = {"__add__", "__radd__", "__str__", "__new__", "__init__", "__class__", "__bool__"}
+_HARMLESS = {"__getattribute__", "__doc__", "__dir__", "__reduce__", "__reduce_ex__", "__sizeof__"}
+_HARMLESS |= {"__setattr__", "__delattr__", "__init_subclass__", "__subclasshook__", "__repr__"}
+_HARMLESS |= {"__getnewargs__", "__getstate__", "__hash__"}
+for _name in set(dir(str)) - _ALLOWED - _HARMLESS:
+    setattr(_Opaque, _name, _forbid(_name))
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One segment of a program: a literal, or a text between two literals.
+
+    Attributes:
+        slots: which contents stand in it, between the literals (one more literal than slots).
+    """
+
+    literals: tuple[str, ...]
+    slots: tuple[int, ...]
+    kind: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled shape."""
+
+    units: tuple[Unit, ...]
+
+    @functools.cached_property
+    def kinds(self) -> bytes:
+        """The segments' kinds, one byte each."""
+        return bytes(unit.kind for unit in self.units)
+
+    def fill(self, contents: Sequence[str]) -> list[str]:
+        """The segments' texts for a row's contents."""
+        texts = []
+        for unit in self.units:
+            if not unit.slots:
+                texts.append(unit.literals[0])
+            elif len(unit.slots) == 1:
+                before, after = unit.literals
+                texts.append(before + contents[unit.slots[0]] + after)
+            else:
+                parts = [unit.literals[0]]
+                for slot, literal in zip(unit.slots, unit.literals[1:], strict=True):
+                    parts += (contents[slot], literal)
+                texts.append("".join(parts))
+        return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message as the template sees it."""
+
+    role: str
+    content: str | None
+    fields: dict[str, Any] | None
+    trained: bool
+
+    def seen(self) -> dict[str, Any]:
+        return {"role": self.role, "content": self.content, **(self.fields or {})}
+
+
+class Compiler:
+    """Compiles shapes of one template, and renders what cannot be compiled.
+
+    Args:
+        controls: finds control tokens in text.
+        end_of_turn: the token that must end every trained turn.
+        variants: keyword sets of the generation prompt.
+        train_all: everything is trained, not only the answers.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        controls: re.Pattern[str],
+        end_of_turn: str,
+        variants: Sequence[dict[str, Any]],
+        train_all: bool = False,
+    ) -> None:
+        self._template = template
+        self._controls = controls
+        self._end_of_turn = end_of_turn
+        self._variants = variants
+        self._train_all = train_all
+
+    def compile(self, turns: Sequence[Turn], tools: list[Any] | None) -> Program | None:
+        """The program of a shape; None when the template looks into the texts.
+
+        Raises:
+            RowError: the template refuses the shape, loses a text, or does not end a trained turn.
+        """
+        placed = [
+            Turn(
+                t.role,
+                _Opaque(f"{_OPEN}{i}{_CLOSE}") if t.content else t.content,
+                t.fields,
+                t.trained,
+            )
+            for i, t in enumerate(turns)
+        ]
+        try:
+            text, spans = self._rendered(placed, tools)
+        except _LookedIntoError:
+            return None
+        present = sorted(map(int, _SLOT.findall(text)))
+        wanted = [i for i, turn in enumerate(turns) if turn.content]
+        if present != wanted:
+            missing = [i + 1 for i in wanted if present.count(i) != 1]
+            raise RowError("lost_in_template", f"the template drops or repeats turn {missing[0]}")
+        program = Program(tuple(_unit(segment) for segment in cut(text, spans, self._controls)))
+        return program if self._holds(program, turns, tools) else None
+
+    def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
+        """Whether the program prints what the template prints, for texts made to trip it.
+
+        Catches what the placeholders cannot watch: text captured in a block and changed there.
+        """
+        for probe in _PROBES:
+            contents = [
+                f"{probe}{i}{probe}" if turn.content else "" for i, turn in enumerate(turns)
+            ]
+            texts = [
+                Turn(turn.role, text if turn.content else turn.content, turn.fields, turn.trained)
+                for turn, text in zip(turns, contents, strict=True)
+            ]
+            rendered = self._template.render([turn.seen() for turn in texts], tools)
+            if "".join(program.fill(contents)) != rendered:
+                return False
+        return True
+
+    def segments(self, turns: Sequence[Turn], tools: list[Any] | None) -> list[Segment]:
+        """Render one row with its own texts.
+
+        Raises:
+            RowError: as ``compile``, or a text holds a control token, which could not be told
+                from the template's own.
+        """
+        for number, turn in enumerate(turns):
+            found = self._controls.search(turn.content or "")
+            if found:
+                detail = f"turn {number + 1} holds {found.group()!r}, and this template's rows are "
+                raise RowError("control_text", detail + "rendered as a whole")
+        text, spans = self._rendered(turns, tools)
+        return cut(text, spans, self._controls)
+
+    def _rendered(self, turns: Sequence[Turn], tools: list[Any] | None) -> tuple[str, list[Span]]:
+        seen = [turn.seen() for turn in turns]
+        text = self._template.render(seen, tools)
+        spans = []
+        for i, turn in enumerate(turns):
+            if turn.role == "assistant" and (turn.trained or self._train_all):
+                spans.append(self._answer(text, seen[:i], tools, i))
+        if self._train_all:
+            untrained = [
+                span
+                for span, turn in zip(
+                    spans, [t for t in turns if t.role == "assistant"], strict=True
+                )
+                if not turn.trained
+            ]
+            return text, _complement(len(text), untrained)
+        return text, spans
+
+    def _answer(
+        self, text: str, before: list[dict[str, Any]], tools: list[Any] | None, index: int
+    ) -> Span:
+        """Where a trained turn starts and stops in the rendered text."""
+        prompts = [
+            self._template.render(before, tools, add_generation_prompt=True, **variant)
+            for variant in self._variants
+        ]
+        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
+        if not fitting:
+            detail = f"turn {index + 1} is not rendered behind the prompt that inference would feed"
+            raise RowError("not_prefix_stable", detail)
+        start = max(fitting)
+        stop = text.find(self._end_of_turn, start)
+        if stop < 0:
+            raise RowError("no_end_of_turn", f"the template does not end turn {index + 1}")
+        return start, stop + len(self._end_of_turn)
+
+
+def _complement(length: int, spans: list[Span]) -> list[Span]:
+    edges = [0, *(edge for span in spans for edge in span), length]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+
+
+def _unit(segment: Segment) -> Unit:
+    parts = _SLOT.split(segment[0])
+    return Unit(tuple(parts[::2]), tuple(int(slot) for slot in parts[1::2]), segment[1])

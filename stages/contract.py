@@ -1,0 +1,198 @@
+"""The nouns that every file of this package speaks.
+
+A row travels ``bytes -> Split -> Record -> Normalize -> Stage ... -> part``. A reader cuts a file
+into splits and a split into records; a format turns a record into examples; from there on rows
+are columns of a batch, and stages add columns to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+Batch: TypeAlias = pa.RecordBatch
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A piece of one file: the unit of work, of retry and of caching.
+
+    Attributes:
+        path: the file, as it can be opened.
+        start, stop: the piece, in the reader's own unit (bytes, row groups); a line belongs to
+            the split that holds its first byte.
+        sha256: of the bytes it was planned over, so that a part can be named by its content and
+            an input that changes during a build is noticed.
+        reader: the reader's name.
+        piece: which piece, where the bytes are those of the whole file.
+    """
+
+    path: str
+    start: int
+    stop: int
+    sha256: str
+    reader: str
+    piece: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row as the file has it.
+
+    Attributes:
+        line: 0-based, counted from the split's start; blank lines count as lines, not as rows.
+        offset: of the row's first byte, from the split's start; null where rows have no bytes.
+        raw: the row's own text.
+        data: the parsed object; None when ``error`` says why there is none.
+    """
+
+    line: int
+    offset: int | None
+    raw: bytes
+    data: Row | None
+    error: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a reader yields: some records, and how many lines they span."""
+
+    records: list[Record]
+    lines: int
+
+
+class Reader(Protocol):
+    """One container format."""
+
+    name: str
+    suffixes: tuple[str, ...]
+
+    def splits(self, path: str) -> list[Split]:
+        """Cut the file into pieces that depend on its bytes alone.
+
+        Raises:
+            ContainerError: the file is not what its name says.
+        """
+        ...
+
+    def read(self, split: Split) -> Iterator[Lines]:
+        """Yield the split's rows in order; a bad row is a record with an error.
+
+        Raises:
+            ContainerError: the container is damaged.
+            SurroundingsError: the bytes are not those that were planned over.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn.
+
+    Attributes:
+        content: the text; None only beside tool calls.
+        fields: whatever else the template may print (``tool_calls``, ``name``), as written.
+        trained: None leaves it to ``--train-on``; True or False is the row's own flag.
+    """
+
+    role: str
+    content: str | None
+    fields: Mapping[str, Any] | None = None
+    trained: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One SFT example before rendering."""
+
+    messages: list[Message]
+    tools: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One RM example: two whole conversations with the same prompt in front."""
+
+    prompt: list[Message]
+    chosen: list[Message]
+    rejected: list[Message]
+    margin: float | None = None
+    tools: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepChain:
+    """One PRM example.
+
+    Attributes:
+        problem: the question.
+        steps: the text of each step.
+        labels: a rating per step from 0 (bad) to 1 (good); None is unlabelled.
+        pieces: the row's own text between its step tags, where it has one: the text before each
+            tag and, last, what follows the last tag.
+    """
+
+    problem: str
+    steps: list[str]
+    labels: list[float | None]
+    pieces: list[str] | None = None
+
+
+Example: TypeAlias = Conversation | Pair | StepChain
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What a format may be told; the names are those of the command line."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    neutral: str = "null"
+    prompt_separator: str = "Step 1:"
+    step_tag: str | None = None
+
+
+class Format(Protocol):
+    """One record format: which rows have it, and what they say.
+
+    Attributes:
+        tasks: the tasks it can feed.
+        fans_out: whether one row can become several sequences (then all get ``#k``).
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    fans_out: bool
+
+    def matches(self, row: Row) -> str | None:
+        """Why this row looks like the format, in words; None when it does not."""
+        ...
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        """Turn a row into examples.
+
+        Raises:
+            RowError: the row cannot be used.
+        """
+        ...
+
+
+class Stage(Protocol):
+    """A pure function over batches: adds columns, never drops, adds or reorders rows.
+
+    A row that cannot go on gets its reject columns filled; the spine takes it out.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+
+    @property
+    def writes(self) -> tuple[str, ...]: ...
+
+    def __call__(self, batch: Batch) -> Batch: ...

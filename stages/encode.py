@@ -1,0 +1,289 @@
+"""Segments to ids and labels.
+
+Each distinct text of a batch is encoded once; rows are then put together from the pieces by one
+gather in Arrow. Labels come from the segments' kinds: no offsets, no prefix diffs, no Python per
+token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages import columns, fit
+from stages.columns import IGNORED, Ints, list_parts, make_list, numbers, offsets_of, sum_per_row
+from stages.contract import Batch
+from stages.encoders import Encoder
+from stages.profile import TargetModel
+from stages.segments import CONTROL, MARKER, TRAINED
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A batch's sequences, flat.
+
+    Attributes:
+        ids: int32, all rows one after the other.
+        kinds: uint8, the kind of the segment that each token comes from.
+        offsets: where each row's tokens start.
+        kept: which segments stayed under ``--too-long``.
+        truncated: tokens that went, per row.
+        merged_cuts: per row, how often the tokenizer would have merged across a cut.
+    """
+
+    ids: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.uint8]
+    offsets: Ints
+    kept: npt.NDArray[np.bool_]
+    truncated: Ints
+    merged_cuts: Ints
+
+
+def digests(*sides: tuple[Ints, npt.NDArray[np.int32]]) -> pa.Array:
+    """128-bit BLAKE2b of each row's numbers, over all the given lists."""
+    views = [
+        (memoryview(np.ascontiguousarray(v).view(np.uint8).data), (o * 4).tolist())
+        for o, v in sides
+    ]
+    made = []
+    for row in range(len(views[0][1]) - 1):
+        digest = hashlib.blake2b(digest_size=16)
+        for view, bounds in views:
+            digest.update((bounds[row + 1] - bounds[row]).to_bytes(8, "little"))
+            digest.update(view[bounds[row] : bounds[row + 1]])
+        made.append(digest.digest())
+    return pa.array(made, pa.binary(16))
+
+
+class SegmentEncoder:
+    """Encodes a segments column."""
+
+    def __init__(self, model: TargetModel, encoder: Encoder, max_length: int, policy: str) -> None:
+        self._encoder = encoder
+        self._max_length = max_length
+        self._policy = policy
+        self._names = pa.array(list(model.controls), pa.string())
+        self._control_ids = np.fromiter(model.controls.values(), np.int32)
+
+    def _pieces(self, texts: pa.Array, kinds: npt.NDArray[np.uint8]) -> pa.ListArray:
+        """Ids of each segment."""
+        control = (kinds & CONTROL) > 0
+        mask = pa.array(control)
+        distinct = pc.dictionary_encode(texts.filter(pa.array(~control)))
+        ids, starts = self._encoder.encode(distinct.dictionary.to_pylist())
+        names = pc.index_in(texts.filter(mask), value_set=self._names)
+        known = len(self._control_ids)
+        pool = make_list(
+            np.concatenate([np.arange(known, dtype=np.int64), starts + known]),
+            pa.array(np.concatenate([self._control_ids, ids])),
+        )
+        place = np.empty(len(texts), np.int32)
+        place[control] = names.to_numpy()
+        place[~control] = distinct.indices.to_numpy() + known
+        return pool.take(pa.array(place))
+
+    def _merged_cuts(
+        self, texts: pa.Array, kinds: npt.NDArray[np.uint8], lengths: Ints, offsets: Ints
+    ) -> Ints:
+        """Per row, the cuts at which encoding both sides as one text would give other ids.
+
+        Letters and digits never merge with the text before them at a cut that binding proved; only
+        texts that begin otherwise are encoded again, together with what stands before them.
+        """
+        plain = (kinds & CONTROL) == 0
+        starts = plain.copy()
+        starts[1:] &= plain[:-1]
+        starts[offsets[:-1][offsets[:-1] < len(starts)]] = False
+        cuts = np.flatnonzero(starts)
+        rows = np.searchsorted(offsets, cuts, side="right") - 1
+        counts = np.zeros(len(offsets) - 1, np.int64)
+        if len(cuts):
+            right = texts.take(pa.array(cuts))
+            odd = ~pc.match_substring_regex(right, "^[\\p{L}\\p{N}]").to_numpy(zero_copy_only=False)
+            cuts, rows = cuts[odd], rows[odd]
+        if len(cuts):
+            left = texts.take(pa.array(cuts - 1))
+            joint = pc.binary_join_element_wise(left, texts.take(pa.array(cuts)), "")
+            _, together = self._encoder.encode(joint.to_pylist())
+            merged = np.diff(together) != lengths[cuts - 1] + lengths[cuts]
+            np.add.at(counts, rows[merged], 1)
+        return counts
+
+    def __call__(self, segments: pa.ListArray) -> Encoded:
+        offsets, flat = list_parts(segments)
+        kinds = flat.field(1).to_numpy()
+        texts = flat.field(0)
+        pieces = self._pieces(texts, kinds)
+        starts, ids = numbers(pieces)
+        lengths = np.diff(starts)
+        merged = self._merged_cuts(texts, kinds, lengths, offsets)
+        kept = fit.keep(self._policy, kinds, lengths, offsets, self._max_length)
+        truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
+        token_kinds = np.repeat(kinds, lengths)
+        if not kept.all():
+            tokens = np.repeat(kept, lengths)
+            ids, token_kinds = ids[tokens], token_kinds[tokens]
+            lengths = np.where(kept, lengths, 0)
+        row_offsets = offsets_of(sum_per_row(offsets, lengths))
+        return Encoded(ids, token_kinds, row_offsets, kept, truncated, merged)
+
+    def too_long(self, batch: Batch, found: Encoded, name: str) -> Batch:
+        """Refuse rows that are still above the limit."""
+        lengths = np.diff(found.offsets)
+        over = lengths > self._max_length
+        details = [f"{n} tokens{name}; --max-length is {self._max_length}" for n in lengths[over]]
+        return columns.refuse(batch, over, "too_long", details)
+
+
+def _put(batch: Batch, name: str, values: npt.NDArray[np.generic]) -> Batch:
+    return columns.put(batch, name, pa.array(values))
+
+
+def _labels(found: Encoded, trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """The ids where trained, and never at a row's first token: a trainer's shift would predict it
+    from whatever stands before it in a pack."""
+    labels = np.where(trained, found.ids, np.int32(IGNORED))
+    firsts = found.offsets[:-1][np.diff(found.offsets) > 0]
+    labels[firsts] = IGNORED
+    return labels
+
+
+def _put_counts(batch: Batch, found: Encoded, labels: npt.NDArray[np.int32]) -> Batch:
+    control = ((found.kinds & CONTROL) > 0).astype(np.int64)
+    trained = (labels != IGNORED).astype(np.int64)
+    batch = _put(batch, "length", np.diff(found.offsets))
+    batch = _put(batch, "trained", sum_per_row(found.offsets, trained))
+    batch = _put(batch, "controls", sum_per_row(found.offsets, control))
+    batch = _put(batch, "truncated", found.truncated)
+    return _put(batch, "merged_cuts", found.merged_cuts)
+
+
+_COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest")
+
+
+@dataclass
+class Encode:
+    """SFT: segments to ``input_ids`` and ``labels``."""
+
+    encoder: SegmentEncoder
+    name: str = "encode"
+    reads: tuple[str, ...] = ("segments",)
+    writes: tuple[str, ...] = ("input_ids", "labels", *_COUNTS)
+
+    def __call__(self, batch: Batch) -> Batch:
+        found = self.encoder(batch.column("segments"))
+        labels = _labels(found, (found.kinds & TRAINED) > 0)
+        batch = columns.put(batch, "input_ids", make_list(found.offsets, pa.array(found.ids)))
+        batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
+        batch = _put_counts(batch, found, labels)
+        sides = ((found.offsets, found.ids), (found.offsets, labels))
+        batch = columns.put(batch, "digest", digests(*sides))
+        return self.encoder.too_long(batch, found, "")
+
+
+@dataclass
+class EncodePair:
+    """RM: both sides' segments to ids, and how many tokens they share before training starts."""
+
+    encoder: SegmentEncoder
+    name: str = "encode"
+    reads: tuple[str, ...] = ("chosen_segments", "rejected_segments")
+    writes: tuple[str, ...] = ("chosen_ids", "rejected_ids", "prompt_length", *_COUNTS)
+
+    def __call__(self, batch: Batch) -> Batch:
+        sides = [self.encoder(batch.column(name)) for name in self.reads]
+        prompts = []
+        for name, found in zip(("chosen", "rejected"), sides, strict=True):
+            ids = make_list(found.offsets, pa.array(found.ids))
+            batch = columns.put(batch, f"{name}_ids", ids)
+            trained = (found.kinds & TRAINED) > 0
+            first = np.where(trained, np.arange(len(trained)), len(trained))
+            prompts.append(_first_trained(found.offsets, first))
+        batch = _put(batch, "prompt_length", np.minimum(*prompts))
+        lengths = [np.diff(found.offsets) for found in sides]
+        batch = _put(batch, "length", np.maximum(*lengths))
+        trained_count = [
+            sum_per_row(found.offsets, ((found.kinds & TRAINED) > 0).astype(np.int64))
+            for found in sides
+        ]
+        batch = _put(batch, "trained", sum(trained_count[1:], trained_count[0]))
+        controls = [
+            sum_per_row(found.offsets, ((found.kinds & CONTROL) > 0).astype(np.int64))
+            for found in sides
+        ]
+        batch = _put(batch, "controls", controls[0] + controls[1])
+        batch = _put(batch, "truncated", sides[0].truncated + sides[1].truncated)
+        batch = _put(batch, "merged_cuts", sides[0].merged_cuts + sides[1].merged_cuts)
+        batch = columns.put(batch, "digest", digests(*((s.offsets, s.ids) for s in sides)))
+        for name, found in zip(("chosen", "rejected"), sides, strict=True):
+            batch = self.encoder.too_long(batch, found, f" on the {name} side")
+        return batch
+
+
+def _first_trained(offsets: Ints, first: npt.NDArray[np.int64]) -> Ints:
+    """Index within each row of its first trained token; the row's length when it has none."""
+    lengths = np.diff(offsets)
+    padded = np.append(first, np.iinfo(np.int64).max)
+    lowest = np.minimum.reduceat(padded, offsets[:-1]) if len(lengths) else lengths
+    return np.minimum(lowest - offsets[:-1], lengths)
+
+
+@dataclass
+class EncodeSteps:
+    """PRM: segments to ids; labels stand at the markers and are read there, unshifted."""
+
+    model: TargetModel
+    encoder: SegmentEncoder
+    name: str = "encode"
+    reads: tuple[str, ...] = ("segments", "step_labels")
+    writes: tuple[str, ...] = ("input_ids", "labels", "step_positions", "step_labels", *_COUNTS)
+
+    def __call__(self, batch: Batch) -> Batch:
+        found = self.encoder(batch.column("segments"))
+        model = self.model
+        batch, ratings, label_offsets = self._kept_labels(batch, found)
+        # Two independent readings of where the markers are: from the segments, and from the ids.
+        placed = (found.kinds & MARKER) > 0
+        positions = np.flatnonzero(found.ids == model.step_id)
+        rows = np.searchsorted(found.offsets, positions, side="right") - 1
+        counts = np.bincount(rows, minlength=batch.num_rows)
+        wanted = np.diff(label_offsets)
+        expected = sum_per_row(found.offsets, placed.astype(np.int64))
+        wrong = (counts != wanted) | (expected != wanted)
+        labels = np.full(len(found.ids), IGNORED, np.int32)
+        if not wrong.any():
+            tokens = np.where(ratings >= 0.5, model.good_id, model.bad_id).astype(np.int32)
+            labels[positions] = np.where(np.isnan(ratings), np.int32(IGNORED), tokens)
+        details = [
+            f"{c} markers among the ids, {e} steps, {w} labels"
+            for c, e, w in zip(counts[wrong], expected[wrong], wanted[wrong], strict=True)
+        ]
+        batch = columns.refuse(batch, wrong, "marker_count", details)
+        relative = pa.array((positions - found.offsets[rows]).astype(np.int32))
+        batch = columns.put(batch, "input_ids", make_list(found.offsets, pa.array(found.ids)))
+        batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
+        batch = columns.put(batch, "step_positions", make_list(offsets_of(counts), relative))
+        batch = _put_counts(batch, found, labels)
+        rated = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
+        sides = ((found.offsets, found.ids), (found.offsets, labels), (label_offsets, rated))
+        batch = columns.put(batch, "digest", digests(*sides))
+        return self.encoder.too_long(batch, found, "")
+
+    def _kept_labels(
+        self, batch: Batch, found: Encoded
+    ) -> tuple[Batch, npt.NDArray[np.float32], Ints]:
+        """The labels of the steps that stayed, as a column and as floats with NaN for null."""
+        offsets, values = list_parts(batch.column("step_labels"))
+        if not found.kept.all():
+            bounds, segments = list_parts(batch.column("segments"))
+            markers = (segments.field(1).to_numpy() & MARKER) > 0
+            values = values.filter(pa.array(found.kept[markers]))
+            offsets = offsets_of(sum_per_row(bounds, (found.kept & markers).astype(np.int64)))
+            batch = columns.put(batch, "step_labels", make_list(offsets, values))
+        floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
+        return batch, floats, offsets

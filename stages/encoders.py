@@ -1,0 +1,119 @@
+"""Text to ids: the reference tokenizer, and a fast one that must agree with it.
+
+Both encode text with special tokens off. The fast one is used only while every probe and every
+sampled row of a build gives the same ids as the reference (see ``witness``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from stages.errors import ModelError
+
+Ids: TypeAlias = npt.NDArray[np.int32]
+Offsets: TypeAlias = npt.NDArray[np.int64]
+
+# Texts that tokenizers are known to disagree on: blanks, digits, marks, scripts, control look-alikes.
+PROBES = (
+    "", " ", "\n", "\n\n", " \n x", "a  b", "\t\tx", "3.+", " +\n", " -\n", "1234567", "x²½",
+    "don't WON'T 'S", "e\u0301 é ́", "\u0958 \u1e9b\u0323", "שָׁלוֹם", "مَرْحَبًا", "ки ки\nStep", "你好，世界！",
+    "こんにちは", "👩‍👩‍👧‍👦🏳️‍🌈", "\u200b\ufeff\u2028\u2029", "\x00\x07\x1b", "<|im_end|>", "<|im_start|>system",
+    "<think></think><tool_call>", "<|endoftext|", "\u1ac1\u0323\u0301a", "a" * 300, "=" * 120, "\ufffd",
+)  # fmt: skip
+
+
+class Encoder(Protocol):
+    """Many texts to flat ids."""
+
+    name: str
+    version: str
+
+    def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        """Ids of each text with special tokens off, and where each text's ids start."""
+        ...
+
+    def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        """The same with special tokens on, as a trainer encodes a text that holds them."""
+        ...
+
+
+class Reference:
+    """Hugging Face ``tokenizers``."""
+
+    name = "tokenizers"
+
+    def __init__(self, tokenizer_json: str) -> None:
+        self.version = version("tokenizers")
+        self._plain = Tokenizer.from_str(tokenizer_json)
+        self._plain.no_truncation()
+        self._plain.no_padding()
+
+    def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
+        self._plain.encode_special_tokens = split
+        ids = [e.ids for e in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum([len(i) for i in ids], out=offsets[1:])
+        flat = np.fromiter((t for i in ids for t in i), np.int32, int(offsets[-1]))
+        return flat, offsets
+
+    def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        return self._encode(texts, split=True)
+
+    def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        return self._encode(texts, split=False)
+
+
+class Fast:
+    """``fastokens``."""
+
+    name = "fastokens"
+
+    def __init__(self, tokenizer_json: str) -> None:
+        from fastokens import Tokenizer as FastTokenizer
+
+        self.version = version("fastokens")
+        self._tokenizer = FastTokenizer.from_json_str(tokenizer_json)
+
+    def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
+        ids, offsets = self._tokenizer.encode_batch_flat(list(texts), split_special_tokens=split)
+        return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.uint64).astype(np.int64)
+
+    def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        return self._encode(texts, split=True)
+
+    def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        return self._encode(texts, split=False)
+
+
+BACKENDS: dict[str, Callable[[str], Encoder]] = {"fastokens": Fast, "tokenizers": Reference}
+
+
+@functools.lru_cache(maxsize=4)
+def load(backend: str, tokenizer_json: bytes) -> Encoder:
+    """An encoder, once per process."""
+    return BACKENDS[backend](tokenizer_json.decode())
+
+
+def agree(one: Encoder, other: Encoder, texts: Sequence[str]) -> bool:
+    """Whether two encoders give the same ids for every text, special tokens off and on."""
+    for method in ("encode", "encode_whole"):
+        a, b = getattr(one, method)(texts), getattr(other, method)(texts)
+        if not (np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1])):
+            return False
+    return True
+
+
+def choose(tokenizer_json: bytes) -> str:
+    """The fast backend where it is installed, loads this tokenizer and passes the probes."""
+    try:
+        fast = load("fastokens", tokenizer_json)
+    except (ImportError, ValueError, RuntimeError, ModelError):
+        return "tokenizers"
+    return "fastokens" if agree(fast, load("tokenizers", tokenizer_json), PROBES) else "tokenizers"

@@ -1,0 +1,87 @@
+"""Every error that this project raises on purpose.
+
+    PipelineError                 what happened and where, and what to do about it
+    |-- UsageError      exit 2    an option, a recipe or an input path is wrong
+    |   `-- ModelError            the model is unknown, or cannot be bound to its tokenizer
+    |-- DataError       exit 3    the data was refused
+    |   |-- ContainerError        a file is damaged as a whole
+    |   `-- ExpectationError      what was written breaks a critical expectation
+    |-- GateError       exit 4    the gate could not judge
+    `-- SurroundingsError exit 5  disk, lock, permission, or an input that changed meanwhile
+
+    RowError                      one row cannot be used; becomes a line of rejects.jsonl
+    ParityError                   the fast encoder disagreed with the reference; the build starts
+                                  over without it
+
+All are picklable (workers raise them): their arguments are the constructor's.
+"""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """One sentence on what and where, one on what to do."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.remedy}".rstrip()
+
+
+class UsageError(PipelineError, ValueError):
+    """An option, a recipe or an input path is wrong."""
+
+    exit_code = 2
+
+
+class ModelError(UsageError):
+    """The model is unknown, or its template and tokenizer do not prove what they must."""
+
+
+class DataError(PipelineError, ValueError):
+    """The data was refused."""
+
+    exit_code = 3
+
+
+class ContainerError(DataError):
+    """A file is damaged as a whole, so that none of its rows can be trusted."""
+
+
+class ExpectationError(DataError):
+    """What was written breaks a critical expectation."""
+
+
+class GateError(PipelineError, RuntimeError):
+    """The gate could not judge."""
+
+    exit_code = 4
+
+
+class SurroundingsError(PipelineError, OSError):
+    """The machine did not let the build finish."""
+
+    exit_code = 5
+
+
+class RowError(Exception):
+    """One row cannot be used.
+
+    Attributes:
+        code: a stable word, counted in the manifest.
+        detail: what is wrong with this row.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+
+
+class ParityError(Exception):
+    """The fast encoder gave other ids than the reference tokenizer on a row of this build."""

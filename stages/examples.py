@@ -1,0 +1,126 @@
+"""What every example must be before it is rendered, whatever format it came in.
+
+Each function takes one example of its task, returns it ready for columns, and raises RowError
+with a code when it teaches nothing or teaches something wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stages.contract import Conversation, Message, Pair, StepChain
+from stages.errors import RowError
+from stages.formats.text import BARE
+
+
+def _require_user(messages: Sequence[Message]) -> None:
+    if not any(message.role == "user" for message in messages):
+        raise RowError("no_user_turn", "no turn of a user: nobody asked anything")
+
+
+def _is_empty(message: Message) -> bool:
+    return not (message.content and message.content.strip()) and not (
+        message.fields and message.fields.get("tool_calls")
+    )
+
+
+def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
+    """Whether a turn is trained: its own flag, else the policy."""
+    if message.trained is not None:
+        if message.trained and message.role != "assistant" and train_on != "all":
+            detail = f"turn {where + 1} ({message.role}) asks to be trained; see --train-on all"
+            raise RowError("untrainable_turn", detail)
+        return message.trained
+    return message.role == "assistant" and (train_on != "last" or where == last)
+
+
+def conversation(found: Conversation, train_on: str) -> Conversation:
+    """Decide which turns are trained; refuse a conversation that would train nothing or nonsense.
+
+    Raises:
+        RowError: ``no_answer``, ``no_user_turn``, ``nothing_trained``, ``empty_answer``.
+    """
+    messages = found.messages
+    if messages[0].role == BARE:
+        if _is_empty(messages[0]):
+            raise RowError("empty_answer", "the text is empty")
+        return Conversation([replace(messages[0], trained=True)])
+    answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
+    if not answers:
+        raise RowError("no_answer", "no turn of an assistant: there is nothing to learn")
+    _require_user(messages)
+    decided = []
+    for i, message in enumerate(messages):
+        trained = _decide(message, i, answers[-1], train_on)
+        if trained and message.role == "assistant" and _is_empty(message):
+            raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
+        decided.append(Message(message.role, message.content, message.fields, trained))
+    if not any(message.trained for message in decided):
+        raise RowError("nothing_trained", "no turn is trained")
+    return Conversation(decided, found.tools)
+
+
+def turn_by_turn(found: Conversation) -> list[Conversation]:
+    """One example per trained turn: the turns up to it, with only that one trained."""
+    return [
+        Conversation(
+            [*(replace(m, trained=False) for m in found.messages[:i]), found.messages[i]],
+            found.tools,
+        )
+        for i, message in enumerate(found.messages)
+        if message.trained and message.role == "assistant"
+    ]
+
+
+def note(found: Conversation) -> str | None:
+    """What is odd about a conversation but refuses nothing; counted in the manifest."""
+    roles = [message.role for message in found.messages]
+    if roles[-1] not in ("assistant", BARE):
+        return "ends_without_answer"
+    if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
+        return "repeated_role"
+    return None
+
+
+def pair(found: Pair) -> tuple[Conversation, Conversation]:
+    """Both sides as whole conversations, with only what differs trained.
+
+    Raises:
+        RowError: ``no_prompt``, ``no_user_turn``, ``empty_answer``, ``identical_pair``.
+    """
+    if not found.prompt:
+        raise RowError("no_prompt", "chosen and rejected share no prompt")
+    _require_user(found.prompt)
+    if found.prompt[-1].role == "assistant":
+        raise RowError("prompt_ends_in_answer", "the prompt ends with a turn of the assistant")
+    prompt = [replace(message, trained=False) for message in found.prompt]
+    sides = []
+    for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
+        if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
+            raise RowError("empty_answer", f"{name} ends in no answer")
+        turns = [replace(message, trained=message.role == "assistant") for message in answer]
+        sides.append(Conversation([*prompt, *turns], found.tools))
+    if sides[0] == sides[1]:
+        raise RowError("identical_pair", "chosen and rejected are the same")
+    return sides[0], sides[1]
+
+
+def chain(found: StepChain) -> StepChain:
+    """Strip what a chat renders stripped.
+
+    Raises:
+        RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``nothing_labelled``.
+    """
+    problem = found.problem.strip()
+    steps = [step.strip() for step in found.steps]
+    if not problem:
+        raise RowError("no_problem", "the problem is empty")
+    if not steps:
+        raise RowError("no_steps", "there are no steps")
+    if "" in steps:
+        raise RowError("empty_step", f"step {steps.index('') + 1} is empty")
+    if all(label is None for label in found.labels):
+        raise RowError("nothing_labelled", "no step has a rating")
+    return StepChain(problem, steps, found.labels, found.pieces)

@@ -1,0 +1,24 @@
+"""``messages``: turns with role and content, optionally tools and per-message flags."""
+
+from __future__ import annotations
+
+from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.formats import _turns
+
+
+class _OpenAI:
+    name = "openai"
+    tasks = ("sft",)
+    fans_out = False
+
+    def matches(self, row: Row) -> str | None:
+        if _turns.is_turns(row.get("messages"), "role"):
+            return "messages with role and content"
+        return None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        messages = _turns.conversation(row.get("messages"), "messages")
+        return [Conversation(messages, _turns.tools(row))]
+
+
+FORMAT = _OpenAI()

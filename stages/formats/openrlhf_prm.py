@@ -1,0 +1,30 @@
+"""``input`` text with a step tag, and a list of ratings: ``+``/``-`` or numbers."""
+
+from __future__ import annotations
+
+from stages.contract import Example, FormatOptions, Row
+from stages.formats import _steps, _turns
+
+_LABELS = ("value", "label", "labels", "values")
+
+
+class _OpenRLHF:
+    name = "openrlhf_prm"
+    tasks = ("prm",)
+    fans_out = False
+
+    def matches(self, row: Row) -> str | None:
+        name = _turns.first_of(row, _LABELS)
+        if isinstance(row.get("input"), str) and name and isinstance(row[name], list):
+            return f"input text and a list in {name}"
+        return None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        text = _turns.text(row, "input")
+        pieces = text.split(_steps.find_tag(text, options))
+        name = _turns.first_of(row, _LABELS) or "value"
+        labels = _steps.ratings(row.get(name), len(pieces) - 1, name)
+        return [_steps.chain(pieces, labels, options)]
+
+
+FORMAT = _OpenRLHF()

@@ -1,0 +1,79 @@
+"""PRM800K: alternatives at each step, rated -1, 0 or 1, of which one was chosen to go on from.
+
+As TRL published it: one example for each completion that is not the chosen one (the chosen steps
+before it, then it), and one for the whole chosen chain. Following only the chosen completions
+would give no bad step at all. A human-written step stands in for a missing chosen one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.errors import RowError
+from stages.formats import _turns
+
+_RATINGS = {1: 1.0, -1: 0.0}
+_NEUTRAL = {"null": None, "good": 1.0, "bad": 0.0}
+
+Rated = tuple[str, float | None]
+
+
+def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
+    if not isinstance(completion, dict):
+        raise RowError("bad_column", f"{where} is no object")
+    value = completion.get("rating")
+    if value is not None and value not in (-1, 0, 1):
+        raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
+    label = None if value is None else {**_RATINGS, 0: _NEUTRAL[options.neutral]}[value]
+    return _turns.text(completion, "text"), label
+
+
+def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | None:
+    index = step.get("chosen_completion")
+    if index is not None:
+        if type(index) is not int or not 0 <= index < len(rated):
+            raise RowError("bad_column", f"{where} chooses completion {index!r} of {len(rated)}")
+        return rated[index]
+    human = step.get("human_completion")
+    if human is None:
+        return None
+    return _turns.text(human if isinstance(human, dict) else {"text": human}, "text"), 1.0
+
+
+class _PRM800K:
+    name = "prm800k"
+    tasks = ("prm",)
+    fans_out = True
+
+    def matches(self, row: Row) -> str | None:
+        label, question = row.get("label"), row.get("question")
+        if isinstance(label, dict) and "steps" in label and isinstance(question, dict):
+            return "question.problem and label.steps"
+        return None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        problem = _turns.text(row.get("question") or {}, "problem")
+        steps = (row.get("label") or {}).get("steps")
+        if not isinstance(steps, list):
+            raise RowError("bad_column", "label.steps holds no list")
+        chain: list[Rated] = []
+        chains: list[list[Rated]] = []
+        for number, step in enumerate(steps):
+            where = f"step {number + 1}"
+            completions = step.get("completions") or []
+            rated = [
+                _rated(c, f"{where} completion {i}", options) for i, c in enumerate(completions)
+            ]
+            chosen = step.get("chosen_completion")
+            chains += [[*chain, one] for i, one in enumerate(rated) if i != chosen]
+            taken = _chosen(step, rated, where)
+            if taken is None:
+                break
+            chain.append(taken)
+        if chain:
+            chains.append(chain)
+        return [StepChain(problem, [t for t, _ in c], [label for _, label in c]) for c in chains]
+
+
+FORMAT = _PRM800K()

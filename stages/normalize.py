@@ -1,0 +1,211 @@
+"""The door: the only place where a row's dict becomes columns.
+
+It is also the only place where a row may become several sequences, and where a row is refused
+for what it says. Every row comes out once: as the rows of one or more sequences, or as a row
+whose reject columns are filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from stages import columns, examples
+from stages.contract import (
+    Batch,
+    Conversation,
+    Example,
+    Format,
+    FormatOptions,
+    Message,
+    Pair,
+    Record,
+    Row,
+    StepChain,
+)
+from stages.errors import RowError
+from stages.strict_json import dump
+
+IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
+WRITES = {
+    "sft": ("messages", "tools", "note"),
+    "rm": ("chosen_messages", "rejected_messages", "tools", "margin"),
+    "prm": ("problem", "steps", "tail", "step_labels"),
+}
+
+
+@dataclass(slots=True)
+class _Turns:
+    """A growing list<message> column, flat: one append per turn instead of one object per row."""
+
+    offsets: list[int] = field(default_factory=lambda: [0])
+    roles: list[str] = field(default_factory=list)
+    contents: list[str | None] = field(default_factory=list)
+    fields: list[str | None] = field(default_factory=list)
+    trained: list[bool | None] = field(default_factory=list)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.roles.append(message.role)
+            self.contents.append(message.content)
+            self.fields.append(dump(message.fields) if message.fields else None)
+            self.trained.append(message.trained)
+        self.offsets.append(len(self.roles))
+
+    def column(self) -> pa.Array:
+        kinds = columns.MESSAGES.value_type
+        data = (self.roles, self.contents, self.fields, self.trained)
+        arrays = [pa.array(v, kinds.field(i).type) for i, v in enumerate(data)]
+        turns = pa.StructArray.from_arrays(arrays, fields=list(kinds))
+        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), turns)
+
+
+def lookup(row: Row, path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    value: Any = row
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
+    """The row with the columns that ``--map name=source`` names."""
+    if not mapping:
+        return row
+    taken = {source for source in mapping.values() if source not in mapping}
+    named = {name: lookup(row, source) for name, source in mapping.items()}
+    return {**{k: v for k, v in row.items() if k not in taken}, **named}
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Rows of one format, for one task, as columns.
+
+    Attributes:
+        turn_by_turn: the model's template wants one example per trained turn.
+        raw: PRM steps are the row's own text between its tags, not stripped steps.
+    """
+
+    task: str
+    format: Format
+    options: FormatOptions
+    train_on: str = "assistant"
+    turn_by_turn: bool = False
+    raw: bool = False
+
+    @property
+    def fans_out(self) -> bool:
+        return self.format.fans_out or (self.turn_by_turn and self.task == "sft")
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return IDENTITY + WRITES[self.task]
+
+    def _ready(self, example: Example) -> list[Any]:
+        if isinstance(example, Conversation):
+            ready = examples.conversation(example, self.train_on)
+            return examples.turn_by_turn(ready) if self.turn_by_turn else [ready]
+        if isinstance(example, Pair):
+            return [(*examples.pair(example), example.margin)]
+        return [examples.chain(example)]
+
+    def __call__(self, records: Sequence[Record]) -> Batch:
+        rows: list[Any] = []
+        lines: list[int] = []
+        sequences: list[int] = []
+        refused: dict[int, tuple[str, str]] = {}
+        for record in records:
+            first = len(rows)
+            try:
+                if record.data is None:
+                    raise RowError(*(record.error or ("bad_json", "no object")))
+                row = renamed(record.data, self.options.columns)
+                found = self.format.read(row, self.task, self.options)
+                if not found:
+                    raise RowError("no_examples", "the row holds no example")
+            except RowError as error:
+                refused[first] = (error.code, error.detail)
+                rows.append(None)
+                lines.append(record.line)
+                sequences.append(-1)
+                continue
+            for example in found:
+                try:
+                    rows += self._ready(example)
+                except RowError as error:
+                    refused[len(rows)] = (error.code, error.detail)
+                    rows.append(None)
+            made = len(rows) - first
+            lines += [record.line] * made
+            sequences += range(made) if self.fans_out else [-1] * made
+        arrays: dict[str, Any] = {
+            "line": lines,
+            "sequence": sequences,
+            "reject_code": [refused[i][0] if i in refused else None for i in range(len(rows))],
+            "reject_detail": [refused[i][1] if i in refused else None for i in range(len(rows))],
+            **_FILL[self.task](rows, self.raw),
+        }
+        typed = [
+            pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()
+        ]
+        return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
+
+
+def _tools(found: Conversation | None) -> str | None:
+    return dump(found.tools) if found and found.tools else None
+
+
+def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
+    turns = _Turns()
+    for row in rows:
+        turns.add(row.messages if row else ())
+    return {
+        "messages": turns.column(),
+        "tools": [_tools(row) for row in rows],
+        "note": [examples.note(row) if row else None for row in rows],
+    }
+
+
+def _rm(rows: list[Any], raw: bool) -> dict[str, Any]:
+    sides = (_Turns(), _Turns())
+    for row in rows:
+        for side, turns in enumerate(sides):
+            turns.add(row[side].messages if row else ())
+    return {
+        "chosen_messages": sides[0].column(),
+        "rejected_messages": sides[1].column(),
+        "tools": [_tools(row[0]) if row else None for row in rows],
+        "margin": [row[2] if row else None for row in rows],
+    }
+
+
+def _prm(rows: list[StepChain | None], raw: bool) -> dict[str, Any]:
+    steps: list[list[str]] = []
+    tails: list[str | None] = []
+    for row in rows:
+        if row is None or not raw:
+            steps.append(row.steps if row else [])
+            tails.append(None)
+        elif row.pieces is not None:
+            steps.append(row.pieces[:-1])
+            tails.append(row.pieces[-1])
+        else:  # rows given as lists: the problem, a newline, the steps joined by newlines
+            first, *others = row.steps
+            steps.append([f"{row.problem}\n{first}", *(f"\n{step}" for step in others)])
+            tails.append("")
+    return {
+        "problem": [row.problem if row else None for row in rows],
+        "steps": steps,
+        "tail": tails,
+        "step_labels": [row.labels if row else [] for row in rows],
+    }
+
+
+_FILL: dict[str, Callable[[list[Any], bool], dict[str, Any]]] = {
+    "sft": _sft,
+    "rm": _rm,
+    "prm": _prm,
+}

@@ -1,0 +1,66 @@
+"""Padded rows: every sequence of a build at one width, with an attention mask."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stages import columns
+from stages.columns import IGNORED, Ints, make_list, numbers
+from stages.ragged import ragged
+
+MULTIPLE = 8  # widths that tensor cores like
+
+
+def width(pad_to: str, longest: int, max_length: int) -> int:
+    """The build's width in tokens.
+
+    Args:
+        pad_to: ``longest`` (rounded up to a multiple of 8, never above ``max_length``),
+            ``max-length``, or a number.
+    """
+    if pad_to == "longest":
+        return min(-(-longest // MULTIPLE) * MULTIPLE, max_length)
+    return max_length if pad_to == "max-length" else int(pad_to)
+
+
+def _padded(
+    values: npt.NDArray[np.generic], offsets: Ints, size: int, left: bool, fill: int
+) -> pa.ListArray:
+    lengths = np.diff(offsets)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    column = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
+    if left:
+        column += np.repeat(size - lengths, lengths)
+    flat = np.full(len(lengths) * size, fill, values.dtype)
+    flat[rows * size + column] = values
+    return make_list(np.arange(len(lengths) + 1) * size, pa.array(flat))
+
+
+def pad(table: pa.Table, size: int, side: str, pad_id: int) -> pa.Table:
+    """Pad examples to ``size`` tokens on one side.
+
+    ``labels`` are padded with -100; step positions move with the tokens they point at.
+    """
+    table = ragged(table)
+    left = side == "left"
+    made: dict[str, pa.Array] = {}
+    for name in table.schema.names:
+        column = table.column(name).combine_chunks()
+        if name in ("input_ids", "chosen_ids", "rejected_ids"):
+            offsets, values = numbers(column)
+            made[name] = _padded(values, offsets, size, left, pad_id)
+            mask = name.replace("input_ids", "attention_mask").replace("_ids", "_attention_mask")
+            made[mask] = _padded(np.ones(len(values), np.int8), offsets, size, left, 0)
+        elif name == "labels":
+            offsets, values = numbers(column)
+            made[name] = _padded(values, offsets, size, left, IGNORED)
+        elif name == "step_positions":
+            at, positions = numbers(column)
+            lengths = np.diff(numbers(table.column("input_ids").combine_chunks())[0])
+            shift = np.repeat(size - lengths, np.diff(at)) if left else 0
+            made[name] = make_list(at, pa.array((positions + shift).astype(np.int32)))
+        else:
+            made[name] = column
+    return pa.table(made, schema=columns.schema(list(made)))

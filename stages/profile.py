@@ -1,0 +1,213 @@
+"""What a model is declared to be (ModelProfile) and what was proved of it (TargetModel).
+
+A profile is data. ``bind`` puts it beside the tokenizer's bytes and refuses unless every token
+that a build relies on is one id, inside the embedding, and distinct where it must be. Nothing in
+a TargetModel is missing, so no stage asks "is there a pad token".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tokenizers import Tokenizer
+
+from stages.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class AddedToken:
+    """A token beside the vocabulary; ``special`` makes it a control token."""
+
+    content: str
+    special: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RankLayout:
+    """How the vendor's ``tokenizer.json`` is spelled beside its rank table.
+
+    Attributes:
+        sha256: of the vendor's file; a rebuilt file that differs is refused.
+        merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
+        added_keys_sorted: added tokens after the third have their flags in alphabetical order.
+    """
+
+    sha256: str
+    added_tokens: tuple[AddedToken, ...]
+    merges_as_pairs: bool = False
+    added_keys_sorted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepTokens:
+    """The special tokens of PRM data: the marker after a step, and its two ratings."""
+
+    step: str = "<|step|>"
+    good: str = "<|good|>"
+    bad: str = "<|bad|>"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self.step, self.good, self.bad))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """One model as declared.
+
+    Attributes:
+        name: what ``--model`` takes.
+        model_ids: the hub's names for it.
+        chat_template: Jinja source.
+        end_of_turn: the token that ends an assistant turn.
+        eos_token: of the emitted tokenizer.
+        generation_eos: tokens at which generation stops.
+        bos_policy: ``none``, or ``template`` when the template prints it.
+        vocab_size: of the tokenizer's own vocabulary without added tokens.
+        embedding_size: rows of the embedding; no id may reach it.
+        context_length: positions the model was trained for.
+        date_string: what ``strftime_now`` prints; never the clock.
+        template_variants: keyword sets of the generation prompt; training starts after the
+            longest generation prompt that the rendered example begins with.
+        one_example_per_turn: the template is not prefix-stable over several turns.
+        ranks: how the tokenizer file is rebuilt from its rank table; None where it must be found.
+        is_base: a base model, which never saw its own chat template.
+    """
+
+    name: str
+    model_ids: tuple[str, ...]
+    chat_template: str
+    end_of_turn: str
+    eos_token: str
+    pad_token: str
+    generation_eos: tuple[str, ...]
+    vocab_size: int
+    embedding_size: int
+    context_length: int
+    is_base: bool
+    padding_side: str = "left"
+    bos_policy: str = "none"
+    date_string: str = "2024-07-26"
+    template_variants: tuple[tuple[tuple[str, object], ...], ...] = ((),)
+    one_example_per_turn: bool = False
+    tokenizer_class: str = "PreTrainedTokenizerFast"
+    bos_token: str | None = None
+    ranks: RankLayout | None = None
+    step_tokens: StepTokens = field(default_factory=StepTokens)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """A profile proved against its tokenizer. Ids are the tokenizer's own.
+
+    Attributes:
+        tokenizer_json: the file that is emitted, step tokens included where the task has them.
+        controls: id of every registered special token, by its text.
+        step_id, good_id, bad_id: -1 in tasks without steps, where nothing reads them.
+        vocab_size: ids that the tokenizer knows, added tokens included.
+        probes: what was proved, by name.
+    """
+
+    profile: ModelProfile
+    tokenizer_json: bytes = field(repr=False)
+    controls: dict[str, int] = field(repr=False)
+    eos_id: int
+    end_of_turn_id: int
+    pad_id: int
+    step_id: int
+    good_id: int
+    bad_id: int
+    vocab_size: int
+    probes: dict[str, str] = field(repr=False)
+
+
+def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
+    """Register the step tokens at the first free ids of a ``tokenizer.json``."""
+    document = json.loads(tokenizer_json)
+    added = document["added_tokens"]
+    known = {token["content"] for token in added}
+    top = max(len(document["model"]["vocab"]) - 1, *(token["id"] for token in added))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    for content in tokens:
+        if content not in known:
+            top += 1
+            added.append({"id": top, "content": content, **flags, "special": True})
+    return json.dumps(document, ensure_ascii=False, indent=2).encode()
+
+
+def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
+    index = tokenizer.token_to_id(token)
+    if index is None or tokenizer.encode(token, add_special_tokens=False).ids != [index]:
+        raise ModelError(
+            f"{profile.name}: {what} {token!r} is not one token of the tokenizer.",
+            "Name one that is, or use the tokenizer that the profile was written for.",
+        )
+    if index >= profile.embedding_size:
+        raise ModelError(
+            f"{profile.name}: {what} {token!r} has id {index}, outside the model's "
+            f"{profile.embedding_size} embedding rows.",
+            "Use a model with spare rows.",
+        )
+    return int(index)
+
+
+def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: int) -> None:
+    """A marker must stay one id between every kind of neighbour, not only when it stands alone."""
+    for before in ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n"):
+        for after in ("", "\nStep 2", " +", "x", "\n\n"):
+            ids = tokenizer.encode(before + step + after, add_special_tokens=False).ids
+            if ids.count(index) != 1:
+                raise ModelError(
+                    f"{profile.name}: step token {step!r} is not one id after {before!r}.",
+                    "Choose a step token that the tokenizer registers.",
+                )
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """Prove the profile against the tokenizer's bytes.
+
+    Raises:
+        ModelError: a token is not one id, lies outside the embedding, or two that must differ
+            are the same.
+    """
+    if with_steps:
+        tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
+    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
+    added = tokenizer.get_added_tokens_decoder()
+    controls = {token.content: index for index, token in added.items() if token.special}
+    end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
+    eos = _one_id(tokenizer, profile, "eos token", profile.eos_token)
+    pad = _one_id(tokenizer, profile, "pad token", profile.pad_token)
+    probes = {
+        "end_of_turn_is_one_token": f"{profile.end_of_turn} = {end_of_turn}",
+        "eos_is_one_token": f"{profile.eos_token} = {eos}",
+        "pad_is_one_token": f"{profile.pad_token} = {pad}",
+    }
+    if pad in (eos, end_of_turn):
+        raise ModelError(
+            f"{profile.name}: pad token {profile.pad_token!r} is also the eos or end-of-turn "
+            "token, so a loss that ignores padding would never train the stop.",
+            "Name another pad token in the profile.",
+        )
+    if profile.end_of_turn not in controls:
+        raise ModelError(
+            f"{profile.name}: end-of-turn {profile.end_of_turn!r} is not a special token.",
+            "Text could forge it; register it in the tokenizer.",
+        )
+    probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
+    for token in profile.generation_eos:
+        _one_id(tokenizer, profile, "generation eos token", token)
+    steps = (-1, -1, -1)
+    if with_steps:
+        names = ("step token", "good token", "bad token")
+        pairs = zip(names, profile.step_tokens, strict=True)
+        ids = [_one_id(tokenizer, profile, what, token) for what, token in pairs]
+        steps = (ids[0], ids[1], ids[2])
+        _in_context(tokenizer, profile, profile.step_tokens.step, steps[0])
+        probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {steps}"
+        probes["step_tokens_inside_embedding"] = f"{max(steps)} < {profile.embedding_size}"
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    return TargetModel(
+        profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
+    )

@@ -1,0 +1,116 @@
+"""One JSON object a line, plain, gzip or zstandard.
+
+Lines end at ``\\n`` and nowhere else (a raw U+2028 inside a string is text); ``\\r\\n`` and a last
+line without an end are fine; blank lines are no rows; a byte-order mark at the start is skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from typing import IO
+
+from stages import strict_json
+from stages.contract import Lines, Record, Split
+from stages.errors import ContainerError, RowError
+from stages.readers import _bytes
+
+SPLIT_BYTES = 16 << 20  # part of what a part's bytes are; a constant, never f(workers)
+BATCH_BYTES = 4 << 20
+BATCH_ROWS = 4096
+MAX_LINE = 64 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+def _record(line: int, offset: int, raw: bytes) -> Record:
+    if len(raw) > MAX_LINE:
+        detail = f"{len(raw)} bytes in one line; the limit is {MAX_LINE}"
+        return Record(line, offset, raw[:4096], None, ("line_too_long", detail))
+    try:
+        return Record(line, offset, raw, strict_json.parse(raw))
+    except RowError as error:
+        return Record(line, offset, raw, None, (error.code, error.detail))
+
+
+def _read_line(file: IO[bytes]) -> bytes:
+    """One line; of one beyond the limit, its beginning, with the rest skipped over."""
+    line = file.readline(MAX_LINE + 2)
+    if len(line) > MAX_LINE + 1 and not line.endswith(b"\n"):
+        while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
+            pass
+    return line
+
+
+def records(file: IO[bytes]) -> Iterator[Lines]:
+    """Rows of a binary stream, in batches."""
+    batch: list[Record] = []
+    number = first = size = 0
+    offset = 0
+    while raw := _read_line(file):
+        start, body = offset, raw
+        offset = file.tell() if len(raw) > MAX_LINE else offset + len(raw)
+        if number == 0 and start == 0 and body.startswith(_BOM):
+            body = body[len(_BOM) :]
+        body = body.removesuffix(b"\n").removesuffix(b"\r")
+        if body.strip():
+            batch.append(_record(number, start, body))
+            size += len(body)
+        number += 1
+        if size >= BATCH_BYTES or len(batch) >= BATCH_ROWS:
+            yield Lines(batch, number - first)
+            batch, first, size = [], number, 0
+    if number > first:
+        yield Lines(batch, number - first)
+
+
+class _Jsonl:
+    name = "jsonl"
+    suffixes = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson")
+
+    def splits(self, path: str) -> list[Split]:
+        size = os.path.getsize(path)
+        _refuse_arrays(path)
+        if _bytes.is_compressed(path):
+            return [Split(path, 0, size, _bytes.sha256_of(path), self.name)]
+        splits = []
+        with open(path, "rb") as file:
+            start = 0
+            while start < size:
+                file.seek(min(start + SPLIT_BYTES, size))
+                while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
+                    pass
+                stop = file.tell()
+                sha256 = _bytes.sha256_of(path, start, stop)
+                splits.append(Split(path, start, stop, sha256, self.name))
+                start = stop
+        return splits
+
+    def read(self, split: Split) -> Iterator[Lines]:
+        if _bytes.is_compressed(split.path):
+            if _bytes.sha256_of(split.path) != split.sha256:
+                raise _bytes.changed(split.path)
+            with _bytes.opened(split.path) as stream:
+                yield from records(stream)
+            return
+        with open(split.path, "rb") as file:
+            file.seek(split.start)
+            content = file.read(split.stop - split.start)
+        if hashlib.sha256(content).hexdigest() != split.sha256:
+            raise _bytes.changed(split.path)
+        yield from records(io.BytesIO(content))
+
+
+def _refuse_arrays(path: str) -> None:
+    with _bytes.opened(path) as file:
+        head = file.read(4096)
+    if head.removeprefix(_BOM).lstrip().startswith(b"["):
+        raise ContainerError(
+            f"{path} is a JSON array, not one object a line.", "Rename it to end in .json."
+        )
+    if b"\0" in head:
+        raise ContainerError(f"{path} is binary, not JSON.", "Give a file of JSON lines.")
+
+
+READER = _Jsonl()

@@ -1,0 +1,277 @@
+"""Messages to segments of text, by the model's own chat template.
+
+The template runs once per conversation shape, not once per row (see ``compile``); rows of a shape
+that cannot be compiled are rendered one by one. Either way the text is the template's, exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages import columns
+from stages.columns import list_parts, make_list, offsets_of
+from stages.compile import Compiler, Program, Turn
+from stages.contract import Batch
+from stages.errors import ModelError, RowError
+from stages.formats.text import BARE
+from stages.profile import TargetModel
+from stages.segments import CLOSES, CONTROL, STEP, TRAINED, Segment, controls_pattern
+from stages.template import Template
+
+_MAX_SHAPES = 4096  # rows with tools of their own have a shape each
+
+
+def template_of(model: TargetModel) -> Template:
+    """The model's chat template, with the date frozen."""
+    profile = model.profile
+    tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
+    if profile.bos_token is not None:
+        tokens["bos_token"] = profile.bos_token
+    return Template(profile.chat_template, profile.date_string, **tokens)
+
+
+def compiler_of(model: TargetModel, train_on: str) -> Compiler:
+    """The compiler of the model's chat template."""
+    return Compiler(
+        template_of(model),
+        controls_pattern(model.controls),
+        model.profile.end_of_turn,
+        [dict(variant) for variant in model.profile.template_variants],
+        train_all=train_on == "all",
+    )
+
+
+class Renderer:
+    """Renders conversations; keeps the programs of the shapes it has met."""
+
+    def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
+        self._compiler = compiler_of(model, train_on)
+        self._controls = controls_pattern(model.controls)
+        self._end_of_turn = model.profile.end_of_turn
+        self._shapes: dict[Any, Program | RowError | None] = {}
+
+    def __call__(
+        self, shape: Any, turns: Sequence[Turn], tools: str | None
+    ) -> tuple[list[str], bytes, str]:
+        """Texts and kinds of the segments, and the path that ran.
+
+        Raises:
+            RowError: the row cannot be rendered.
+        """
+        if turns[0].role == BARE:
+            bare = bytes([TRAINED, CONTROL | TRAINED | CLOSES])
+            return [turns[0].content or "", self._end_of_turn], bare, "bare"
+        program = self._shapes.get(shape, self)
+        if program is self:
+            program = self._learn(shape, turns, tools)
+        if isinstance(program, RowError):
+            raise program
+        if isinstance(program, Program):
+            return program.fill([turn.content or "" for turn in turns]), program.kinds, "compiled"
+        segments = self._compiler.segments(turns, _parsed(tools))
+        return [s[0] for s in segments], bytes(s[1] for s in segments), "jinja"
+
+    def prove(self) -> None:
+        """The template ends a trained turn and repeats the generation prompt before it.
+
+        Raises:
+            ModelError: it does not.
+        """
+        turns = [Turn("user", "x", None, False), Turn("assistant", "y", None, True)]
+        try:
+            self("probe", turns, None)
+        except RowError as error:
+            raise ModelError(
+                f"The chat template cannot be trained on: {error.detail}.",
+                "Give another with --chat-template, or its end-of-turn token with --eos.",
+            ) from error
+
+    def _learn(
+        self, shape: Any, turns: Sequence[Turn], tools: str | None
+    ) -> Program | RowError | None:
+        if len(self._shapes) >= _MAX_SHAPES:
+            self._shapes.clear()
+        program: Program | RowError | None
+        try:
+            for text in (tools, *(json.dumps(t.fields, ensure_ascii=False) for t in turns)):
+                found = self._controls.search(text or "")
+                if found:
+                    detail = f"a field beside the content holds {found.group()!r}"
+                    raise RowError("control_text", detail)
+            program = self._compiler.compile(turns, _parsed(tools))
+        except RowError as error:
+            program = error
+        self._shapes[shape] = program
+        return program
+
+
+def _parsed(tools: str | None) -> list[Any] | None:
+    found: list[Any] | None = json.loads(tools) if tools else None
+    return found
+
+
+def conversations(
+    batch: Batch, name: str, system: str | None
+) -> Iterator[tuple[Any, list[Turn], str | None]]:
+    """Each row's shape, turns and tools."""
+    offsets, turns = list_parts(batch.column(name))
+    roles, contents, fields, trained = (turns.field(i).to_pylist() for i in range(4))
+    made = [
+        Turn(role, content, json.loads(extra) if extra else None, flag)
+        for role, content, extra, flag in zip(roles, contents, fields, trained, strict=True)
+    ]
+    keys = [
+        (role, bool(content) if content is not None else None, extra, flag)
+        for role, content, extra, flag in zip(roles, contents, fields, trained, strict=True)
+    ]
+    head = [] if system is None else [Turn("system", system, None, False)]
+    tools = batch.column("tools").to_pylist()
+    bounds = offsets.tolist()
+    for row, (a, b) in enumerate(itertools.pairwise(bounds)):
+        own = made[a:b]
+        if head and own[0].role not in ("system", BARE):
+            own = head + own
+        yield (tools[row], len(own), *keys[a:b]), own, tools[row]
+
+
+class _Growing:
+    """A growing segments column, flat."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.kinds = bytearray()
+        self.lengths: list[int] = []
+        self.paths: list[str | None] = []
+        self.errors: dict[int, RowError] = {}
+
+    def add(self, texts: list[str], kinds: bytes, path: str) -> None:
+        self.texts += texts
+        self.kinds += kinds
+        self.lengths.append(len(texts))
+        self.paths.append(path)
+
+    def refuse(self, error: RowError) -> None:
+        self.errors[len(self.lengths)] = error
+        self.lengths.append(0)
+        self.paths.append(None)
+
+    def into(self, batch: Batch, name: str) -> Batch:
+        texts = pa.array(self.texts, pa.string())
+        kinds = pa.array(np.frombuffer(bytes(self.kinds), np.uint8))
+        fields = list(columns.SEGMENTS.value_type)
+        flat = pa.StructArray.from_arrays([texts, kinds], fields=fields)
+        offsets = offsets_of(np.array(self.lengths, np.int64))
+        batch = columns.put(batch, name, make_list(offsets, flat))
+        batch = columns.put(batch, "rendered", pa.array(self.paths, pa.string()))
+        return refuse_all(batch, self.errors)
+
+
+def refuse_all(batch: Batch, errors: dict[int, RowError]) -> Batch:
+    """Fill the reject columns with what each row raised."""
+    for code in sorted({error.code for error in errors.values()}):
+        rows = np.zeros(batch.num_rows, bool)
+        details = []
+        for index, error in errors.items():
+            if error.code == code:
+                rows[index] = True
+                details.append(error.detail)
+        batch = columns.refuse(batch, rows, code, details)
+    return batch
+
+
+@dataclass
+class Render:
+    """SFT and RM: conversations to segments.
+
+    Attributes:
+        prefix: "" for ``messages``; "chosen_" or "rejected_" for one side of a pair.
+        ends_with_turn: drop what the template prints after the last end of turn, so that the
+            sequence ends where a reward is read.
+        system: the system text of conversations that have none.
+    """
+
+    renderer: Renderer
+    prefix: str = ""
+    ends_with_turn: bool = False
+    system: str | None = None
+    name: str = "render"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (f"{self.prefix}messages", "tools")
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return (f"{self.prefix}segments", "rendered")
+
+    def __call__(self, batch: Batch) -> Batch:
+        growing = _Growing()
+        for shape, turns, tools in conversations(batch, f"{self.prefix}messages", self.system):
+            try:
+                texts, kinds, path = self.renderer(shape, turns, tools)
+            except RowError as error:
+                growing.refuse(error)
+                continue
+            if self.ends_with_turn:
+                end = max(i for i, kind in enumerate(kinds) if kind & CONTROL and kind & TRAINED)
+                texts, kinds = texts[: end + 1], kinds[: end + 1]
+            growing.add(texts, kinds, path)
+        return growing.into(batch, f"{self.prefix}segments")
+
+
+@dataclass
+class RenderSteps:
+    """PRM: a problem and its steps to segments; each step's text is a segment of its own.
+
+    Attributes:
+        raw: the row's own text, without template or roles.
+        system: the system text, where the template does not bring its own.
+    """
+
+    renderer: Renderer
+    raw: bool = False
+    system: str | None = None
+    name: str = "render"
+    reads: tuple[str, ...] = ("problem", "steps", "tail")
+    writes: tuple[str, ...] = ("segments", "rendered")
+
+    def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
+        answer = "\n".join(steps)
+        turns = [Turn("user", problem, None, False), Turn("assistant", answer, None, True)]
+        if self.system is not None:
+            turns.insert(0, Turn("system", self.system, None, False))
+        texts, kinds, path = self.renderer(("steps", len(turns)), turns, None)
+        segments: list[Segment] = []
+        placed = False
+        for text, kind in zip(texts, kinds, strict=True):
+            if kind & TRAINED and not kind & CONTROL and text == answer:
+                segments += [(steps[0], STEP), *((f"\n{step}", STEP) for step in steps[1:])]
+                placed = True
+            else:
+                segments.append((text, kind & CONTROL))
+        if not placed:
+            raise RowError(
+                "steps_changed", "the chat template does not print the steps as they are"
+            )
+        return [s[0] for s in segments], bytes(s[1] for s in segments), path
+
+    def __call__(self, batch: Batch) -> Batch:
+        growing = _Growing()
+        names = ("problem", "steps", "tail")
+        for problem, steps, tail in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
+            try:
+                if self.raw:
+                    kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
+                    growing.add(steps + [tail] * bool(tail), kinds, "raw")
+                else:
+                    growing.add(*self._chat(problem, steps))
+            except RowError as error:
+                growing.refuse(error)
+        return growing.into(batch, "segments")

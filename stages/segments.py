@@ -1,0 +1,71 @@
+"""Segments: the unit of encoding, and what each one is.
+
+A segment is a control token that the template printed, or the text between two of them, cut once
+more where training starts. Text segments are encoded with special tokens off, so nothing that a
+user wrote can become a control token.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+CONTROL = 1  # one registered special token
+TRAINED = 2
+STEP = 4  # a PRM step; its marker comes right after
+CLOSES = 8  # a trained turn is complete here: an example may be cut after this segment
+MARKER = 16  # a step marker
+
+Segment: TypeAlias = tuple[str, int]
+Span: TypeAlias = tuple[int, int]  # a stretch of text: start included, stop not
+
+
+def controls_pattern(controls: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of the control tokens, the longest first."""
+    return re.compile("|".join(re.escape(c) for c in sorted(controls, key=len, reverse=True)))
+
+
+def _pieces(text: str, controls: re.Pattern[str]) -> Iterator[tuple[int, int, int]]:
+    at = 0
+    for match in controls.finditer(text):
+        if match.start() > at:
+            yield at, match.start(), 0
+        yield match.start(), match.end(), CONTROL
+        at = match.end()
+    if at < len(text):
+        yield at, len(text), 0
+
+
+def cut(text: str, trained: Sequence[Span], controls: re.Pattern[str]) -> list[Segment]:
+    """Cut rendered text into segments.
+
+    Args:
+        trained: disjoint spans in order.
+
+    Raises:
+        ValueError: training starts or stops inside a control token.
+    """
+    edges = [edge for span in trained for edge in span]
+    segments: list[Segment] = []
+    for start, stop, kind in _pieces(text, controls):
+        inner = edges[bisect_right(edges, start) : bisect_right(edges, stop - 1)]
+        if kind and inner:
+            raise ValueError(f"training starts inside the control token {text[start:stop]!r}")
+        points = [start, *dict.fromkeys(inner), stop]
+        for a, b in itertools.pairwise(points):
+            inside = bisect_right(edges, a) % 2  # between a span's start and its stop
+            segments.append((text[a:b], kind | (TRAINED if inside else 0)))
+    return _closed(segments)
+
+
+def _closed(segments: list[Segment]) -> list[Segment]:
+    """Mark where a trained turn is complete: after its last control token and blanks behind it."""
+    for i, (_, kind) in enumerate(segments):
+        following = segments[i + 1] if i + 1 < len(segments) else ("", 0)
+        if kind & CONTROL and kind & TRAINED and not following[1] & TRAINED:
+            at = i + 1 if following[0].isspace() and not following[1] & CONTROL else i
+            segments[at] = (segments[at][0], segments[at][1] | CLOSES)
+    return segments

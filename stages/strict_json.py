@@ -1,0 +1,90 @@
+"""One JSON object, strictly: what is accepted is unambiguous and arrives exactly as written.
+
+orjson does the parsing. It already refuses bad grammar, bad UTF-8, NaN and lone surrogates; what
+it lets through silently (duplicate keys, integers beyond 64 bits turned to floats, deep nesting)
+is caught here: cheaply for ordinary rows, by a slow second parse for suspicious ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from stages.contract import Row
+from stages.errors import RowError
+
+MAX_DEPTH = 64
+_SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
+
+
+def _walk(value: Any, depth: int) -> tuple[int, bool]:
+    """Number of keys below a container, and whether a number may have been a big integer."""
+    if depth > MAX_DEPTH:
+        raise RowError("json_too_deep", f"nested more than {MAX_DEPTH} levels deep")
+    if type(value) is dict:
+        keys = len(value)
+        children = value.values()
+    else:
+        keys = 0
+        children = value
+    big = False
+    for child in children:
+        kind = type(child)
+        if kind is dict or kind is list:
+            below, suspect = _walk(child, depth + 1)
+            keys += below
+            big |= suspect
+        elif (kind is float and abs(child) >= 2.0**63) or (kind is int and child >= 2**63):
+            big = True
+    return keys, big
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise RowError("duplicate_key", f"key {twice!r} stands twice in one object")
+    return row
+
+
+def _int64(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+        raise RowError("integer_range", f"integer {text[:40]} does not fit 64 bits")
+    return int(text)
+
+
+def parse(raw: bytes) -> Row:
+    """Parse one object.
+
+    Raises:
+        RowError: it is not one, or its reading would be ambiguous.
+    """
+    try:
+        row = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        try:
+            raw.decode()
+        except UnicodeDecodeError as bad:
+            detail = f"byte {bad.start} (0x{raw[bad.start]:02x}) is not UTF-8"
+            raise RowError("bad_encoding", detail) from bad
+        raise RowError("bad_json", f"not JSON: {error}") from error
+    if type(row) is not dict:
+        raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object")
+    keys, big = _walk(row, 1)
+    # Every key is followed by ':'; a count that differs from the tree's is an escaped quote in a
+    # text, or a key that stood twice. Only the slow parse can tell.
+    spaced = (b'" ' in raw or b'"\t' in raw or b'"\n' in raw or b'"\r' in raw) and (
+        _SPACED_COLON.search(raw) is not None
+    )
+    if big or spaced or raw.count(b'":') != keys:
+        json.loads(raw, object_pairs_hook=_unique, parse_int=_int64)
+    return row
+
+
+def dump(value: Any) -> str:
+    """Compact JSON with keys in the order they were written."""
+    return orjson.dumps(value).decode()

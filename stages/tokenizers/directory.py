@@ -1,0 +1,116 @@
+"""A model directory's tokenizer, and the profile that its files declare."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from stages.errors import ModelError
+from stages.profile import ModelProfile
+from stages.template import Template
+
+_PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
+_ANSWER = "an answer"
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / name
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} is not a JSON object.")
+    return content
+
+
+def _token(value: Any) -> str | None:
+    return value.get("content") if isinstance(value, dict) else value
+
+
+def _chat_template(folder: Path, config: dict[str, Any]) -> str:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        return path.read_text("utf-8")
+    source = config.get("chat_template")
+    if isinstance(source, list):  # several, by name
+        source = next((t["template"] for t in source if t.get("name") == "default"), None)
+    if not isinstance(source, str):
+        raise ModelError(f"{folder} has no chat template.", "Give one with --chat-template FILE.")
+    return source
+
+
+def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
+    """The first control token that the template prints after an answer."""
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ANSWER}]
+    tail = template.render(messages).rpartition(_ANSWER)[2]
+    found = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
+    if not controls or found is None:
+        raise ModelError(
+            f"{name}: the chat template prints no end-of-turn token after an answer.",
+            "Name one with --eos, or give a template that does with --chat-template.",
+        )
+    return found.group()
+
+
+def load(
+    folder: Path, name: str, chat_template: str | None, eos: str | None
+) -> tuple[ModelProfile, bytes]:
+    """Read ``tokenizer.json`` and declare a profile from the files beside it.
+
+    Raises:
+        ModelError: a file is missing, or does not say what a build must know.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} has no tokenizer.json.",
+            "Save the tokenizer there: AutoTokenizer.from_pretrained(...).save_pretrained(DIR).",
+        )
+    content = path.read_bytes()
+    config = _read(folder, "tokenizer_config.json")
+    model = _read(folder, "config.json")
+    document = _read(folder, "tokenizer.json")
+    added = {token["content"]: token for token in document.get("added_tokens", [])}
+    controls = [text for text, token in added.items() if token["special"]]
+    tokens = {
+        key: text
+        for key in ("bos_token", "eos_token", "pad_token")
+        if (text := _token(config.get(key)))
+    }
+    source = chat_template or _chat_template(folder, config)
+    profile_date = ModelProfile.__dataclass_fields__["date_string"].default
+    end_of_turn = eos or _end_of_turn(Template(source, str(profile_date), **tokens), controls, name)
+    barred = {end_of_turn, tokens.get("eos_token")}
+    pads = [p for p in (tokens.get("pad_token"), *_PADS) if p and p in added and p not in barred]
+    if not pads:
+        raise ModelError(
+            f"{name}: the tokenizer has no pad token that differs from its eos token.",
+            'Set "pad_token" in its tokenizer_config.json to an unused special token.',
+        )
+    vocab_size = len(document["model"]["vocab"])
+    top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
+    stops = dict.fromkeys(t for t in (end_of_turn, tokens.get("eos_token")) if t)
+    return (
+        ModelProfile(
+            name=name,
+            model_ids=(),
+            chat_template=source,
+            end_of_turn=end_of_turn,
+            eos_token=end_of_turn,
+            pad_token=pads[0],
+            generation_eos=tuple(stops),
+            vocab_size=vocab_size,
+            embedding_size=int(model.get("vocab_size", top)),
+            context_length=int(model.get("max_position_embeddings", 2**31 - 1)),
+            is_base=False,
+            bos_policy="template" if tokens.get("bos_token") and "bos_token" in source else "none",
+            tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
+            bos_token=tokens.get("bos_token"),
+        ),
+        content,
+    )
