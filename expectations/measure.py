@@ -14,7 +14,16 @@ import polars as pl
 import pyarrow as pa
 
 from expectations.contract import Context
-from stages.columns import IGNORED, Ints, list_parts, numbers, offsets_of, sum_per_row
+from stages.columns import (
+    IGNORED,
+    Ints,
+    count_per_row,
+    list_parts,
+    numbers,
+    offsets_of,
+    sum_per_row,
+    whole,
+)
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
@@ -28,7 +37,7 @@ class _Sequences:
     ids: Ids
 
     def per_row(self, tokens: Bools) -> Ints:
-        return sum_per_row(self.offsets, tokens.astype(np.int64))
+        return count_per_row(self.offsets, tokens)
 
     def at(self, which: Ints) -> Ids:
         """The id at a flat index; -1 where the row is empty."""
@@ -46,16 +55,14 @@ def _highest(offsets: Ints, values: Ids) -> Ints:
 def _sequence_metrics(sequences: _Sequences, context: Context) -> dict[str, npt.ArrayLike]:
     model = context.model
     controls = np.fromiter(model.controls.values(), np.int32)
-    top = int(max(controls.max(), 0))
-    is_control = np.zeros(max(top, int(sequences.ids.max(initial=0))) + 1, bool)
-    is_control[controls] = True
-    valid = np.clip(sequences.ids, 0, None)
+    high = np.flatnonzero(sequences.ids >= controls.min())  # control tokens end a vocabulary
+    is_control = high[np.isin(sequences.ids[high], controls)]
     return {
         "n_tokens": np.diff(sequences.offsets),
         "max_id": _highest(sequences.offsets, sequences.ids),
         "n_negative": sequences.per_row(sequences.ids < 0),
         "n_pad": sequences.per_row(sequences.ids == model.pad_id),
-        "n_controls": sequences.per_row(is_control[valid]),
+        "n_controls": np.diff(np.searchsorted(is_control, sequences.offsets)),
         "last_id": sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64),
     }
 
@@ -107,7 +114,7 @@ def _step_metrics(
         "n_markers": sequences.per_row(marker),
         "n_positions": counts,
         "n_step_labels": np.diff(rated_at),
-        "n_labelled": sum_per_row(rated_at, (~np.isnan(values)).astype(np.int64)),
+        "n_labelled": count_per_row(rated_at, ~np.isnan(values)),
         "n_labels": sequences.per_row(trained),
         "n_labels_off_markers": sequences.per_row(trained & ~marker),
         "n_labels_no_reward": sequences.per_row(trained & (labels != good) & (labels != bad)),
@@ -144,8 +151,7 @@ def _pair_metrics(table: pa.Table, context: Context, padded: bool) -> dict[str, 
 
 
 def _column(table: pa.Table, name: str) -> pa.ListArray:
-    column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole(table.column(name))
 
 
 def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> _Sequences:
@@ -153,7 +159,7 @@ def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> _Sequences:
     if mask is None:
         return _Sequences(offsets, flat)
     real = mask.values.to_numpy() == 1
-    return _Sequences(offsets_of(sum_per_row(offsets, real.astype(np.int64))), flat[real])
+    return _Sequences(offsets_of(count_per_row(offsets, real)), flat[real])
 
 
 def examples(table: pa.Table, context: Context) -> pl.DataFrame:
@@ -226,7 +232,7 @@ def rows(table: pa.Table, context: Context) -> pl.DataFrame:
                 "n_in_examples": sum_per_row(at, lengths.astype(np.int64)),
                 "n_examples": np.diff(at),
                 "n_names": names,
-                "n_empty_examples": sum_per_row(at, (lengths <= 0).astype(np.int64)),
+                "n_empty_examples": count_per_row(at, lengths <= 0),
             }
         )
     sides = ("chosen_", "rejected_") if context.task == "rm" else ("",)
@@ -242,16 +248,14 @@ def _padding_metrics(table: pa.Table, context: Context, side: str) -> dict[str, 
     mask = _column(table, f"{side}attention_mask").values.to_numpy()
     real = mask == 1
     width = np.diff(offsets)
-    real_count = sum_per_row(offsets, real.astype(np.int64))
+    real_count = count_per_row(offsets, real)
     index = np.arange(len(flat)) - np.repeat(offsets[:-1], width)
     pads = np.repeat(width - real_count, width)
     left = context.model.profile.padding_side == "left"
     expected = index >= pads if left else index < np.repeat(real_count, width)
     return {
         "width": width,
-        "n_mask_out_of_place": sum_per_row(offsets, (real != expected).astype(np.int64)),
-        "n_padding_not_pad": sum_per_row(
-            offsets, (~real & (flat != context.model.pad_id)).astype(np.int64)
-        ),
-        "n_mask_not_binary": sum_per_row(offsets, ((mask != 0) & (mask != 1)).astype(np.int64)),
+        "n_mask_out_of_place": count_per_row(offsets, real != expected),
+        "n_padding_not_pad": count_per_row(offsets, ~real & (flat != context.model.pad_id)),
+        "n_mask_not_binary": count_per_row(offsets, (mask != 0) & (mask != 1)),
     }

@@ -16,6 +16,7 @@ from stages import catalog, columns
 from stages.contract import Batch
 
 STREAM = "stream"
+NAMED = 10  # rows that a finding names
 
 
 def invariants() -> list[Invariant]:
@@ -38,6 +39,17 @@ class Finding:
     checked: int
     broken: int
     rows: tuple[int, ...]
+
+    def after(self, earlier: Finding | None) -> Finding:
+        """Together with what was found in the rows before."""
+        if earlier is None:
+            return replace(self, rows=self.rows[:NAMED])
+        return replace(
+            self,
+            checked=earlier.checked + self.checked,
+            broken=earlier.broken + self.broken,
+            rows=(earlier.rows + self.rows)[:NAMED],
+        )
 
 
 @dataclass
@@ -76,14 +88,19 @@ class Validate:
 
 
 def judge(table: pa.Table, context: Context) -> list[Finding]:
-    """Every invariant that applies, on a table as it was written."""
-    findings = []
-    levels = [(EXAMPLE, measure.examples(table, context))]
-    if context.layout in ("packed", "padded"):
-        levels.append((ROW, measure.rows(table, context)))
-    for level, metrics in levels:
-        for law in applying(context, level):
-            bad = metrics.select(law.bad(context).fill_null(True).alias("bad"))["bad"].to_numpy()
-            rows = tuple(np.flatnonzero(bad)[:10].tolist())
-            findings.append(Finding(law.name, law.severity, len(bad), int(bad.sum()), rows))
-    return findings
+    """Every invariant that applies, on a table as it was written, one record batch at a time."""
+    broken: dict[str, Finding] = {}
+    seen = dict.fromkeys((EXAMPLE, ROW), 0)
+    for batch in table.to_batches():
+        part = pa.Table.from_batches([batch])
+        levels = [(EXAMPLE, measure.examples(part, context))]
+        if context.layout in ("packed", "padded"):
+            levels.append((ROW, measure.rows(part, context)))
+        for level, metrics in levels:
+            for law in applying(context, level):
+                bad = metrics.select(law.bad(context).fill_null(True).alias("bad"))["bad"]
+                rows = np.flatnonzero(bad.to_numpy()) + seen[level]
+                found = Finding(law.name, law.severity, len(bad), len(rows), tuple(rows.tolist()))
+                broken[law.name] = found.after(broken.get(law.name))
+            seen[level] += len(metrics)
+    return list(broken.values())

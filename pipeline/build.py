@@ -134,7 +134,7 @@ def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float)
     )
     what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
     raise DataError(
-        f"{what}:\n{reasons}\n",
+        f"{what}:\n{reasons}",
         "Mend or drop those rows, or allow more with --max-reject."
         if left
         else "See what each row lacks with: pipeline stage normalize.",

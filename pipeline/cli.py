@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from pipeline import __version__, _origin, commands
+from pipeline import __version__, _origin, commands, memory
 from stages import catalog
 from stages.errors import PipelineError, SurroundingsError
 
@@ -102,5 +102,6 @@ def main() -> NoReturn:
         click.echo(f"error: {shadowed}", err=True)
         sys.exit(2)
     signal.signal(signal.SIGTERM, _interrupt)
+    memory.keep_freed()
     debug = "--debug" in sys.argv[1:]
     sys.exit(_status(debug))

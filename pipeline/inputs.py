@@ -131,14 +131,27 @@ def scan(arguments: Sequence[str]) -> list[Input]:
 
 
 def sample(source: Input, rows: int = SAMPLE_ROWS) -> list[Row]:
-    """The first rows of an input that parse."""
+    """The first rows of an input that parse.
+
+    Raises:
+        DataError: there is none.
+    """
     reader: Reader = readers.load(source.reader)
     found: list[Row] = []
+    first_error = "there are no rows in it"
     for split in source.splits:
         for lines in reader.read(split):
+            if lines.records and lines.records[0].error and not found:
+                bad = lines.records[0]
+                first_error = f"line {bad.line + 1}: {bad.error[1] if bad.error else ''}"
             found += [record.data for record in lines.records if record.data is not None]
             if len(found) >= rows:
                 return found[:rows]
+    if not found:
+        raise DataError(
+            f"{source.path} has no row that can be read; {first_error}.",
+            "Give a file of JSON objects.",
+        )
     return found
 
 
@@ -160,10 +173,6 @@ def recognise(source: Input, name: str, task: str, mapping: dict[str, str]) -> D
     if name != "auto":
         return Detected(choose(name, task), "named by --format")
     rows = [renamed(row, mapping) for row in sample(source)]
-    if not rows:
-        raise DataError(
-            f"{source.path} has no row that is a JSON object.", "Give JSON lines with objects."
-        )
     return Detected(*detect(rows, task, source.path))
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import pyarrow as pa
 from pipeline.recipe import Recipe
 from stages import columns, readers
 from stages.contract import Batch, Record, Split
+from stages.fold import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 
@@ -89,10 +91,9 @@ def finished(work: Work) -> PartReport | None:
     """The report of a part that is already there, bytes checked; None otherwise."""
     try:
         report = PartReport(**json.loads(work.report.read_bytes()))
-        content = work.path.read_bytes()
+        whole = _sha256(work.path) == report.sha256 and work.rejects.exists()
     except (OSError, ValueError, TypeError):
         return None
-    whole = hashlib.sha256(content).hexdigest() == report.sha256 and work.rejects.exists()
     return report if whole else None
 
 
@@ -129,8 +130,9 @@ def split_off(batch: Batch) -> tuple[Batch, Batch | None]:
     return batch.filter(stays), gone
 
 
-def _kept(recipe: Recipe, batch: Batch) -> Batch:
-    return batch.select([*PLAN_COLUMNS, *recipe.task.kept])
+def _stored(recipe: Recipe, batch: Batch) -> Batch:
+    stored = recipe.task.stored
+    return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
 
 
 def _count(report: PartReport, batch: Batch) -> None:
@@ -143,15 +145,21 @@ def _count(report: PartReport, batch: Batch) -> None:
             report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
 
 
-def _write(path: Path, content: bytes) -> None:
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        temporary.write_bytes(content)
+        yield temporary
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def make(recipe: Recipe, work: Work) -> PartReport:
@@ -182,19 +190,19 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         if batch.num_rows:
             witness(batch)
             _count(report, batch)
-            batches.append(_kept(recipe, batch))
+            batches.append(_stored(recipe, batch))
     report.sampled = witness.sampled
-    schema = columns.schema([*PLAN_COLUMNS, *recipe.task.kept])
+    schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(table)
-    content = sink.getvalue()
-    report.sha256 = hashlib.sha256(content).hexdigest()
     work.path.parent.mkdir(parents=True, exist_ok=True)
-    _write(work.path, content)
-    _write(work.rejects, b"".join(line + b"\n" for line in rejects.lines))
-    _write(work.report, json.dumps(asdict(report)).encode())  # last: it vouches for the others
+    with _replacing(work.path) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            writer.write_table(table)
+        report.sha256 = _sha256(path)
+    with _replacing(work.rejects) as path:
+        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
+    with _replacing(work.report) as path:  # last: it vouches for the others
+        path.write_bytes(json.dumps(asdict(report)).encode())
     return report
 
 

@@ -98,7 +98,7 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
             for lines in readers.load(split.reader).read(split):
                 batch = door(lines.records)
                 ids = gather.row_ids(gather.Source("", source.name, first), batch)
-                yield columns.put(batch, "row_id", ids)
+                yield columns.put(batch, "row_id", pa.array(ids, pa.string()))
                 lines_read += lines.lines
             first += lines_read
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from pipeline.dataset_files import write_json
 from stages.profile import TargetModel
 
 
+@functools.lru_cache(maxsize=2)
+def _added_tokens(tokenizer_json: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = orjson.loads(tokenizer_json)["added_tokens"]
+    return found
+
+
 def _config(model: TargetModel) -> dict[str, Any]:
     profile = model.profile
-    document = json.loads(model.tokenizer_json)
     added = {}
-    for token in document["added_tokens"]:
+    for token in _added_tokens(model.tokenizer_json):
         flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
         added[str(token["id"])] = {flag: token[flag] for flag in flags}
     named = {profile.eos_token, profile.pad_token, profile.bos_token}
@@ -40,8 +47,7 @@ def _config(model: TargetModel) -> dict[str, Any]:
 
 def stop_ids(model: TargetModel) -> list[int]:
     """Ids at which generation stops."""
-    document = json.loads(model.tokenizer_json)
-    ids = {token["content"]: token["id"] for token in document["added_tokens"]}
+    ids = {token["content"]: token["id"] for token in _added_tokens(model.tokenizer_json)}
     return [ids[token] for token in model.profile.generation_eos]
 
 

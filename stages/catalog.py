@@ -50,4 +50,5 @@ def unknown(kind: str, name: str, known: list[str]) -> UsageError:
     """An error that says what else there is."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
-    return UsageError(f"There is no {kind} named {name!r}.", f"{hint}Known: {', '.join(known)}.")
+    listed = f"See: pipeline list {kind}s." if len(known) > 20 else f"Known: {', '.join(known)}."
+    return UsageError(f"There is no {kind} named {name!r}.", hint + listed)

@@ -53,6 +53,7 @@ TYPES: dict[str, pa.DataType] = {
     # after encode
     "input_ids": IDS,
     "labels": IDS,
+    "folded": IDS,  # both of them in one column, see fold
     "chosen_ids": IDS,
     "rejected_ids": IDS,
     "prompt_length": pa.int32(),
@@ -101,6 +102,13 @@ def numbers(column: pa.ListArray) -> tuple[Ints, npt.NDArray[np.int32]]:
     return offsets, values.to_numpy(zero_copy_only=True)
 
 
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array of a column; copied only when it is in pieces."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def make_list(offsets: npt.NDArray[np.integer], values: pa.Array) -> pa.ListArray:
     """A list column from offsets (starting at 0) and flat values."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
@@ -116,6 +124,11 @@ def offsets_of(lengths: npt.NDArray[np.integer]) -> Ints:
 def sum_per_row(offsets: Ints, values: npt.NDArray[np.integer]) -> Ints:
     """Sum of the values of each run; 0 for an empty one."""
     return np.diff(offsets_of(values)[offsets])
+
+
+def count_per_row(offsets: Ints, mask: npt.NDArray[np.bool_]) -> Ints:
+    """How many values of each run are true; cheap when few are."""
+    return np.diff(np.searchsorted(np.flatnonzero(mask), offsets))
 
 
 def refuse(batch: Batch, rows: npt.NDArray[np.bool_], code: str, details: Sequence[str]) -> Batch:

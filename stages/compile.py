@@ -88,20 +88,23 @@ class Program:
         """The segments' kinds, one byte each."""
         return bytes(unit.kind for unit in self.units)
 
-    def fill(self, contents: Sequence[str]) -> list[str]:
+    @functools.cached_property
+    def _literal(self) -> list[str]:
+        """The texts of units without slots; the others are filled in per row."""
+        return [unit.literals[0] for unit in self.units]
+
+    @functools.cached_property
+    def _filled(self) -> list[tuple[int, Unit]]:
+        return [(i, unit) for i, unit in enumerate(self.units) if unit.slots]
+
+    def fill(self, contents: Sequence[str | None]) -> list[str]:
         """The segments' texts for a row's contents."""
-        texts = []
-        for unit in self.units:
-            if not unit.slots:
-                texts.append(unit.literals[0])
-            elif len(unit.slots) == 1:
-                before, after = unit.literals
-                texts.append(before + contents[unit.slots[0]] + after)
-            else:
-                parts = [unit.literals[0]]
-                for slot, literal in zip(unit.slots, unit.literals[1:], strict=True):
-                    parts += (contents[slot], literal)
-                texts.append("".join(parts))
+        texts = self._literal.copy()
+        for at, unit in self._filled:
+            parts = [unit.literals[0]]
+            for slot, literal in zip(unit.slots, unit.literals[1:], strict=True):
+                parts += (contents[slot] or "", literal)
+            texts[at] = "".join(parts)
         return texts
 
 

@@ -39,7 +39,7 @@ class Split:
     piece: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
     """One row as the file has it.
 
@@ -89,9 +89,9 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Message:
-    """One turn.
+    """One turn. Not frozen: there are hundreds of thousands of them a second.
 
     Attributes:
         content: the text; None only beside tool calls.
@@ -105,7 +105,7 @@ class Message:
     trained: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Conversation:
     """One SFT example before rendering."""
 

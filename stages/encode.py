@@ -16,9 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns, fit
-from stages.columns import IGNORED, Ints, list_parts, make_list, numbers, offsets_of, sum_per_row
+from stages.columns import (
+    IGNORED,
+    Ints,
+    count_per_row,
+    list_parts,
+    make_list,
+    numbers,
+    offsets_of,
+    sum_per_row,
+)
 from stages.contract import Batch
 from stages.encoders import Encoder
+from stages.fold import folded_ids
 from stages.profile import TargetModel
 from stages.segments import CONTROL, MARKER, TRAINED
 
@@ -46,18 +56,37 @@ class Encoded:
 
 def digests(*sides: tuple[Ints, npt.NDArray[np.int32]]) -> pa.Array:
     """128-bit BLAKE2b of each row's numbers, over all the given lists."""
-    views = [
-        (memoryview(np.ascontiguousarray(v).view(np.uint8).data), (o * 4).tolist())
-        for o, v in sides
-    ]
+    views = [(np.ascontiguousarray(v).view(np.uint8).data, (o * 4).tolist()) for o, v in sides]
+    lengths = np.stack([np.diff(o) for o, _ in sides], axis=1).astype("<i4")
+    sizes, width = lengths.tobytes(), 4 * len(sides)  # lists that end elsewhere differ
     made = []
-    for row in range(len(views[0][1]) - 1):
-        digest = hashlib.blake2b(digest_size=16)
+    for row in range(len(lengths)):
+        digest = hashlib.blake2b(sizes[row * width : (row + 1) * width], digest_size=16)
         for view, bounds in views:
-            digest.update((bounds[row + 1] - bounds[row]).to_bytes(8, "little"))
             digest.update(view[bounds[row] : bounds[row + 1]])
         made.append(digest.digest())
     return pa.array(made, pa.binary(16))
+
+
+_ALNUM = np.zeros(256, bool)
+_ALNUM[
+    np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
+] = True
+
+
+def _may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
+    """Which texts begin with something that is neither a letter nor a digit."""
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
+    content = np.append(np.frombuffer(data or b"", np.uint8), np.uint8(0))
+    filled = starts[which + 1] > starts[which]
+    odd = filled & ~_ALNUM[content[np.where(filled, starts[which], 0)]]
+    unsure = np.flatnonzero(odd)  # letters beyond ASCII among them
+    if len(unsure):
+        found = texts.take(pa.array(which[unsure]))
+        letters = pc.match_substring_regex(found, "^[\\p{L}\\p{N}]")
+        odd[unsure] = ~letters.to_numpy(zero_copy_only=False)
+    return odd
 
 
 class SegmentEncoder:
@@ -102,10 +131,8 @@ class SegmentEncoder:
         cuts = np.flatnonzero(starts)
         rows = np.searchsorted(offsets, cuts, side="right") - 1
         counts = np.zeros(len(offsets) - 1, np.int64)
-        if len(cuts):
-            right = texts.take(pa.array(cuts))
-            odd = ~pc.match_substring_regex(right, "^[\\p{L}\\p{N}]").to_numpy(zero_copy_only=False)
-            cuts, rows = cuts[odd], rows[odd]
+        odd = _may_merge(texts, cuts)
+        cuts, rows = cuts[odd], rows[odd]
         if len(cuts):
             left = texts.take(pa.array(cuts - 1))
             joint = pc.binary_join_element_wise(left, texts.take(pa.array(cuts)), "")
@@ -154,11 +181,11 @@ def _labels(found: Encoded, trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.in
 
 
 def _put_counts(batch: Batch, found: Encoded, labels: npt.NDArray[np.int32]) -> Batch:
-    control = ((found.kinds & CONTROL) > 0).astype(np.int64)
-    trained = (labels != IGNORED).astype(np.int64)
+    control = (found.kinds & CONTROL) > 0
+    trained = labels != IGNORED
     batch = _put(batch, "length", np.diff(found.offsets))
-    batch = _put(batch, "trained", sum_per_row(found.offsets, trained))
-    batch = _put(batch, "controls", sum_per_row(found.offsets, control))
+    batch = _put(batch, "trained", count_per_row(found.offsets, trained))
+    batch = _put(batch, "controls", count_per_row(found.offsets, control))
     batch = _put(batch, "truncated", found.truncated)
     return _put(batch, "merged_cuts", found.merged_cuts)
 
@@ -181,8 +208,8 @@ class Encode:
         batch = columns.put(batch, "input_ids", make_list(found.offsets, pa.array(found.ids)))
         batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
         batch = _put_counts(batch, found, labels)
-        sides = ((found.offsets, found.ids), (found.offsets, labels))
-        batch = columns.put(batch, "digest", digests(*sides))
+        folded = folded_ids(found.ids, labels)
+        batch = columns.put(batch, "digest", digests((found.offsets, folded)))
         return self.encoder.too_long(batch, found, "")
 
 
@@ -208,14 +235,10 @@ class EncodePair:
         lengths = [np.diff(found.offsets) for found in sides]
         batch = _put(batch, "length", np.maximum(*lengths))
         trained_count = [
-            sum_per_row(found.offsets, ((found.kinds & TRAINED) > 0).astype(np.int64))
-            for found in sides
+            count_per_row(found.offsets, (found.kinds & TRAINED) > 0) for found in sides
         ]
         batch = _put(batch, "trained", sum(trained_count[1:], trained_count[0]))
-        controls = [
-            sum_per_row(found.offsets, ((found.kinds & CONTROL) > 0).astype(np.int64))
-            for found in sides
-        ]
+        controls = [count_per_row(found.offsets, (found.kinds & CONTROL) > 0) for found in sides]
         batch = _put(batch, "controls", controls[0] + controls[1])
         batch = _put(batch, "truncated", sides[0].truncated + sides[1].truncated)
         batch = _put(batch, "merged_cuts", sides[0].merged_cuts + sides[1].merged_cuts)
@@ -253,7 +276,7 @@ class EncodeSteps:
         rows = np.searchsorted(found.offsets, positions, side="right") - 1
         counts = np.bincount(rows, minlength=batch.num_rows)
         wanted = np.diff(label_offsets)
-        expected = sum_per_row(found.offsets, placed.astype(np.int64))
+        expected = count_per_row(found.offsets, placed)
         wrong = (counts != wanted) | (expected != wanted)
         labels = np.full(len(found.ids), IGNORED, np.int32)
         if not wrong.any():
@@ -283,7 +306,7 @@ class EncodeSteps:
             bounds, segments = list_parts(batch.column("segments"))
             markers = (segments.field(1).to_numpy() & MARKER) > 0
             values = values.filter(pa.array(found.kept[markers]))
-            offsets = offsets_of(sum_per_row(bounds, (found.kept & markers).astype(np.int64)))
+            offsets = offsets_of(count_per_row(bounds, found.kept & markers))
             batch = columns.put(batch, "step_labels", make_list(offsets, values))
         floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
         return batch, floats, offsets

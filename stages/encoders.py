@@ -49,11 +49,9 @@ class Reference:
 
     name = "tokenizers"
 
-    def __init__(self, tokenizer_json: str) -> None:
+    def __init__(self, tokenizer_json: bytes) -> None:
         self.version = version("tokenizers")
-        self._plain = Tokenizer.from_str(tokenizer_json)
-        self._plain.no_truncation()
-        self._plain.no_padding()
+        self._plain = parsed(tokenizer_json)
 
     def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
         self._plain.encode_special_tokens = split
@@ -61,6 +59,7 @@ class Reference:
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum([len(i) for i in ids], out=offsets[1:])
         flat = np.fromiter((t for i in ids for t in i), np.int32, int(offsets[-1]))
+        self._plain.encode_special_tokens = False  # shared; leave it as it was
         return flat, offsets
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
@@ -75,11 +74,11 @@ class Fast:
 
     name = "fastokens"
 
-    def __init__(self, tokenizer_json: str) -> None:
+    def __init__(self, tokenizer_json: bytes) -> None:
         from fastokens import Tokenizer as FastTokenizer
 
         self.version = version("fastokens")
-        self._tokenizer = FastTokenizer.from_json_str(tokenizer_json)
+        self._tokenizer = FastTokenizer.from_json_str(tokenizer_json.decode())
 
     def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
         ids, offsets = self._tokenizer.encode_batch_flat(list(texts), split_special_tokens=split)
@@ -92,13 +91,22 @@ class Fast:
         return self._encode(texts, split=False)
 
 
-BACKENDS: dict[str, Callable[[str], Encoder]] = {"fastokens": Fast, "tokenizers": Reference}
+BACKENDS: dict[str, Callable[[bytes], Encoder]] = {"fastokens": Fast, "tokenizers": Reference}
+
+
+@functools.lru_cache(maxsize=2)
+def parsed(tokenizer_json: bytes) -> Tokenizer:
+    """The reference tokenizer, parsed once per process (a third of a second)."""
+    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 @functools.lru_cache(maxsize=4)
 def load(backend: str, tokenizer_json: bytes) -> Encoder:
     """An encoder, once per process."""
-    return BACKENDS[backend](tokenizer_json.decode())
+    return BACKENDS[backend](tokenizer_json)
 
 
 def agree(one: Encoder, other: Encoder, texts: Sequence[str]) -> bool:

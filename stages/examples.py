@@ -7,17 +7,14 @@ with a code when it teaches nothing or teaches something wrong.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 
 from stages.contract import Conversation, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.formats.text import BARE
 
-
-def _require_user(messages: Sequence[Message]) -> None:
-    if not any(message.role == "user" for message in messages):
-        raise RowError("no_user_turn", "no turn of a user: nobody asked anything")
+_ONE_TURN = ["user", "assistant"]
+_NOBODY_ASKED = "no turn of a user: nobody asked anything"
 
 
 def _is_empty(message: Message) -> bool:
@@ -47,19 +44,27 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
         if _is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")
         return Conversation([replace(messages[0], trained=True)])
-    answers = [i for i, message in enumerate(messages) if message.role == "assistant"]
-    if not answers:
-        raise RowError("no_answer", "no turn of an assistant: there is nothing to learn")
-    _require_user(messages)
-    decided = []
+    last = -1
+    asked = False
     for i, message in enumerate(messages):
-        trained = _decide(message, i, answers[-1], train_on)
+        if message.role == "assistant":
+            last = i
+        elif message.role == "user":
+            asked = True
+    if last < 0:
+        raise RowError("no_answer", "no turn of an assistant: there is nothing to learn")
+    if not asked:
+        raise RowError("no_user_turn", _NOBODY_ASKED)
+    some = False
+    for i, message in enumerate(messages):
+        trained = _decide(message, i, last, train_on)
         if trained and message.role == "assistant" and _is_empty(message):
             raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
-        decided.append(Message(message.role, message.content, message.fields, trained))
-    if not any(message.trained for message in decided):
+        message.trained = trained
+        some |= trained
+    if not some:
         raise RowError("nothing_trained", "no turn is trained")
-    return Conversation(decided, found.tools)
+    return found
 
 
 def turn_by_turn(found: Conversation) -> list[Conversation]:
@@ -77,6 +82,8 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
 def note(found: Conversation) -> str | None:
     """What is odd about a conversation but refuses nothing; counted in the manifest."""
     roles = [message.role for message in found.messages]
+    if roles == _ONE_TURN:
+        return None
     if roles[-1] not in ("assistant", BARE):
         return "ends_without_answer"
     if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
@@ -92,7 +99,8 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
     """
     if not found.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
-    _require_user(found.prompt)
+    if all(message.role != "user" for message in found.prompt):
+        raise RowError("no_user_turn", _NOBODY_ASKED)
     if found.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with a turn of the assistant")
     prompt = [replace(message, trained=False) for message in found.prompt]

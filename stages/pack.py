@@ -105,7 +105,7 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
         sizes: number of examples in each pack.
     """
     starts = offsets_of(sizes)
-    get = {name: table.column(name).combine_chunks() for name in table.schema.names}
+    get = {name: columns.whole(table.column(name)) for name in table.schema.names}
     lengths = np.diff(numbers(get["input_ids"])[0])
     made = {
         "row_ids": make_list(starts, get["row_id"]),

@@ -47,7 +47,7 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int) -> pa.Table:
     left = side == "left"
     made: dict[str, pa.Array] = {}
     for name in table.schema.names:
-        column = table.column(name).combine_chunks()
+        column = columns.whole(table.column(name))
         if name in ("input_ids", "chosen_ids", "rejected_ids"):
             offsets, values = numbers(column)
             made[name] = _padded(values, offsets, size, left, pad_id)
@@ -58,7 +58,7 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int) -> pa.Table:
             made[name] = _padded(values, offsets, size, left, IGNORED)
         elif name == "step_positions":
             at, positions = numbers(column)
-            lengths = np.diff(numbers(table.column("input_ids").combine_chunks())[0])
+            lengths = np.diff(numbers(columns.whole(table.column("input_ids")))[0])
             shift = np.repeat(size - lengths, np.diff(at)) if left else 0
             made[name] = make_list(at, pa.array((positions + shift).astype(np.int32)))
         else:

@@ -7,12 +7,13 @@ a TargetModel is missing, so no stage asks "is there a pad token".
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import orjson
 from tokenizers import Tokenizer
 
+from stages.encoders import parsed
 from stages.errors import ModelError
 
 
@@ -124,7 +125,7 @@ class TargetModel:
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
     """Register the step tokens at the first free ids of a ``tokenizer.json``."""
-    document = json.loads(tokenizer_json)
+    document = orjson.loads(tokenizer_json)
     added = document["added_tokens"]
     known = {token["content"] for token in added}
     top = max(len(document["model"]["vocab"]) - 1, *(token["id"] for token in added))
@@ -133,7 +134,7 @@ def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
         if content not in known:
             top += 1
             added.append({"id": top, "content": content, **flags, "special": True})
-    return json.dumps(document, ensure_ascii=False, indent=2).encode()
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
 def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
@@ -173,7 +174,7 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
     """
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
-    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
+    tokenizer = parsed(tokenizer_json)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
     end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)

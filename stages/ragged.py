@@ -22,5 +22,5 @@ ORDER = (
 def ragged(table: pa.Table) -> pa.Table:
     """The stored columns of some examples, in their declared order and types."""
     names = [name for name in ORDER if name in table.schema.names]
-    chunks = [table.column(name).combine_chunks() for name in names]
+    chunks = [columns.whole(table.column(name)) for name in names]
     return pa.table(dict(zip(names, chunks, strict=True)), schema=columns.schema(names))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,44 @@ def compiler_of(model: TargetModel, train_on: str) -> Compiler:
     )
 
 
+class Row:
+    """One conversation as parallel lists, the way it stands in its columns."""
+
+    __slots__ = ("contents", "fields", "roles", "tools", "trained")
+
+    def __init__(
+        self,
+        roles: list[str],
+        contents: list[str | None],
+        fields: list[str | None],
+        trained: list[bool],
+        tools: str | None,
+    ) -> None:
+        self.roles = roles
+        self.contents = contents
+        self.fields = fields
+        self.trained = trained
+        self.tools = tools
+
+    @property
+    def shape(self) -> Hashable:
+        """All of it but the texts; whether a text is empty belongs to the shape."""
+        filled = tuple([content if not content else True for content in self.contents])
+        return (tuple(self.roles), filled, tuple(self.fields), tuple(self.trained), self.tools)
+
+    def turns(self) -> list[Turn]:
+        """The messages as the template sees them."""
+        rows = zip(self.roles, self.contents, self.fields, self.trained, strict=True)
+        return [Turn(r, c, json.loads(f) if f else None, t) for r, c, f, t in rows]
+
+    def prepend(self, system: str) -> None:
+        """Put a system text in front."""
+        self.roles = ["system", *self.roles]
+        self.contents = [system, *self.contents]
+        self.fields = [None, *self.fields]
+        self.trained = [False, *self.trained]
+
+
 class Renderer:
     """Renders conversations; keeps the programs of the shapes it has met."""
 
@@ -55,27 +93,24 @@ class Renderer:
         self._compiler = compiler_of(model, train_on)
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
-        self._shapes: dict[Any, Program | RowError | None] = {}
+        self._shapes: dict[Hashable, Program | RowError | None] = {}
 
-    def __call__(
-        self, shape: Any, turns: Sequence[Turn], tools: str | None
-    ) -> tuple[list[str], bytes, str]:
+    def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
         """Texts and kinds of the segments, and the path that ran.
 
         Raises:
             RowError: the row cannot be rendered.
         """
-        if turns[0].role == BARE:
+        if row.roles[0] == BARE:
             bare = bytes([TRAINED, CONTROL | TRAINED | CLOSES])
-            return [turns[0].content or "", self._end_of_turn], bare, "bare"
-        program = self._shapes.get(shape, self)
-        if program is self:
-            program = self._learn(shape, turns, tools)
+            return [row.contents[0] or "", self._end_of_turn], bare, "bare"
+        shape = row.shape
+        program = self._shapes[shape] if shape in self._shapes else self._learn(shape, row)
+        if isinstance(program, Program):
+            return program.fill(row.contents), program.kinds, "compiled"
         if isinstance(program, RowError):
             raise program
-        if isinstance(program, Program):
-            return program.fill([turn.content or "" for turn in turns]), program.kinds, "compiled"
-        segments = self._compiler.segments(turns, _parsed(tools))
+        segments = self._compiler.segments(row.turns(), _parsed(row.tools))
         return [s[0] for s in segments], bytes(s[1] for s in segments), "jinja"
 
     def prove(self) -> None:
@@ -84,28 +119,25 @@ class Renderer:
         Raises:
             ModelError: it does not.
         """
-        turns = [Turn("user", "x", None, False), Turn("assistant", "y", None, True)]
         try:
-            self("probe", turns, None)
+            self(Row(["user", "assistant"], ["x", "y"], [None, None], [False, True], None))
         except RowError as error:
             raise ModelError(
                 f"The chat template cannot be trained on: {error.detail}.",
                 "Give another with --chat-template, or its end-of-turn token with --eos.",
             ) from error
 
-    def _learn(
-        self, shape: Any, turns: Sequence[Turn], tools: str | None
-    ) -> Program | RowError | None:
+    def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
         program: Program | RowError | None
         try:
-            for text in (tools, *(json.dumps(t.fields, ensure_ascii=False) for t in turns)):
+            for text in (row.tools, *row.fields):
                 found = self._controls.search(text or "")
                 if found:
                     detail = f"a field beside the content holds {found.group()!r}"
                     raise RowError("control_text", detail)
-            program = self._compiler.compile(turns, _parsed(tools))
+            program = self._compiler.compile(row.turns(), _parsed(row.tools))
         except RowError as error:
             program = error
         self._shapes[shape] = program
@@ -117,28 +149,16 @@ def _parsed(tools: str | None) -> list[Any] | None:
     return found
 
 
-def conversations(
-    batch: Batch, name: str, system: str | None
-) -> Iterator[tuple[Any, list[Turn], str | None]]:
-    """Each row's shape, turns and tools."""
+def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
+    """Each row's conversation."""
     offsets, turns = list_parts(batch.column(name))
     roles, contents, fields, trained = (turns.field(i).to_pylist() for i in range(4))
-    made = [
-        Turn(role, content, json.loads(extra) if extra else None, flag)
-        for role, content, extra, flag in zip(roles, contents, fields, trained, strict=True)
-    ]
-    keys = [
-        (role, bool(content) if content is not None else None, extra, flag)
-        for role, content, extra, flag in zip(roles, contents, fields, trained, strict=True)
-    ]
-    head = [] if system is None else [Turn("system", system, None, False)]
-    tools = batch.column("tools").to_pylist()
-    bounds = offsets.tolist()
-    for row, (a, b) in enumerate(itertools.pairwise(bounds)):
-        own = made[a:b]
-        if head and own[0].role not in ("system", BARE):
-            own = head + own
-        yield (tools[row], len(own), *keys[a:b]), own, tools[row]
+    all_tools = batch.column("tools").to_pylist()
+    for (a, b), tools in zip(itertools.pairwise(offsets.tolist()), all_tools, strict=True):
+        row = Row(roles[a:b], contents[a:b], fields[a:b], trained[a:b], tools)
+        if system is not None and row.roles[0] not in ("system", BARE):
+            row.prepend(system)
+        yield row
 
 
 class _Growing:
@@ -213,9 +233,9 @@ class Render:
 
     def __call__(self, batch: Batch) -> Batch:
         growing = _Growing()
-        for shape, turns, tools in conversations(batch, f"{self.prefix}messages", self.system):
+        for row in conversations(batch, f"{self.prefix}messages", self.system):
             try:
-                texts, kinds, path = self.renderer(shape, turns, tools)
+                texts, kinds, path = self.renderer(row)
             except RowError as error:
                 growing.refuse(error)
                 continue
@@ -244,10 +264,10 @@ class RenderSteps:
 
     def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
         answer = "\n".join(steps)
-        turns = [Turn("user", problem, None, False), Turn("assistant", answer, None, True)]
+        row = Row(["user", "assistant"], [problem, answer], [None, None], [False, True], None)
         if self.system is not None:
-            turns.insert(0, Turn("system", self.system, None, False))
-        texts, kinds, path = self.renderer(("steps", len(turns)), turns, None)
+            row.prepend(self.system)
+        texts, kinds, path = self.renderer(row)
         segments: list[Segment] = []
         placed = False
         for text, kind in zip(texts, kinds, strict=True):

@@ -77,9 +77,9 @@ def parse(raw: bytes) -> Row:
     keys, big = _walk(row, 1)
     # Every key is followed by ':'; a count that differs from the tree's is an escaped quote in a
     # text, or a key that stood twice. Only the slow parse can tell.
-    spaced = (b'" ' in raw or b'"\t' in raw or b'"\n' in raw or b'"\r' in raw) and (
-        _SPACED_COLON.search(raw) is not None
-    )
+    # A colon may also stand behind blanks; of these only spaces are allowed inside a text.
+    blanks = b'" ' in raw or b"\t" in raw or b"\n" in raw or b"\r" in raw
+    spaced = blanks and _SPACED_COLON.search(raw) is not None
     if big or spaced or raw.count(b'":') != keys:
         json.loads(raw, object_pairs_hook=_unique, parse_int=_int64)
     return row

@@ -24,8 +24,8 @@ from stages.profile import TargetModel
 from stages.render import template_of
 from stages.segments import controls_pattern
 
-HEAD = 64  # rows at the start of a split
-EVERY = 128  # and then every so many
+HEAD = 32  # rows at the start of a split
+EVERY = 256  # and then every so many
 
 
 @dataclass

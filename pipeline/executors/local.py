@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
+from pipeline import memory
 from stages.errors import PipelineError, SurroundingsError
 
 ATTEMPTS = 3
@@ -34,6 +35,7 @@ def _serve(pipe: Connection, function: Callable[[Any, Any], Any], shared: Any) -
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
+    memory.keep_freed()
     while True:
         try:
             item = pipe.recv()

@@ -43,12 +43,14 @@ class Task(Protocol):
     Attributes:
         layouts: those it can be stored in, the default first.
         with_steps: whether the tokenizer gets the step tokens.
-        kept: columns that a part keeps for the training rows.
+        stored: columns that a part keeps.
+        kept: columns that training rows are made from.
     """
 
     name: str
     layouts: tuple[str, ...]
     with_steps: bool
+    stored: tuple[str, ...]
     kept: tuple[str, ...]
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:

@@ -15,6 +15,7 @@ class _Prm:
     layouts = ("packed", "ragged", "padded")
     with_steps = True
     kept = ("input_ids", "labels", "step_positions", "step_labels")
+    stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         raw = tools.config.prm_template == "raw"

@@ -34,6 +34,7 @@ class _Rm:
     layouts = ("ragged", "padded")
     with_steps = False
     kept = ("chosen_ids", "rejected_ids", "prompt_length", "margin")
+    stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         return (_RenderPair(tools), EncodePair(tools.segment_encoder), Validate(tools.context))

@@ -13,6 +13,7 @@ class _Sft:
     name = "sft"
     layouts = ("packed", "ragged", "padded")
     with_steps = False
+    stored = ("folded",)
     kept = ("input_ids", "labels")
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:

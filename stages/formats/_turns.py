@@ -126,7 +126,10 @@ def tools(row: Row) -> list[Any] | None:
 
 def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
     """The first of the names that the row has."""
-    return next((name for name in names if row.get(name) is not None), None)
+    for name in names:
+        if row.get(name) is not None:
+            return name
+    return None
 
 
 def is_turns(value: Any, role_key: str) -> bool:

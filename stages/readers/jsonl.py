@@ -19,7 +19,7 @@ from stages.readers import _bytes
 
 SPLIT_BYTES = 16 << 20  # part of what a part's bytes are; a constant, never f(workers)
 BATCH_BYTES = 4 << 20
-BATCH_ROWS = 4096
+BATCH_ROWS = 1024
 MAX_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
 
