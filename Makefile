@@ -1,0 +1,36 @@
+# Everything a fresh machine needs is set up in .venv by the first target that is asked for.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench wheel clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $(READY)
+
+demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build/.
+	$(BIN)/python benchmarks/demo.py $(BIN)/pipeline demo-build
+
+test: $(READY)  ## Run the tests.
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)  ## Check style, types and layers.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## Time the build beside datasets.map, one core each.
+	$(BIN)/python benchmarks/sft_rows.py
+
+wheel: $(READY)  ## Build the wheel and test it away from the sources.
+	rm -rf dist
+	$(BIN)/python -m build --wheel --outdir dist .
+	PYTHON=$(PYTHON) sh tests/wheel.sh dist/*.whl
+
+clean:
+	rm -rf $(VENV) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

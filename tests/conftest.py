@@ -1,0 +1,112 @@
+"""Fixtures that the tests share: a bound model, a cache for the session, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages import encoders
+from stages.encoders import Encoder
+from stages.profile import TargetModel, bind
+from stages.profiles import all_profiles
+from stages.tokenizers import builtin
+
+ROOT = Path(__file__).parent.parent
+SAMPLES = ROOT / "sample_data"
+NAME = "qwen2-1.5b"
+
+
+@pytest.fixture(scope="session")
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``XDG_CACHE_HOME`` of this test process: tokenizers are rebuilt once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def cache_dir(cache_home: Path) -> Path:
+    """What ``--cache-dir`` would be."""
+    return cache_home / "posttrain-pipeline"
+
+
+@pytest.fixture(scope="session")
+def tokenizer_json(cache_dir: Path) -> bytes:
+    """The real Qwen2 ``tokenizer.json``."""
+    profile = all_profiles()[NAME]
+    assert profile.ranks is not None
+    return builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+
+
+@pytest.fixture(scope="session")
+def model(tokenizer_json: bytes) -> TargetModel:
+    """Qwen2 as SFT and RM builds see it."""
+    return bind(all_profiles()[NAME], tokenizer_json, with_steps=False)
+
+
+@pytest.fixture(scope="session")
+def step_model(tokenizer_json: bytes) -> TargetModel:
+    """Qwen2 with the step tokens of PRM builds."""
+    return bind(all_profiles()[NAME], tokenizer_json, with_steps=True)
+
+
+@pytest.fixture(scope="session")
+def reference(model: TargetModel) -> Encoder:
+    """The Hugging Face tokenizer."""
+    return encoders.load("tokenizers", model.tokenizer_json)
+
+
+@pytest.fixture(scope="session")
+def fast(model: TargetModel) -> Encoder:
+    """The fast encoder for the same tokenizer."""
+    return encoders.load("fastokens", model.tokenizer_json)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def pipeline(cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
+    """Run the console script as a user would, in ``tmp_path``."""
+
+    def run(*arguments: object, **environment: str) -> Ran:
+        command = [str(Path(sys.executable).parent / "pipeline"), *map(str, arguments)]
+        variables = {
+            **os.environ,
+            "XDG_CACHE_HOME": str(cache_home),
+            "HF_HUB_OFFLINE": "1",
+            **environment,
+        }
+        done = subprocess.run(
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def cases() -> Path:
+    """Real input files, kept beside the project; tests that need them are skipped elsewhere."""
+    folder = os.environ.get("POSTTRAIN_CASES")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("POSTTRAIN_CASES is not set")
+    return Path(folder)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """A build's manifest."""
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
+    return found
