@@ -13,7 +13,10 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build/.
-	$(BIN)/python benchmarks/demo.py $(BIN)/pipeline demo-build
+	$(BIN)/pipeline run prm --model qwen2-1.5b sample_data/prm/math_shepherd.jsonl -o demo-build/prm
+	$(BIN)/pipeline run sft --model qwen2-1.5b sample_data/sft -o demo-build/sft
+	$(BIN)/pipeline run rm --model qwen2-1.5b sample_data/rm/pairs.jsonl -o demo-build/rm
+	$(BIN)/python examples/read_build.py demo-build/prm
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n 2

@@ -60,12 +60,10 @@ def _status(debug: bool) -> int:
         return int(cli.main(standalone_mode=False) or 0)
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.Abort:
-        return 130
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):  # click makes the one into the other
         click.echo("interrupted; nothing was published", err=True)
         return 130
     except PipelineError as error:

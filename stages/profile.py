@@ -19,10 +19,14 @@ from stages.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A token beside the vocabulary; ``special`` makes it a control token."""
+    """A token beside the vocabulary; ``special`` makes it a control token.
+
+    ``flag_order`` is how the vendor's file orders its flags, by their initials.
+    """
 
     content: str
     special: bool = True
+    flag_order: str = "slrn"  # single_word, lstrip, rstrip, normalized
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,11 @@ class RankLayout:
     Attributes:
         sha256: of the vendor's file; a rebuilt file that differs is refused.
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
-        added_keys_sorted: added tokens after the third have their flags in alphabetical order.
     """
 
     sha256: str
     added_tokens: tuple[AddedToken, ...]
     merges_as_pairs: bool = False
-    added_keys_sorted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

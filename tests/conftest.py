@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support import Ran
 
 from stages import encoders
 from stages.encoders import Encoder
@@ -19,8 +17,6 @@ from stages.profile import TargetModel, bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 
-ROOT = Path(__file__).parent.parent
-SAMPLES = ROOT / "sample_data"
 NAME = "qwen2-1.5b"
 
 
@@ -68,15 +64,6 @@ def fast(model: TargetModel) -> Encoder:
     return encoders.load("fastokens", model.tokenizer_json)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def pipeline(cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
     """Run the console script as a user would, in ``tmp_path``."""
@@ -104,9 +91,3 @@ def cases() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("POSTTRAIN_CASES is not set")
     return Path(folder)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """A build's manifest."""
-    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
-    return found

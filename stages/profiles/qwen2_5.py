@@ -1,13 +1,18 @@
 """Qwen2.5, base and instruct."""
 
+from dataclasses import replace
+
 from stages.profile import RankLayout
 from stages.profiles import template
 from stages.profiles._chatml import CHATML, TOOLS, VISION, chatml
 
 RANKS = RankLayout(
     "c0382117ea329cdf097041132f6d735924b697924d6f6fc3945713e96ce87539",
-    CHATML + VISION + TOOLS,
-    added_keys_sorted=True,
+    (
+        *CHATML,
+        *(replace(token, flag_order="nlrs") for token in VISION),
+        *(replace(token, flag_order="lnrs") for token in TOOLS),
+    ),
 )
 
 _SIZES = (

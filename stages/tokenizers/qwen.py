@@ -73,12 +73,14 @@ def _merges(tokens: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
             yield _last_merge(token, ranks)
 
 
-def _added_token(index: int, token: AddedToken, keys_sorted: bool) -> dict[str, Any]:
-    flags = ["single_word", "lstrip", "rstrip", "normalized"]
+_FLAGS = {"s": "single_word", "l": "lstrip", "r": "rstrip", "n": "normalized"}
+
+
+def _added_token(index: int, token: AddedToken) -> dict[str, Any]:
     return {
         "id": index,
         "content": token.content,
-        **dict.fromkeys(sorted(flags) if keys_sorted else flags, False),
+        **{_FLAGS[initial]: False for initial in token.flag_order},
         "special": token.special,
     }
 
@@ -112,8 +114,7 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added_token(len(tokens) + i, token, layout.added_keys_sorted and i >= 3)
-            for i, token in enumerate(layout.added_tokens)
+            _added_token(len(tokens) + i, token) for i, token in enumerate(layout.added_tokens)
         ],
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {

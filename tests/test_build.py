@@ -1,0 +1,292 @@
+"""Builds from the command line: what is on disk is what was promised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from datasets import load_from_disk
+from support import SAMPLES, Ran, read_manifest
+from transformers import AutoTokenizer
+
+Run = Callable[..., Ran]
+IGNORED = -100
+
+SFT = "sft/chat.jsonl"
+RM = "rm/pairs.jsonl"
+PRM = "prm/math_shepherd.jsonl"
+LAYOUTS = [
+    ("sft", SFT, "packed"),
+    ("sft", SFT, "ragged"),
+    ("sft", SFT, "padded"),
+    ("rm", RM, "ragged"),
+    ("rm", RM, "padded"),
+    ("prm", PRM, "packed"),
+    ("prm", PRM, "ragged"),
+    ("prm", PRM, "padded"),
+]
+COLUMNS = {
+    ("sft", "ragged"): {"row_id": "string", "input_ids": "int32", "labels": "int32"},
+    ("sft", "packed"): {
+        "row_ids": "list<string>",
+        "input_ids": "int32",
+        "labels": "int32",
+        "seq_lengths": "int32",
+    },
+    ("sft", "padded"): {
+        "row_id": "string",
+        "input_ids": "int32",
+        "attention_mask": "int8",
+        "labels": "int32",
+    },
+    ("rm", "ragged"): {
+        "row_id": "string",
+        "chosen_ids": "int32",
+        "rejected_ids": "int32",
+        "prompt_length": "scalar int32",
+    },
+}
+COLUMNS["rm", "padded"] = {
+    **COLUMNS["rm", "ragged"],
+    "chosen_attention_mask": "int8",
+    "rejected_attention_mask": "int8",
+}
+for _layout in ("ragged", "packed", "padded"):
+    COLUMNS["prm", _layout] = {
+        **COLUMNS["sft", _layout],
+        "step_positions": "int32",
+        "step_labels": "float",
+    }
+
+
+def built(pipeline: Run, task: str, data: object, *options: object) -> Path:
+    """A build's folder; the build must have gone well."""
+    source = data if isinstance(data, Path) else SAMPLES / str(data)
+    ran = pipeline("run", task, "--model", "qwen2-1.5b", source, "-o", "out", *options)
+    assert ran.status == 0, ran.err
+    return Path(ran.out.strip()).parent
+
+
+def spelled(kind: pa.DataType) -> str:
+    """A column's type the way the table above spells it."""
+    if not pa.types.is_list(kind):
+        return "string" if pa.types.is_string(kind) else f"scalar {kind}"
+    return "list<string>" if pa.types.is_string(kind.value_type) else str(kind.value_type)
+
+
+@pytest.mark.parametrize(("task", "data", "layout"), LAYOUTS)
+def test_columns_and_readers(
+    pipeline: Run, tmp_path: Path, task: str, data: str, layout: str
+) -> None:
+    """Every layout has its columns, and datasets, pyarrow and polars read the same rows."""
+    folder = tmp_path / built(pipeline, task, data, "--layout", layout)
+    manifest = read_manifest(folder)
+    rows = load_from_disk(str(folder))["train"]
+    assert len(rows) == manifest["splits"]["train"]["rows"]
+    shard = folder / manifest["splits"]["train"]["shards"][0]["path"]
+    with pa.memory_map(str(shard)) as source:
+        table = pa.ipc.open_stream(source).read_all()
+    found = {field.name: spelled(field.type) for field in table.schema}
+    assert found == COLUMNS[task, layout]
+    assert table.to_pylist() == list(rows)
+    assert pl.read_ipc_stream(shard).to_dicts() == table.to_pylist()
+
+
+def examples(folder: Path) -> list[dict[str, list[int]]]:
+    """Ids and labels of every example of an SFT or PRM build, whatever its layout."""
+    found = []
+    for row in load_from_disk(str(folder))["train"]:
+        if "seq_lengths" in row:
+            start = 0
+            for length in row["seq_lengths"]:
+                span = slice(start, start + length)
+                found.append({"ids": row["input_ids"][span], "labels": row["labels"][span]})
+                start += length
+        elif "attention_mask" in row:
+            real = [i for i, mask in enumerate(row["attention_mask"]) if mask]
+            found.append(
+                {
+                    "ids": [row["input_ids"][i] for i in real],
+                    "labels": [row["labels"][i] for i in real],
+                }
+            )
+        else:
+            found.append({"ids": row["input_ids"], "labels": row["labels"]})
+    return found
+
+
+@pytest.mark.parametrize(("task", "data"), [("sft", SFT), ("prm", PRM)])
+def test_layouts_hold_the_same_examples(
+    pipeline: Run, tmp_path: Path, task: str, data: str
+) -> None:
+    """Packing and padding change nothing about an example, and no first label is trained."""
+    made = []
+    for layout in ("ragged", "packed", "padded"):
+        folder = tmp_path / built(pipeline, task, data, "--layout", layout)
+        made.append(sorted(examples(folder), key=lambda e: e["ids"]))
+    assert made[0] == made[1] == made[2]
+    assert all(example["labels"][0] == IGNORED for example in made[0])
+
+
+def test_tokenizer_gives_our_ids(pipeline: Run, tmp_path: Path) -> None:
+    """The emitted tokenizer's apply_chat_template gives the stored ids, row by row."""
+    data = SAMPLES / "sft" / "word_problems.jsonl"
+    folder = tmp_path / built(pipeline, "sft", data, "--layout", "ragged")
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert tokenizer.pad_token == "<|endoftext|>"
+    assert tokenizer.padding_side == "left"
+    questions = [json.loads(line) for line in data.read_text("utf-8").splitlines()]
+    for row in load_from_disk(str(folder))["train"]:
+        source = questions[int(row["row_id"].rpartition(":")[2]) - 1]
+        messages = [
+            {"role": "user", "content": source["question"]},
+            {"role": "assistant", "content": source["answer"]},
+        ]
+        whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)
+        prompt = tokenizer.apply_chat_template(
+            messages[:1], tokenize=True, return_dict=True, add_generation_prompt=True
+        )
+        assert row["input_ids"] == whole["input_ids"]
+        start = len(prompt["input_ids"])
+        assert row["input_ids"][:start] == prompt["input_ids"]
+        assert row["labels"] == [IGNORED] * start + row["input_ids"][start:-1] + [IGNORED]
+        assert row["input_ids"][-2] == tokenizer.eos_token_id
+
+
+def test_prm_tokenizer_has_the_step_tokens(pipeline: Run, tmp_path: Path) -> None:
+    """Step and reward tokens are one id each, inside the embedding, and survive saving."""
+    folder = tmp_path / built(pipeline, "prm", PRM)
+    model = read_manifest(folder)["model"]
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    for name in ("step", "good", "bad"):
+        index = model[f"{name}_token_id"]
+        assert tokenizer.convert_tokens_to_ids(model[f"{name}_token"]) == index
+        assert index < model["embedding_size"]
+    ids = tokenizer("Step 1: 3.<|step|>\nStep 2: + -<|step|>")["input_ids"]
+    assert ids.count(model["step_token_id"]) == 2
+
+
+def test_equal_content_in_other_forms_gives_equal_examples(pipeline: Run, tmp_path: Path) -> None:
+    """Math-Shepherd text, OpenRLHF list and stepwise rows are one thing in chat rendering."""
+    made = []
+    for name in ("math_shepherd", "value_list", "stepwise"):
+        source = SAMPLES / "prm" / f"{name}.jsonl"
+        folder = tmp_path / built(pipeline, "prm", source, "--layout", "ragged")
+        rows = list(load_from_disk(str(folder))["train"])
+        made.append([{k: v for k, v in row.items() if k != "row_id"} for row in rows])
+    assert made[0] == made[1] == made[2]
+
+
+def test_unlabelled_and_soft_steps(pipeline: Run, tmp_path: Path) -> None:
+    """Steps after a first error are null and -100; soft labels keep their float."""
+    source = SAMPLES / "prm" / "first_error.json"
+    folder = tmp_path / built(pipeline, "prm", source, "--layout", "ragged")
+    model = read_manifest(folder)["model"]
+    reward = {None: IGNORED, 1.0: model["good_token_id"], 0.0: model["bad_token_id"]}
+    nulls = 0
+    for row in load_from_disk(str(folder))["train"]:
+        at = dict(zip(row["step_positions"], row["step_labels"], strict=True))
+        wanted = [reward[at[i]] if i in at else IGNORED for i in range(len(row["labels"]))]
+        assert row["labels"] == wanted
+        nulls += row["step_labels"].count(None)
+    assert nulls == 13
+    assert read_manifest(folder)["prm"]["label_kind"] == "hard"
+    folder = tmp_path / built(pipeline, "prm", SAMPLES / "prm" / "stepwise_soft.jsonl")
+    assert read_manifest(folder)["prm"]["label_kind"] == "soft"
+    first = load_from_disk(str(folder))["train"][0]
+    assert first["step_labels"][:3] == [pytest.approx(0.9), 0.5, 0.125]
+    good, bad = model["good_token_id"], model["bad_token_id"]
+    assert [first["labels"][i] for i in first["step_positions"][:3]] == [good, good, bad]
+
+
+def test_margin_is_stored_for_all_or_none(pipeline: Run, tmp_path: Path) -> None:
+    """A margin column exists only when every row has one."""
+    source = SAMPLES / "rm" / "pairs_margin.jsonl"
+    folder = tmp_path / built(pipeline, "rm", source)
+    assert load_from_disk(str(folder))["train"]["margin"][0] == 0.5
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_bytes(source.read_bytes() + (SAMPLES / RM).read_bytes())
+    folder = tmp_path / built(pipeline, "rm", mixed)
+    assert "margin" not in load_from_disk(str(folder))["train"].column_names
+
+
+def test_the_ledger_adds_up(pipeline: Run, tmp_path: Path) -> None:
+    """Every row is used, refused or a duplicate; each refused one is there with its raw text."""
+    source = tmp_path / "rows.jsonl"
+    lines = (SAMPLES / SFT).read_bytes().splitlines(keepends=True)
+    source.write_bytes(b"".join([*lines, b"\n", lines[0], lines[0]]))
+    folder = tmp_path / built(pipeline, "sft", source, "--dedup")
+    manifest = read_manifest(folder)
+    rows, made = manifest["rows"], manifest["examples"]
+    assert rows["in"] == rows["used"] + rows["rejected"] + rows["duplicates"] == 19
+    assert made["made"] == made["kept"] + made["rejected"] + made["duplicates"]
+    assert (rows["rejected"], rows["duplicates"]) == (3, 2)
+    rejects = [json.loads(line) for line in (folder / "rejects.jsonl").read_bytes().splitlines()]
+    assert [r["code"] for r in rejects] == ["no_user_turn", "empty_answer", "bad_json"]
+    content = source.read_bytes()
+    for reject in rejects:
+        raw = reject["raw"].encode()
+        assert content[reject["offset"] : reject["offset"] + len(raw)] == raw
+        assert reject["id"] == f"rows.jsonl:{reject['line']}"
+        assert set(reject) == {"id", "source", "line", "offset", "stage", "code", "detail", "raw"}
+
+
+def test_fan_out_names_its_sequences(pipeline: Run, tmp_path: Path) -> None:
+    """Rows that can become several sequences are numbered #0, #1, ..."""
+    source = SAMPLES / "prm" / "alternatives.jsonl"
+    folder = tmp_path / built(pipeline, "prm", source, "--layout", "ragged")
+    ids = load_from_disk(str(folder))["train"]["row_id"]
+    assert list(ids) == [f"alternatives.jsonl:{i}" for i in ("1#0", "1#1", "1#2", "2#1")]
+
+
+def test_a_test_split_takes_whole_rows(pipeline: Run, tmp_path: Path) -> None:
+    """All sequences of a row go to one side, and no example is lost."""
+    source = tmp_path / "rows.jsonl"
+    source.write_bytes((SAMPLES / "prm" / "alternatives.jsonl").read_bytes() * 10)
+    folder = tmp_path / built(
+        pipeline, "prm", source, "--layout", "ragged", "--test-size", "4", "--shuffle"
+    )
+    sides = load_from_disk(str(folder))
+    rows = {side: {i.partition("#")[0] for i in sides[side]["row_id"]} for side in sides}
+    assert len(rows["test"]) == 4
+    assert not rows["train"] & rows["test"]
+    assert len(rows["train"]) == 16
+
+
+def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> None:
+    """The manifest names every file by hash, and holds no absolute path."""
+    folder = tmp_path / built(pipeline, "prm", PRM)
+    manifest = read_manifest(folder)
+    wanted = (
+        "schema_version version build_id recipe_fingerprint task layout max_length seed model prm "
+        "format inputs rows examples tokens packing splits probes encoder trainers files"
+    ).split()
+    assert set(wanted) <= set(manifest)
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert set(manifest["files"]) == present - {"manifest.json", "run.json"}
+    assert str(tmp_path) not in (folder / "manifest.json").read_text("utf-8")
+    assert manifest["tokens"]["trained"] == 42
+    assert manifest["encoder"]["parity"] == {"sampled": 14, "mismatches": 0}
+
+
+def test_other_families(pipeline: Run, tmp_path: Path) -> None:
+    """Qwen2.5 and Qwen3 build as well; their ids are those of their own tokenizer."""
+    for name in ("qwen2.5-0.5b", "qwen3-0.6b", "qwen3-4b-instruct-2507"):
+        ran = pipeline(
+            "run", "sft", "--model", name, SAMPLES / SFT, "-o", name, "--layout", "ragged"
+        )
+        assert ran.status == 0, ran.err
+        folder = tmp_path / name
+        tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+        rows = {r["row_id"]: r for r in load_from_disk(str(folder))["train"]}
+        row = rows.get("chat.jsonl:1") or rows["chat.jsonl:1#0"]
+        messages = json.loads((SAMPLES / SFT).read_text("utf-8").splitlines()[0])["messages"]
+        whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)
+        assert row["input_ids"] == whole["input_ids"]
+        answer = [label for label in row["labels"] if label != IGNORED]
+        assert tokenizer.decode(answer) == "100 °C, or 212 °F.<|im_end|>"

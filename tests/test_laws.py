@@ -1,0 +1,80 @@
+"""The laws of a build: determinism over workers, and the chain by hand equals the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import SAMPLES, Ran, read_manifest
+from test_publish import fingerprint
+
+Run = Callable[..., Ran]
+PRM_CHAIN = ("render", "mark", "encode", "validate")
+CHAIN = ("render", "encode", "validate")
+
+
+def test_any_number_of_workers_gives_the_same_bytes(pipeline: Run, tmp_path: Path) -> None:
+    """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches."""
+    rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
+    data = tmp_path / "data.jsonl"
+    data.write_bytes(rows * (40_000_000 // len(rows)))
+    made = []
+    for workers in ("1", "2", "3"):
+        options = ("--workers", workers, "--cache-dir", f"cache{workers}", "--shuffle")
+        out = f"out{workers}"
+        ran = pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options)
+        assert ran.status == 0, ran.err
+        made.append(fingerprint(tmp_path / out))
+        del made[-1]["run.json"]
+    assert made[0] == made[1] == made[2]
+    assert len(read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "chain", "layout"),
+    [
+        ("sft", "sft/chat.jsonl", CHAIN, ("pack", "packed")),
+        ("sft", "sft/chat.jsonl", CHAIN, ("pad", "padded")),
+        ("rm", "rm/pairs.jsonl", CHAIN, ("ragged", "ragged")),
+        ("prm", "prm/alternatives.jsonl", PRM_CHAIN, ("pack", "packed")),
+    ],
+)
+def test_the_chain_by_hand_gives_the_shards_of_the_run(
+    pipeline: Run,
+    tmp_path: Path,
+    task: str,
+    data: str,
+    chain: tuple[str, ...],
+    layout: tuple[str, str],
+) -> None:
+    """normalize, render, (mark,) encode, validate, then a layout: the same Arrow bytes."""
+    source = SAMPLES / data
+    options = ("--model", "qwen2-1.5b", "--layout", layout[1])
+    ran = pipeline("run", task, source, *options, "-o", "run")
+    assert ran.status == 0, ran.err
+    ran = pipeline("stage", "normalize", source, "--task", task, *options, "-o", "0.arrow")
+    assert ran.status == 0, ran.err
+    for number, stage in enumerate(chain):
+        ran = pipeline("stage", stage, f"{number}.arrow", "-o", f"{number + 1}.arrow")
+        assert ran.status == 0, ran.err
+    ran = pipeline("stage", layout[0], f"{len(chain)}.arrow", "-o", "chain")
+    assert ran.status == 0, ran.err
+    shards = {k: v for k, v in fingerprint(tmp_path / "run").items() if k.endswith(".arrow")}
+    assert shards
+    assert shards == {
+        k: v for k, v in fingerprint(tmp_path / "chain").items() if k.endswith(".arrow")
+    }
+
+
+def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:
+    """--until writes that stage's file, from which the chain can go on."""
+    source = SAMPLES / "prm" / "stepwise.jsonl"
+    options = ("--model", "qwen2-1.5b", "-o", "here.arrow")
+    ran = pipeline("run", "prm", source, *options, "--until", "render")
+    assert ran.status == 0, ran.err
+    assert "1 rows refused" in ran.err
+    ran = pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow")
+    assert ran.status == 0, ran.err
+    ran = pipeline("stage", "encode", "here.arrow", "-o", "unmarked.arrow")
+    assert ran.status == 2 or "refused" in ran.err
