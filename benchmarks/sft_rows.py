@@ -2,12 +2,12 @@
 
     python benchmarks/sft_rows.py [--rows 100000] [--data train.jsonl]
 
-Whole processes: both read the same JSONL and write tokenized rows to disk, each in a process of its own that is
-pinned to one core; start-up, reading, writing and (ours only) labels, packing, parity sample and
-validation are included. The rows are those of ``--data`` (question and answer columns; GSM8K's
-training set by default, where POSTTRAIN_CASES points to it, else generated word problems),
-repeated with every number redrawn, so that no cache of repeated text flatters either side. The
-tokenizer is in the cache for both. Prints seconds and their ratio.
+Whole processes: both read the same JSONL and write tokenized rows to disk, each in a process of
+its own that is pinned to one core; start-up, reading, writing and (ours only) labels, packing,
+parity sample and validation are included. The rows are those of ``--data`` (question and answer
+columns; GSM8K's training set where POSTTRAIN_CASES points to it, else the sample's word problems),
+repeated with every number redrawn, so that no cache of repeated text flatters either. The tokenizer
+is in the cache for both. Prints seconds and their ratio.
 """
 
 from __future__ import annotations

@@ -178,15 +178,41 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
+    recipe = outcome.recipe
+    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence)
+    return [
+        {
+            "path": source.name,
+            "bytes": source.bytes,
+            "sha256": source.sha256,
+            "rows": rows,
+            "format": name,
+            "evidence": why,
+        }
+        for source, rows, name, why in zip(*columns, strict=True)
+    ]
+
+
+def _tokens(outcome: Outcome) -> dict[str, Any]:
+    plan = outcome.plan
+    return {
+        "total": sum(s.tokens for s in outcome.shards),
+        "trained": int(plan.examples.trained[plan.kept].sum()),
+        "padding": sum(s.padding for s in outcome.shards),
+        "truncated": outcome.counts.get("sums", Counter())["truncated"],
+    }
+
+
 def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
     """The manifest, without writing it.
 
     Args:
         files: sha256 of every other file of the build but ``run.json``, by relative path.
     """
-    recipe, plan = outcome.recipe, outcome.plan
+    recipe = outcome.recipe
     config = recipe.config
-    names = list(dict.fromkeys(recipe.formats))
+    probes = recipe.model.probes.items()
     return {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
@@ -199,34 +225,15 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "options": config.recorded(),
         "model": _model(recipe.model),
         "prm": _prm(outcome),
-        "format": names[0] if len(names) == 1 else ",".join(names),
-        "inputs": [
-            {
-                "path": source.name,
-                "bytes": source.bytes,
-                "sha256": source.sha256,
-                "rows": rows,
-                "format": name,
-                "evidence": why,
-            }
-            for source, rows, name, why in zip(
-                outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, strict=True
-            )
-        ],
+        "format": ",".join(dict.fromkeys(recipe.formats)),
+        "inputs": _inputs(outcome),
         "rows": _rows(outcome),
         "examples": _examples(outcome),
-        "tokens": {
-            "total": sum(s.tokens for s in outcome.shards),
-            "trained": int(plan.examples.trained[plan.kept].sum()),
-            "padding": sum(s.padding for s in outcome.shards),
-            "truncated": outcome.counts.get("sums", Counter())["truncated"],
-        },
+        "tokens": _tokens(outcome),
         "packing": _packing(outcome),
         "padding": _padding(outcome),
         "splits": _splits(outcome),
-        "probes": {
-            name: {"passed": True, "detail": detail} for name, detail in recipe.model.probes.items()
-        },
+        "probes": {name: {"passed": True, "detail": detail} for name, detail in probes},
         "encoder": _encoder(outcome),
         "trainers": {},
         "files": dict(sorted(files.items())),

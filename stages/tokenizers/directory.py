@@ -57,6 +57,17 @@ def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
     return found.group()
 
 
+def _pad_token(name: str, declared: str | None, added: set[str], barred: set[str | None]) -> str:
+    """The declared pad token, or a usual one that is registered; never one that ends a turn."""
+    for token in (declared, *_PADS):
+        if token and token in added and token not in barred:
+            return token
+    raise ModelError(
+        f"{name}: the tokenizer has no pad token that differs from its eos token.",
+        'Set "pad_token" in its tokenizer_config.json to an unused special token.',
+    )
+
+
 def load(
     folder: Path, name: str, chat_template: str | None, eos: str | None
 ) -> tuple[ModelProfile, bytes]:
@@ -71,46 +82,32 @@ def load(
             f"{folder} has no tokenizer.json.",
             "Save the tokenizer there: AutoTokenizer.from_pretrained(...).save_pretrained(DIR).",
         )
-    content = path.read_bytes()
-    config = _read(folder, "tokenizer_config.json")
-    model = _read(folder, "config.json")
+    config, model = _read(folder, "tokenizer_config.json"), _read(folder, "config.json")
     document = _read(folder, "tokenizer.json")
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
-    tokens = {
-        key: text
-        for key in ("bos_token", "eos_token", "pad_token")
-        if (text := _token(config.get(key)))
-    }
+    named = {key: _token(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
+    tokens = {key: text for key, text in named.items() if text}
     source = chat_template or _chat_template(folder, config)
-    profile_date = ModelProfile.__dataclass_fields__["date_string"].default
-    end_of_turn = eos or _end_of_turn(Template(source, str(profile_date), **tokens), controls, name)
-    barred = {end_of_turn, tokens.get("eos_token")}
-    pads = [p for p in (tokens.get("pad_token"), *_PADS) if p and p in added and p not in barred]
-    if not pads:
-        raise ModelError(
-            f"{name}: the tokenizer has no pad token that differs from its eos token.",
-            'Set "pad_token" in its tokenizer_config.json to an unused special token.',
-        )
+    date = str(ModelProfile.__dataclass_fields__["date_string"].default)
+    end_of_turn = eos or _end_of_turn(Template(source, date, **tokens), controls, name)
+    stops = dict.fromkeys(t for t in (end_of_turn, tokens.get("eos_token")) if t)
     vocab_size = len(document["model"]["vocab"])
     top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
-    stops = dict.fromkeys(t for t in (end_of_turn, tokens.get("eos_token")) if t)
-    return (
-        ModelProfile(
-            name=name,
-            model_ids=(),
-            chat_template=source,
-            end_of_turn=end_of_turn,
-            eos_token=end_of_turn,
-            pad_token=pads[0],
-            generation_eos=tuple(stops),
-            vocab_size=vocab_size,
-            embedding_size=int(model.get("vocab_size", top)),
-            context_length=int(model.get("max_position_embeddings", 2**31 - 1)),
-            is_base=False,
-            bos_policy="template" if tokens.get("bos_token") and "bos_token" in source else "none",
-            tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
-            bos_token=tokens.get("bos_token"),
-        ),
-        content,
+    profile = ModelProfile(
+        name=name,
+        model_ids=(),
+        chat_template=source,
+        end_of_turn=end_of_turn,
+        eos_token=end_of_turn,
+        pad_token=_pad_token(name, tokens.get("pad_token"), set(added), set(stops)),
+        generation_eos=tuple(stops),
+        vocab_size=vocab_size,
+        embedding_size=int(model.get("vocab_size", top)),
+        context_length=int(model.get("max_position_embeddings", 2**31 - 1)),
+        is_base=False,
+        bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
+        tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
+        bos_token=tokens.get("bos_token"),
     )
+    return profile, path.read_bytes()

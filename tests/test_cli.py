@@ -1,0 +1,155 @@
+"""What a user does wrong is answered with one sentence, a way on, and the right exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import SAMPLES, Ran
+
+Run = Callable[..., Ran]
+GOOD = SAMPLES / "sft" / "word_problems.jsonl"
+
+
+@pytest.fixture
+def odd_files(tmp_path: Path) -> Path:
+    """Inputs that hold no usable data, each in its own way."""
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "blank.jsonl").write_text("\n\n")
+    (tmp_path / "cut.jsonl").write_text('{"question": "a')
+    (tmp_path / "none.json").write_text("[]")
+    (tmp_path / "array.jsonl").write_text('[{"question": "a", "answer": "b"}]')
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 10)
+    (tmp_path / "unpaired.jsonl").write_text('{"prompt": "a", "completion": "b", "label": true}\n')
+    (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
+    (tmp_path / "data.csv").write_text("a,b\n")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("run", "sft", "nope.jsonl"), 2, "There is no file or folder nope.jsonl"),
+        (("run", "sft", "no*.jsonl"), 2, "Nothing matches"),
+        (("run", "sft", "folder"), 2, "has no data files"),
+        (("run", "sft", "data.csv"), 2, "no reader for this suffix"),
+        (("run", "sft", GOOD, "--format", "foo"), 2, "no format named 'foo'"),
+        (("run", "sft", GOOD, "--format", "preference"), 2, "feeds rm, not sft"),
+        (("run", "sft", GOOD, "--bogus"), 2, "No such option"),
+        (("run", "sft", GOOD, "--map", "x"), 2, "is not NAME=COLUMN"),
+        (("run", "sft", GOOD, "--too-long", "trim-steps"), 2, "is for prm"),
+        (("run", "sft", GOOD, "--date", "today"), 2, "is not a date"),
+        (("run", "rm", GOOD, "--layout", "packed"), 2, "is not offered for rm"),
+        (("run", "sft", "empty.jsonl"), 3, "is empty"),
+        (("run", "sft", "blank.jsonl"), 3, "no row"),
+        (("run", "sft", "none.json"), 3, "no row"),
+        (("run", "sft", "cut.jsonl"), 3, "line 1"),
+        (("run", "sft", "array.jsonl"), 3, "is a JSON array"),
+        (("run", "sft", "binary.jsonl"), 3, "is binary"),
+        (("run", "sft", "odd.jsonl"), 3, "no sft format fits"),
+        (("run", "rm", "unpaired.jsonl"), 3, "unpaired"),
+        (("stage", "render", "odd.jsonl", "-o", "x"), 2, "is no stage file"),
+    ],
+)
+def test_one_sentence_and_an_exit_status(
+    pipeline: Run, odd_files: Path, arguments: tuple[object, ...], status: int, says: str
+) -> None:
+    """No traceback; the sentence names what is wrong."""
+    model = () if arguments[0] == "stage" else ("--model", "qwen2-1.5b")
+    ran = pipeline(*arguments, *model)
+    assert ran.status == status, ran.err
+    assert says in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+
+
+def test_an_unknown_model_exits_2(pipeline: Run) -> None:
+    """The nearest names are given."""
+    ran = pipeline("run", "sft", GOOD, "--model", "qwen2-1.5")
+    assert ran.status == 2
+    assert "qwen2-1.5b" in ran.err
+
+
+def test_too_many_refused_rows_exit_3(pipeline: Run, tmp_path: Path) -> None:
+    """Codes and first ids are printed, and nothing is published; a limit lets the rest through."""
+    data = tmp_path / "data.jsonl"
+    data.write_bytes(GOOD.read_bytes() * 2 + b'{"question": "a", "answer": " "}\n' * 11)
+    ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", "out")
+    assert ran.status == 3
+    assert "11 of 31 rows were refused" in ran.err
+    assert "11 empty_answer: data.jsonl:21, data.jsonl:22" in ran.err
+    assert not (tmp_path / "out").exists()
+    limit = ("--max-reject", "0.5")
+    assert pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", "out", *limit).status == 0
+
+
+def test_no_reject_is_allowed_at_zero(pipeline: Run, tmp_path: Path) -> None:
+    """--max-reject 0 refuses any."""
+    data = SAMPLES / "rm" / "pairs.jsonl"
+    ran = pipeline("run", "rm", data, "--model", "qwen2-1.5b", "--max-reject", "0")
+    assert ran.status == 3
+    assert "identical_pair" in ran.err
+
+
+def test_stdout_is_the_manifest_alone(pipeline: Run, tmp_path: Path) -> None:
+    """A path, or with --json the manifest; everything else goes to stderr."""
+    import json
+
+    ran = pipeline("run", "sft", GOOD, "--model", "qwen2-1.5b")
+    assert ran.out == "word_problems-sft-qwen2-1.5b/manifest.json\n"
+    ran = pipeline("run", "sft", GOOD, "--model", "qwen2-1.5b", "--json", "--quiet")
+    assert json.loads(ran.out)["task"] == "sft"
+    assert ran.err == ""
+
+
+def test_a_dry_run_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
+    """--dry-run says model, format and stages."""
+    ran = pipeline("run", "sft", GOOD, "--model", "qwen2-1.5b", "--dry-run")
+    assert ran.status == 0
+    assert "query_response (question and answer in 10 of 10 sampled rows)" in ran.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["models", "formats", "tasks", "stages", "expectations"])
+def test_lists(pipeline: Run, kind: str) -> None:
+    """Every list has entries with a text."""
+    ran = pipeline("list", kind)
+    assert ran.status == 0, ran.err
+    assert all(len(line.split(None, 1)) == 2 for line in ran.out.splitlines())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """--help comes in a blink because nothing is imported for it."""
+    import subprocess
+
+    heavy = ("pyarrow", "polars", "tokenizers", "numpy", "transformers", "datasets", "jinja2")
+    code = (
+        "import sys; sys.argv = ['pipeline', '--help']\n"
+        "from pipeline.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_a_shadowing_folder_is_refused(tmp_path: Path) -> None:
+    """A folder named like one of our packages, in front of ours, stops the program."""
+    import subprocess
+
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages" / "__init__.py").write_text("")
+    code = "from pipeline import _origin; print(_origin.problem())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "package 'stages' is taken from" in done.stdout

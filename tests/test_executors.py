@@ -1,0 +1,60 @@
+"""The worker pool: a dead worker costs a retry, a task that kills three is named."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pipeline.executors.local import pmap
+from stages.errors import DataError, SurroundingsError
+
+
+def _square(shared: int, item: int) -> int:
+    return shared + item * item
+
+
+def _die_once(shared: str, item: int) -> int:
+    mark = Path(shared) / str(item)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def _die(shared: None, item: int) -> int:
+    if item == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def _refuse(shared: None, item: int) -> int:
+    if item == 1:
+        raise DataError("row 7 is bad.", "Mend it.")
+    return item
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_item_is_done_once(workers: int) -> None:
+    """Results come with their index, whatever the number of workers."""
+    assert dict(pmap(_square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
+
+
+def test_killed_workers_are_replaced(tmp_path: Path) -> None:
+    """Each task whose worker was killed is tried again."""
+    assert dict(pmap(_die_once, str(tmp_path), range(3), 2)) == {0: 0, 1: 1, 2: 2}
+
+
+def test_a_task_that_kills_its_workers_is_named() -> None:
+    """Three deaths, then an error that says which item, and no hang."""
+    with pytest.raises(SurroundingsError, match="2 killed its worker 3 times"):
+        dict(pmap(_die, None, range(4), 2))
+
+
+def test_an_exception_arrives_as_it_was_raised() -> None:
+    """Our errors keep their text and remedy on the way out of a worker."""
+    with pytest.raises(DataError) as caught:
+        dict(pmap(_refuse, None, range(3), 2))
+    assert (caught.value.what, caught.value.remedy) == ("row 7 is bad.", "Mend it.")

@@ -1,0 +1,83 @@
+"""The rules of the house: layers, sizes, names, and what is never needed."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from support import ROOT
+
+PACKAGES = ("stages", "expectations", "pipeline")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+MAX_MODULE = 350
+MAX_FUNCTION = 50
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_module_keeps_the_house_rules(path: Path) -> None:
+    """At most 350 lines, functions of at most 50, a docstring, and no drawer called utils."""
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    assert len(text.splitlines()) <= MAX_MODULE
+    assert ast.get_docstring(tree)
+    assert path.stem not in ("utils", "helpers", "common", "misc")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= MAX_FUNCTION, f"{node.name} has {length} lines"
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            inner = node in tree.body
+            assert ast.get_docstring(node) or not inner, f"{node.name} has no docstring"
+
+
+def test_layers() -> None:
+    """pipeline imports expectations imports stages, and never back."""
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_torch_is_absent_and_nothing_asks_for_it() -> None:
+    """No requirement, direct or through another package, brings torch."""
+    assert importlib.util.find_spec("torch") is None
+    seen: set[str] = set()
+    waiting = ["posttrain-pipeline"]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            wanted = [Requirement(line) for line in requires(name) or ()]
+        except ModuleNotFoundError:
+            continue  # asked for under another platform's marker
+        waiting += [r.name for r in wanted if r.marker is None or r.marker.evaluate({"extra": ""})]
+    assert "torch" not in seen
+    assert {"tokenizers", "pyarrow", "click"} <= seen
+
+
+def test_the_wheel_has_three_packages_and_their_data(tmp_path: Path) -> None:
+    """The wheel's top level is ours alone, with templates and type markers."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path]
+    done = subprocess.run(
+        [*map(str, command), str(ROOT)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = wheel.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    for wanted in ("stages/chat_templates/qwen2.jinja", "stages/py.typed", "pipeline/py.typed"):
+        assert wanted in names
