@@ -1,0 +1,63 @@
+"""Writes docs/reference.md from the program itself; with --check only compares.
+
+python docs/generate.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from expectations.suite import invariants
+from pipeline.cli import cli
+from pipeline.commands.list import _formats, _models
+from pipeline.stage_table import stage_table
+
+TARGET = Path(__file__).parent / "reference.md"
+
+
+def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is not None:
+                yield from _commands(found, (*path, name))
+
+
+def _help(path: tuple[str, ...]) -> str:
+    ran = CliRunner(env={"COLUMNS": "98"}).invoke(
+        cli, [*path, "--help"], prog_name="pipeline", terminal_width=98
+    )
+    return ran.output.rstrip()
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def reference() -> str:
+    """The page."""
+    lines = ["# Reference", "", "Written by `python docs/generate.py`; the tests compare it.", ""]
+    for path in _commands(cli, ()):
+        lines += [f"## {' '.join(('pipeline', *path))}", "", "```", _help(path), "```", ""]
+    lines += ["## Formats", "", *_table(("format", "what a row is"), _formats()), ""]
+    lines += ["## Models", "", *_table(("profile", "hub id"), _models()), ""]
+    stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
+    lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
+    laws = [(f"`{law.name}`", law.why) for law in invariants()]
+    lines += ["## Invariants", "", *_table(("invariant", "why"), laws), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    text = reference()
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if TARGET.read_text("utf-8") == text else "docs/reference.md is out of date")
+    TARGET.write_text(text, "utf-8")

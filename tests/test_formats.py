@@ -1,0 +1,999 @@
+"""Record formats: what each kind of row says, and why a row is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages import examples, formats, readers
+from stages.contract import (
+    Conversation,
+    Example,
+    FormatOptions,
+    Message,
+    Pair,
+    Record,
+    Row,
+    StepChain,
+)
+from stages.errors import DataError, RowError, UsageError
+from stages.normalize import Normalize, renamed
+
+SAMPLES = Path(__file__).parent.parent / "sample_data"
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}
+
+
+def user(content: str, **more: Any) -> Message:
+    """A user's turn."""
+    return Message("user", content, **more)
+
+
+def said(content: str | None, **more: Any) -> Message:
+    """An assistant's turn."""
+    return Message("assistant", content, **more)
+
+
+def turns(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+    """Turns in the spelling of ``messages``."""
+    return [{"role": role, "content": content} for role, content in pairs]
+
+
+Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
+STEPS = {"problem": "P", "steps": ["s", "t"]}
+
+# format, task, row, examples
+READ: dict[str, tuple[str, str, Row, list[Example]]] = {
+    "openai": (
+        "openai",
+        "sft",
+        {"messages": turns(("system", "be exact"), Q, A)},
+        [Conversation([Message("system", "be exact"), user("q"), said("a")])],
+    ),
+    "openai_flags": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": "a", "weight": 0}, *turns(Q, B)]},
+        [Conversation([user("q"), said("a", trained=False), user("q"), said("b")])],
+    ),
+    "openai_flag_spellings": (
+        "openai",
+        "sft",
+        {
+            "messages": [
+                {"role": "user", "content": "q", "train": False},
+                {"role": "assistant", "content": "a", "loss": True},
+                {"role": "assistant", "content": "b", "weight": 1.0},
+                {"role": "assistant", "content": "c", "weight": None},
+            ]
+        },
+        [
+            Conversation(
+                [
+                    user("q", trained=False),
+                    said("a", trained=True),
+                    said("b", trained=True),
+                    said("c"),
+                ]
+            )
+        ],
+    ),
+    "openai_tools": (
+        "openai",
+        "sft",
+        {
+            "messages": [
+                *turns(Q),
+                {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                {"role": "tool", "content": "2", "name": "add"},
+                {"role": "assistant", "content": "a", "reasoning_content": "hm"},
+            ],
+            "tools": [TOOL],
+        },
+        [
+            Conversation(
+                [
+                    user("q"),
+                    said(None, fields={"tool_calls": [CALL]}),
+                    Message("tool", "2", {"name": "add"}),
+                    said("a", fields={"reasoning_content": "hm"}),
+                ],
+                [TOOL],
+            )
+        ],
+    ),
+    "openai_parts": (
+        "openai",
+        "sft",
+        {
+            "messages": [
+                {
+                    "role": "developer",
+                    "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "exact"}],
+                },
+                {"role": "user", "content": ["q", {"text": "!"}]},
+                *turns(A),
+            ]
+        },
+        [Conversation([Message("system", "be exact"), user("q!"), said("a")])],
+    ),
+    "openai_tools_as_text": (
+        "openai",
+        "sft",
+        {"messages": turns(Q, A), "tools": json.dumps([TOOL])},
+        [Conversation([user("q"), said("a")], [TOOL])],
+    ),
+    "openai_no_tools": (
+        "openai",
+        "sft",
+        {"messages": turns(Q, A), "tools": ""},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "sharegpt": (
+        "sharegpt",
+        "sft",
+        {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "sharegpt_system": (
+        "sharegpt",
+        "sft",
+        {
+            "conversations": [{"from": "HUMAN", "value": "q"}, {"from": "GPT", "value": "a"}],
+            "system": "be exact",
+        },
+        [Conversation([Message("system", "be exact"), user("q"), said("a")])],
+    ),
+    "sharegpt_own_system_stays": (
+        "sharegpt",
+        "sft",
+        {
+            "conversations": [
+                {"from": "system", "value": "own"},
+                {"from": "human", "value": "q"},
+                {"from": "bing", "value": "a"},
+            ],
+            "system": "other",
+        },
+        [Conversation([Message("system", "own"), user("q"), said("a")])],
+    ),
+    "sharegpt_calls": (
+        "sharegpt",
+        "sft",
+        {
+            "conversations": [
+                {"from": "human", "value": "q"},
+                {"from": "function_call", "value": json.dumps(CALL["function"])},
+                {"from": "observation", "value": "2"},
+                {"from": "gpt", "value": "a"},
+            ],
+            "tools": json.dumps([TOOL]),
+        },
+        [
+            Conversation(
+                [
+                    user("q"),
+                    said(None, fields={"tool_calls": [CALL]}),
+                    Message("tool", "2"),
+                    said("a"),
+                ],
+                [TOOL],
+            )
+        ],
+    ),
+    "alpaca": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "input": "x", "output": "a"},
+        [Conversation([user("q\n\nx"), said("a")])],
+    ),
+    "alpaca_without_input": (
+        "alpaca",
+        "sft",
+        {"instruction": " q ", "input": "", "output": "a\n", "system": "s"},
+        [Conversation([Message("system", "s"), user(" q "), said("a\n")])],
+    ),
+    "prompt_completion": (
+        "prompt_completion",
+        "sft",
+        {"prompt": " q", "completion": " a "},
+        [Conversation([user(" q"), said(" a ")])],
+    ),
+    "prompt_completion_turns": (
+        "prompt_completion",
+        "sft",
+        {"prompt": turns(("system", "s"), Q), "completion": turns(A)},
+        [Conversation([Message("system", "s"), user("q"), said("a")])],
+    ),
+    "question_answer": (
+        "query_response",
+        "sft",
+        {"question": "q", "answer": "a"},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "problem_solution": (
+        "query_response",
+        "sft",
+        {"problem": "q", "solution": "a", "question": None},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "text": ("text", "sft", {"text": " bare\n"}, [Conversation([Message("text", " bare\n")])]),
+    "preference": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "preference_margin": (
+        "preference",
+        "rm",
+        {"question": "q", "chosen": "a", "rejected": "b", "margin": 2},
+        [Pair([user("q")], [said("a")], [said("b")], 2.0)],
+    ),
+    "preference_scores": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 5, "score_rejected": 3.5},
+        [Pair([user("q")], [said("a")], [said("b")], 1.5)],
+    ),
+    "preference_instruction": (
+        "preference",
+        "rm",
+        {"instruction": "q", "input": "x", "output": "a", "chosen": "a", "rejected": "b"},
+        [Pair([user("q\n\nx")], [said("a")], [said("b")])],
+    ),
+    "preference_prompt_turns": (
+        "preference",
+        "rm",
+        {"prompt": turns(("system", "s"), Q), "chosen": turns(A), "rejected": turns(B)},
+        [Pair([Message("system", "s"), user("q")], [said("a")], [said("b")])],
+    ),
+    "preference_history": (
+        "preference",
+        "rm",
+        {
+            "conversations": [{"from": "human", "value": "q"}],
+            "chosen": {"from": "gpt", "value": "a"},
+            "rejected": {"from": "gpt", "value": "b"},
+        },
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "preference_implicit_prompt": (
+        "preference",
+        "rm",
+        {"chosen": turns(Q, A, Q, A), "rejected": turns(Q, A, Q, B)},
+        [Pair([user("q"), said("a"), user("q")], [said("a")], [said("b")])],
+    ),
+    "preference_sides_of_several_turns": (
+        "preference",
+        "rm",
+        {
+            "chosen": turns(Q, A, ("user", "more"), A),
+            "rejected": turns(Q, A, ("user", "less"), B),
+        },
+        [
+            Pair(
+                [user("q")],
+                [said("a"), user("more"), said("a")],
+                [said("a"), user("less"), said("b")],
+            )
+        ],
+    ),
+    "math_shepherd": (
+        "math_shepherd",
+        "prm",
+        {"input": "P Step 1: s ки\nStep 2: t ки", "label": "P Step 1: s +\nStep 2: t -"},
+        [
+            StepChain(
+                "P ",
+                ["Step 1: s ", "\nStep 2: t "],
+                [1.0, 0.0],
+                ["P Step 1: s ", "\nStep 2: t ", ""],
+            )
+        ],
+    ),
+    "openrlhf_prm_signs": (
+        "openrlhf_prm",
+        "prm",
+        {"input": "P Step 1: s ки\nStep 2: t ки\n", "value": ["+", "-"]},
+        [
+            StepChain(
+                "P ",
+                ["Step 1: s ", "\nStep 2: t "],
+                [1.0, 0.0],
+                ["P Step 1: s ", "\nStep 2: t ", "\n"],
+            )
+        ],
+    ),
+    "openrlhf_prm_numbers": (
+        "openrlhf_prm",
+        "prm",
+        {"input": "P Step 1: s<extra_0>Step 2: t<extra_0>", "labels": [0.25, None]},
+        [
+            StepChain(
+                "P ",
+                ["Step 1: s", "Step 2: t"],
+                [0.25, None],
+                ["P Step 1: s", "Step 2: t", ""],
+            )
+        ],
+    ),
+    "stepwise": (
+        "stepwise",
+        "prm",
+        {"prompt": "P", "completions": [" s", "t "], "labels": [True, False]},
+        [StepChain("P", [" s", "t "], [1.0, 0.0])],
+    ),
+    "stepwise_soft": (
+        "stepwise",
+        "prm",
+        {"prompt": "P", "completions": ["s", "t", "u", "v"], "labels": [0.5, None, 1, "-"]},
+        [StepChain("P", ["s", "t", "u", "v"], [0.5, None, 1.0, 0.0])],
+    ),
+    "processbench_no_error": (
+        "processbench",
+        "prm",
+        {**STEPS, "label": -1},
+        [StepChain("P", ["s", "t"], [1.0, 1.0])],
+    ),
+    "processbench_first_error": (
+        "processbench",
+        "prm",
+        {"problem": "P", "steps": ["s", "t", "u", "v"], "label": 1},
+        [StepChain("P", ["s", "t", "u", "v"], [1.0, 0.0, None, None])],
+    ),
+    "processbench_error_at_once": (
+        "processbench",
+        "prm",
+        {**STEPS, "label": 0},
+        [StepChain("P", ["s", "t"], [0.0, None])],
+    ),
+    "processbench_error_at_the_end": (
+        "processbench",
+        "prm",
+        {**STEPS, "label": 1},
+        [StepChain("P", ["s", "t"], [1.0, 0.0])],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "task", "row", "wanted"), READ.values(), ids=READ)
+def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Example]) -> None:
+    """Each format turns its row into exactly these examples, and recognises the row."""
+    found = formats.choose(name, task)
+    assert found.matches(row)
+    assert found.read(row, task, FormatOptions()) == wanted
+
+
+def test_every_format_is_tested() -> None:
+    """No format is without an example here."""
+    known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
+    assert {name for name, *_ in READ.values()} | {"prm800k"} >= known
+
+
+def steps_row(**more: Any) -> Row:
+    """A PRM800K row of one step."""
+    return {"question": {"problem": "P"}, "label": {"steps": [more]}}
+
+
+# format, task, row, code
+REFUSED: dict[str, tuple[str, str, Row, str]] = {
+    "turns_missing": ("openai", "sft", {"messages": []}, "no_turns"),
+    "turns_as_text": ("openai", "sft", {"messages": "hello"}, "no_turns"),
+    "turn_as_text": ("openai", "sft", {"messages": ["hello"]}, "bad_column"),
+    "role_unknown": ("openai", "sft", {"messages": turns(("narrator", "x"))}, "unknown_role"),
+    "role_missing": ("openai", "sft", {"messages": [{"content": "x"}]}, "unknown_role"),
+    "role_no_text": (
+        "openai",
+        "sft",
+        {"messages": [{"role": 3, "content": "x"}]},
+        "unknown_role",
+    ),
+    "content_number": (
+        "openai",
+        "sft",
+        {"messages": [{"role": "user", "content": 3}]},
+        "bad_column",
+    ),
+    "content_null_of_a_user": (
+        "openai",
+        "sft",
+        {"messages": [{"role": "user", "content": None}]},
+        "bad_column",
+    ),
+    "content_null_of_an_answer": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": None}]},
+        "empty_answer",
+    ),
+    "content_image": (
+        "openai",
+        "sft",
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
+        "unsupported_content",
+    ),
+    "content_part_number": (
+        "openai",
+        "sft",
+        {"messages": [{"role": "user", "content": [3]}]},
+        "unsupported_content",
+    ),
+    "weight_text": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": "a", "weight": "1"}]},
+        "bad_weight",
+    ),
+    "weight_negative": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": "a", "weight": -1}]},
+        "bad_weight",
+    ),
+    "tools_no_list": ("openai", "sft", {"messages": turns(Q, A), "tools": {"a": 1}}, "bad_tools"),
+    "tools_no_json": ("openai", "sft", {"messages": turns(Q, A), "tools": "[{"}, "bad_tools"),
+    "call_no_json": (
+        "sharegpt",
+        "sft",
+        {"conversations": [{"from": "function_call", "value": "add(1)"}]},
+        "bad_tool_call",
+    ),
+    "call_without_a_name": (
+        "sharegpt",
+        "sft",
+        {"conversations": [{"from": "function_call", "value": '{"arguments": {}}'}]},
+        "bad_tool_call",
+    ),
+    "instruction_number": ("alpaca", "sft", {"instruction": 1, "output": "a"}, "bad_column"),
+    "input_list": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "input": ["x"], "output": "a"},
+        "bad_column",
+    ),
+    "output_null": ("alpaca", "sft", {"instruction": "q", "output": None}, "bad_column"),
+    "prompt_and_completion_of_two_kinds": (
+        "prompt_completion",
+        "sft",
+        {"prompt": turns(Q), "completion": "a"},
+        "bad_column",
+    ),
+    "answer_missing": ("query_response", "sft", {"question": "q"}, "bad_column"),
+    "text_null": ("text", "sft", {"text": None}, "bad_column"),
+    "two_texts_without_a_prompt": (
+        "preference",
+        "rm",
+        {"chosen": "a", "rejected": "b"},
+        "no_prompt",
+    ),
+    "rejected_missing": ("preference", "rm", {"prompt": "q", "chosen": "a"}, "no_turns"),
+    "margin_text": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "margin": "1"},
+        "bad_margin",
+    ),
+    "margin_boolean": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "margin": True},
+        "bad_margin",
+    ),
+    "one_score": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 1},
+        "bad_margin",
+    ),
+    "no_tag": ("math_shepherd", "prm", {"input": "P Step 1: s", "label": "P"}, "no_steps"),
+    "texts_differ": (
+        "math_shepherd",
+        "prm",
+        {"input": "P Step 1: s ки", "label": "P Step 1: x +"},
+        "misaligned",
+    ),
+    "label_goes_on": (
+        "math_shepherd",
+        "prm",
+        {"input": "P Step 1: s ки", "label": "P Step 1: s +\n+"},
+        "misaligned",
+    ),
+    "label_no_sign": (
+        "math_shepherd",
+        "prm",
+        {"input": "P Step 1: s ки", "label": "P Step 1: s *"},
+        "bad_label",
+    ),
+    "label_ends_early": (
+        "math_shepherd",
+        "prm",
+        {"input": "P Step 1: s ки", "label": "P Step 1: s "},
+        "bad_label",
+    ),
+    "text_after_the_last_tag": (
+        "math_shepherd",
+        "prm",
+        {"input": "P Step 1: s ки\nStep 2: t", "label": "P Step 1: s +\nStep 2: t"},
+        "text_after_last_step",
+    ),
+    "no_first_step": (
+        "openrlhf_prm",
+        "prm",
+        {"input": "P First: s ки", "value": ["+"]},
+        "no_first_step",
+    ),
+    "first_step_behind_the_first_tag": (
+        "openrlhf_prm",
+        "prm",
+        {"input": "P ки Step 1: s ки", "value": ["+", "+"]},
+        "no_first_step",
+    ),
+    "labels_fewer_than_tags": (
+        "openrlhf_prm",
+        "prm",
+        {"input": "P Step 1: s ки\nStep 2: t ки", "value": ["+"]},
+        "label_count",
+    ),
+    "rating_beyond_one": (
+        "openrlhf_prm",
+        "prm",
+        {"input": "P Step 1: s ки", "value": [1.5]},
+        "bad_label",
+    ),
+    "rating_negative": (
+        "stepwise",
+        "prm",
+        {"prompt": "P", "completions": ["s"], "labels": [-1]},
+        "bad_label",
+    ),
+    "rating_word": (
+        "stepwise",
+        "prm",
+        {"prompt": "P", "completions": ["s"], "labels": ["good"]},
+        "bad_label",
+    ),
+    "labels_more_than_steps": (
+        "stepwise",
+        "prm",
+        {"prompt": "P", "completions": ["s"], "labels": [True, False]},
+        "label_count",
+    ),
+    "step_number": (
+        "stepwise",
+        "prm",
+        {"prompt": "P", "completions": [1], "labels": [True]},
+        "bad_column",
+    ),
+    "error_beyond_the_steps": ("processbench", "prm", {**STEPS, "label": 2}, "bad_label"),
+    "error_below_minus_one": ("processbench", "prm", {**STEPS, "label": -2}, "bad_label"),
+    "error_boolean": ("processbench", "prm", {**STEPS, "label": True}, "bad_label"),
+    "rating_two": (
+        "prm800k",
+        "prm",
+        steps_row(completions=[{"text": "s", "rating": 2}], chosen_completion=0),
+        "bad_label",
+    ),
+    "chosen_beyond_the_completions": (
+        "prm800k",
+        "prm",
+        steps_row(completions=[{"text": "s", "rating": 1}], chosen_completion=1),
+        "bad_column",
+    ),
+    "chosen_negative": (
+        "prm800k",
+        "prm",
+        steps_row(completions=[{"text": "s", "rating": 1}], chosen_completion=-1),
+        "bad_column",
+    ),
+    "completion_text": (
+        "prm800k",
+        "prm",
+        steps_row(completions=["s"], chosen_completion=0),
+        "bad_column",
+    ),
+    "steps_missing": ("prm800k", "prm", {"question": {"problem": "P"}, "label": {}}, "bad_column"),
+    "problem_missing": ("prm800k", "prm", {"label": {"steps": []}}, "bad_column"),
+}
+
+
+@pytest.mark.parametrize(("name", "task", "row", "code"), REFUSED.values(), ids=REFUSED)
+def test_a_row_that_says_nothing_clear_is_refused(
+    name: str, task: str, row: Row, code: str
+) -> None:
+    """Each fault has its code, and nobody guesses what was meant."""
+    with pytest.raises(RowError) as caught:
+        formats.choose(name, task).read(row, task, FormatOptions())
+    assert caught.value.code == code
+
+
+def test_a_margin_that_no_stored_number_can_hold_is_refused() -> None:
+    """A margin is stored as float32; one that would become infinite there is not a margin."""
+    # reveals: margin 1e300 is accepted and stored as inf
+    row = {"prompt": "q", "chosen": "a", "rejected": "b", "margin": 1e300}
+    door = Normalize("rm", formats.load("preference"), FormatOptions())
+    assert door([Record(0, 0, b"", row)])["reject_code"].to_pylist() == ["bad_margin"]
+
+
+def test_a_prompt_that_the_sides_repeat_stands_once() -> None:
+    """Beside whole conversations a prompt column is not a turn of its own (UltraFeedback's way)."""
+    # reveals: the user's turn is rendered twice
+    row = {"prompt": "q", "chosen": turns(Q, A), "rejected": turns(Q, B)}
+    (pair,) = formats.load("preference").read(row, "rm", FormatOptions())
+    assert isinstance(pair, Pair)
+    assert [*pair.prompt, *pair.chosen] == [user("q"), said("a")]
+    assert [*pair.prompt, *pair.rejected] == [user("q"), said("b")]
+
+
+# The same solution in three spellings.
+PROBLEM = "Ann has 2 + 3 apples and eats 1 - 0. How many are left?"
+SOLUTION = ["Step 1: 2 + 3 = 5", "Step 2: 5 - 1 = 4 +", "Step 3: The answer is: -4 + 8"]
+SIGNS = ["+", "-", "+"]
+
+
+def joined(marks: list[str]) -> str:
+    """The problem and its steps, a mark behind each."""
+    steps = "\n".join(f"{step} {mark}" for step, mark in zip(SOLUTION, marks, strict=True))
+    return f"{PROBLEM} {steps}"
+
+
+def chains(name: str, row: Row, **options: Any) -> list[StepChain]:
+    """The row's examples as they go on to rendering."""
+    found = formats.choose(name, "prm").read(row, "prm", FormatOptions(**options))
+    return [examples.chain(one) for one in found if isinstance(one, StepChain)]
+
+
+def content(chain: StepChain) -> tuple[str, list[str], list[float | None]]:
+    """What a chain says, without its spelling."""
+    return chain.problem, chain.steps, chain.labels
+
+
+def test_equal_solutions_are_equal_examples_in_every_format() -> None:
+    """Aligned texts, a tagged text with a list, and lists of steps give the same example."""
+    shepherd = {"input": joined(["ки"] * 3), "label": joined(SIGNS)}
+    openrlhf = {"input": joined(["ки"] * 3), "value": SIGNS}
+    stepwise = {"prompt": PROBLEM, "completions": SOLUTION, "labels": [True, False, True]}
+    wanted = (PROBLEM, SOLUTION, [1.0, 0.0, 1.0])
+    for name, row in (
+        ("math_shepherd", shepherd),
+        ("openrlhf_prm", openrlhf),
+        ("stepwise", stepwise),
+    ):
+        assert [content(chain) for chain in chains(name, row)] == [wanted]
+
+
+def test_arithmetic_signs_are_never_labels() -> None:
+    """Only the character at a tag's place is a rating, however many signs stand around it."""
+    row = {
+        "input": "1+1-1? Step 1: 1+1=+2 ки\nStep 2: +2-1=+1 - ки\nStep 3: + ки",
+        "label": "1+1-1? Step 1: 1+1=+2 -\nStep 2: +2-1=+1 - +\nStep 3: + -",
+    }
+    (chain,) = chains("math_shepherd", row)
+    assert chain.problem == "1+1-1?"
+    assert chain.steps == ["Step 1: 1+1=+2", "Step 2: +2-1=+1 -", "Step 3: +"]
+    assert chain.labels == [0.0, 1.0, 0.0]
+
+
+SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.tuples(SIGNED_TEXT, st.sampled_from("+-")), min_size=1, max_size=5),
+    problem=SIGNED_TEXT,
+    tag=st.sampled_from(["ки", "<extra_0>", "<step>"]),
+)
+def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
+    steps: list[tuple[str, str]], problem: str, tag: str
+) -> None:
+    """For any texts, aligned input and label give back the ratings that they were made from."""
+    pieces = [f"Step {i}: {text}" for i, (text, _) in enumerate(steps, 1)]
+    signs = [sign for _, sign in steps]
+    row = {
+        "input": problem + "".join(piece + tag for piece in pieces),
+        "label": problem + "".join(p + sign for p, sign in zip(pieces, signs, strict=True)),
+    }
+    (found,) = formats.load("math_shepherd").read(row, "prm", FormatOptions())
+    assert isinstance(found, StepChain)
+    assert found.labels == [1.0 if sign == "+" else 0.0 for sign in signs]
+    assert (found.problem, found.steps) == (problem, pieces)
+    assert found.pieces == [problem + pieces[0], *pieces[1:], ""]
+
+
+def test_the_step_tag_and_the_separator_can_be_named() -> None:
+    """A tag and a separator that nobody knows are read when they are named."""
+    row = {"input": "P|| s #\nt #", "value": ["+", "-"]}
+    (chain,) = chains("openrlhf_prm", row, step_tag="#", prompt_separator="||")
+    assert content(chain) == ("P", ["|| s", "t"], [1.0, 0.0])
+
+
+def completion(text: str, rating: int | None) -> dict[str, Any]:
+    """One alternative."""
+    return {"text": text, "rating": rating, "flagged": None}
+
+
+ALTERNATIVES: Row = {
+    "question": {"problem": "P"},
+    "label": {
+        "steps": [
+            {
+                "completions": [completion("a", 1), completion("b", -1), completion("c", 0)],
+                "chosen_completion": 0,
+                "human_completion": None,
+            },
+            {
+                "completions": [completion("d", -1), completion("e", 0)],
+                "chosen_completion": 1,
+                "human_completion": None,
+            },
+            {
+                "completions": [completion("f", -1)],
+                "chosen_completion": None,
+                "human_completion": {"text": "g", "rating": None},
+            },
+            {"completions": None, "chosen_completion": None, "human_completion": "h"},
+            {
+                "completions": [completion("i", -1), completion("j", 1)],
+                "chosen_completion": None,
+                "human_completion": None,
+            },
+            {"completions": [completion("k", 1)], "chosen_completion": 0},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(("neutral", "value"), [("null", None), ("good", 1.0), ("bad", 0.0)])
+def test_alternatives_fan_out_in_the_published_order(neutral: str, value: float | None) -> None:
+    """One example for each completion that was not chosen, then the chosen chain as a whole.
+
+    A human step stands in for a missing chosen one and is good; the chain stops at a step with
+    neither; rating 0 is what ``neutral`` says, in the chain too.
+    """
+    options = FormatOptions(neutral=neutral)
+    found = formats.load("prm800k").read(ALTERNATIVES, "prm", options)
+    before = [1.0, value, 1.0, 1.0]
+    assert found == [
+        StepChain("P", ["b"], [0.0]),
+        StepChain("P", ["c"], [value]),
+        StepChain("P", ["a", "d"], [1.0, 0.0]),
+        StepChain("P", ["a", "e", "f"], [1.0, value, 0.0]),
+        StepChain("P", ["a", "e", "g", "h", "i"], [*before, 0.0]),
+        StepChain("P", ["a", "e", "g", "h", "j"], [*before, 1.0]),
+        StepChain("P", ["a", "e", "g", "h"], before),
+    ]
+
+
+def test_a_chosen_completion_goes_before_a_human_one() -> None:
+    """A human step beside a chosen one is not used."""
+    row = steps_row(
+        completions=[completion("a", -1)], chosen_completion=0, human_completion={"text": "h"}
+    )
+    assert formats.load("prm800k").read(row, "prm", FormatOptions()) == [
+        StepChain("P", ["a"], [0.0])
+    ]
+
+
+def test_alternatives_without_any_chosen_step_still_give_their_own_examples() -> None:
+    """Where the first step has neither a chosen nor a human completion there is no chain."""
+    row = steps_row(completions=[completion("a", -1), completion("b", 1)], chosen_completion=None)
+    assert formats.load("prm800k").read(row, "prm", FormatOptions()) == [
+        StepChain("P", ["a"], [0.0]),
+        StepChain("P", ["b"], [1.0]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": {"problem": "P"}, "label": {"steps": ["s"]}},
+        {"question": {"problem": "P"}, "label": {"steps": [None]}},
+        {"question": {"problem": "P"}, "label": {"steps": [{"completions": 5}]}},
+        {"question": "P", "label": {"steps": []}},
+        {"question": {"problem": "P"}, "label": "x"},
+        {"question": {"problem": "P"}, "label": ["x"]},
+        {"question": {"problem": "P"}, "label": {"steps": [{"human_completion": 5}]}},
+    ],
+    ids=[
+        "step_text",
+        "step_null",
+        "completions_number",
+        "question_text",
+        "label_text",
+        "label_list",
+        "human_number",
+    ],
+)
+def test_misshapen_alternatives_are_refused_as_a_row(row: Row) -> None:
+    """A row of another shape in a PRM800K file is refused by name and stops nothing."""
+    # reveals: AttributeError or TypeError for all but the last of these rows, which ends the build
+    with pytest.raises(RowError):
+        formats.load("prm800k").read(row, "prm", FormatOptions())
+
+
+KEYS = (
+    "messages conversations prompt completion completions chosen rejected text input output "
+    "instruction label labels value question answer steps problem system tools margin "
+    "score_chosen score_rejected role content from rating chosen_completion human_completion "
+    "weight train loss tool_calls name type"
+).split()
+ATOMS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["", "x", "user", "gpt", "tool", "function_call", "+", "[]", "{", "null"])
+    | st.sampled_from(["P Step 1: a ки", "P Step 1: a +", '{"name": "f"}', "text"])
+)
+SHAPES = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(row=st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), raw=st.booleans())
+def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
+    """Any object comes out of any format's door once or refused; nothing else is raised."""
+    for task in ("sft", "rm", "prm"):
+        for found in formats.for_task(task):
+            if found.name == "prm800k":
+                continue  # has its own test above
+            batch = Normalize(task, found, FormatOptions(), raw=raw)([Record(0, 0, b"", row)])
+            assert batch.num_rows == 1
+            assert found.matches(row) is None or isinstance(found.matches(row), str)
+
+
+def test_each_row_format_is_detected() -> None:
+    """Rows of one format are recognised as that format among those of their task, with a reason."""
+    for name, task, row, _ in READ.values():
+        found, reason = formats.detect([row] * 3, task, "x.jsonl")
+        assert found.name == name
+        assert "3 of 3" in reason
+    assert formats.detect([ALTERNATIVES], "prm", "x.jsonl")[0].name == "prm800k"
+
+
+def test_the_format_of_most_rows_is_detected() -> None:
+    """Some odd rows do not hide the format; their own refusal will name them."""
+    good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
+    assert formats.detect([good, odd, good], "sft", "x.jsonl")[0].name == "alpaca"
+    with pytest.raises(DataError, match="no sft format fits"):
+        formats.detect([good, odd], "sft", "x.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        ("sft", {"messages": turns(Q, A), "prompt": "q", "completion": "a"}),
+        ("sft", {"text": "t", "instruction": "q", "output": "a"}),
+        ("prm", {"input": "P ки", "label": "P +", "completions": ["s"], "labels": [True]}),
+    ],
+)
+def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
+    """Where two formats fit equally well the user says which."""
+    with pytest.raises(DataError, match="reads as") as caught:
+        formats.detect([row], task, "x.jsonl")
+    assert "--format" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "q", "completion": "a", "label": True},
+        {"prompt": turns(Q), "completion": turns(A), "label": False},
+    ],
+)
+def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
+    """One answer and a thumb up or down is no pair; the message says so."""
+    with pytest.raises(DataError, match="unpaired") as caught:
+        formats.detect([row, row], "rm", "x.jsonl")
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
+    """The message names the columns that were found and the formats that there are."""
+    with pytest.raises(DataError, match="alpha, beta") as caught:
+        formats.detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
+    assert all(found.name in caught.value.remedy for found in formats.for_task(task))
+
+
+def test_a_format_of_another_task_is_a_usage_error() -> None:
+    """A format that cannot feed the task is refused, and so is one that does not exist."""
+    with pytest.raises(UsageError, match="feeds sft, not rm"):
+        formats.choose("alpaca", "rm")
+    with pytest.raises(UsageError, match="alpacca") as caught:
+        formats.choose("alpacca", "sft")
+    assert "alpaca" in caught.value.remedy
+
+
+def test_columns_named_by_hand_reach_their_format() -> None:
+    """A mapping renames columns, nested ones by their dotted path, and hides the old name."""
+    row = {"data": {"ask": "q"}, "reply": "a", "question": "not this", "id": 7}
+    mapping = {"question": "data.ask", "answer": "reply"}
+    assert renamed(row, mapping) == {
+        "data": {"ask": "q"},
+        "question": "q",
+        "answer": "a",
+        "id": 7,
+    }
+    swapped = renamed(
+        {"chosen": "b", "rejected": "a"}, {"chosen": "rejected", "rejected": "chosen"}
+    )
+    assert swapped == {"chosen": "a", "rejected": "b"}
+    assert renamed({"x": 1}, {"prompt": "x.y.z"}) == {"x": 1, "prompt": None}
+
+
+# file under sample_data, task, format, codes of the refused rows
+SAMPLE_FILES: dict[str, tuple[str, str, str, list[str]]] = {
+    "sft/chat.jsonl": ("sft", "openai", "17 rows", ["bad_json", "empty_answer", "no_user_turn"]),
+    "sft/instructions.json": ("sft", "alpaca", "9 rows", []),
+    "sft/word_problems.jsonl": ("sft", "query_response", "10 rows", []),
+    "sft/zh_dialogues.jsonl": ("sft", "sharegpt", "5 rows", ["no_answer"]),
+    "rm/pairs.jsonl": ("rm", "preference", "12 rows", ["empty_answer", "identical_pair"]),
+    "rm/pairs_margin.jsonl": ("rm", "preference", "6 rows", []),
+    "rm/pairs_messages.jsonl": ("rm", "preference", "11 rows", ["no_prompt"]),
+    "prm/math_shepherd.jsonl": ("prm", "math_shepherd", "16 rows", ["misaligned", "no_steps"]),
+    "prm/value_list.jsonl": ("prm", "openrlhf_prm", "15 rows", ["label_count"]),
+    "prm/stepwise.jsonl": ("prm", "stepwise", "15 rows", ["label_count"]),
+    "prm/stepwise_soft.jsonl": ("prm", "stepwise", "6 rows", []),
+    "prm/first_error.json": ("prm", "processbench", "14 rows", []),
+    "prm/alternatives.jsonl": ("prm", "prm800k", "2 rows", []),
+}
+
+
+def records(path: Path) -> list[Record]:
+    """Every record of a sample file."""
+    reader = readers.load(readers.suffixes()[path.suffix])
+    return [
+        record
+        for split in reader.splits(str(path))
+        for batch in reader.read(split)
+        for record in batch.records
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "format_name", "count", "codes"),
+    [(name, *rest) for name, rest in SAMPLE_FILES.items()],
+    ids=SAMPLE_FILES,
+)
+def test_sample_files_are_recognised_and_read(
+    name: str, task: str, format_name: str, count: str, codes: list[str]
+) -> None:
+    """Each sample file has the format it shows; only the rows meant to be refused are refused."""
+    found = records(SAMPLES / name)
+    rows = [record.data for record in found if record.data is not None]
+    detected, _ = formats.detect(rows, task, name)
+    assert detected.name == format_name
+    assert f"{len(found)} rows" == count
+    batch = Normalize(task, detected, FormatOptions())(found)
+    refused = batch["reject_code"].drop_null().to_pylist()
+    assert sorted(refused) == codes
+    assert set(batch["line"].to_pylist()) == {record.line for record in found}
+
+
+def test_every_sample_file_is_tested() -> None:
+    """No sample file is left out above."""
+    there = {path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.json*")}
+    assert there == set(SAMPLE_FILES)
+
+
+def test_equal_samples_give_equal_step_chains() -> None:
+    """The same solutions, stored in three formats, give the same examples line by line."""
+    made = []
+    for name in ("math_shepherd", "value_list", "stepwise"):
+        path = SAMPLES / "prm" / f"{name}.jsonl"
+        found = formats.load(SAMPLE_FILES[f"prm/{name}.jsonl"][1])
+        batch = Normalize("prm", found, FormatOptions())(records(path)[:14])
+        made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist())
+    assert made[0] == made[1] == made[2]
+    assert all(row["problem"] for row in made[0])
