@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from expectations.suite import invariants
 from pipeline.cli import cli
-from pipeline.commands.list import _formats, _models
+from pipeline.commands.list import formats, models
 from pipeline.stage_table import stage_table
 
 TARGET = Path(__file__).parent / "reference.md"
@@ -47,8 +47,8 @@ def reference() -> str:
     lines = ["# Reference", "", "Written by `python docs/generate.py`; the tests compare it.", ""]
     for path in _commands(cli, ()):
         lines += [f"## {' '.join(('pipeline', *path))}", "", "```", _help(path), "```", ""]
-    lines += ["## Formats", "", *_table(("format", "what a row is"), _formats()), ""]
-    lines += ["## Models", "", *_table(("profile", "hub id"), _models()), ""]
+    lines += ["## Formats", "", *_table(("format", "what a row is"), formats()), ""]
+    lines += ["## Models", "", *_table(("profile", "hub id"), models()), ""]
     stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
     lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
     laws = [(f"`{law.name}`", law.why) for law in invariants()]

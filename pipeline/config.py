@@ -10,7 +10,8 @@ from pathlib import Path
 from stages.errors import UsageError
 
 # Options that cannot change a byte of a shard.
-_OUTSIDE = {"output", "workers", "engine", "cache_dir", "data"}
+# The model is recorded as a profile; its spelling may be a path.
+_OUTSIDE = {"output", "workers", "engine", "cache_dir", "data", "model"}
 # Options that a part does not depend on, so that repacking reuses what is encoded.
 _AFTER_PARTS = {
     "layout",

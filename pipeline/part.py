@@ -94,7 +94,10 @@ def finished(work: Work) -> PartReport | None:
         whole = _sha256(work.path) == report.sha256 and work.rejects.exists()
     except (OSError, ValueError, TypeError):
         return None
-    return report if whole else None
+    if not whole:
+        return None
+    work.path.touch()  # a part in use is not pruned
+    return report
 
 
 class _Rejects:

@@ -153,3 +153,49 @@ def test_a_shadowing_folder_is_refused(tmp_path: Path) -> None:
         check=True,
     )
     assert "package 'stages' is taken from" in done.stdout
+
+
+def test_a_recipe_is_the_command_in_a_file(pipeline: Run, tmp_path: Path) -> None:
+    """A TOML recipe gives the manifest of the same options on the command line."""
+    source = SAMPLES / "sft" / "word_problems.jsonl"
+    recipe = tmp_path / "daily.toml"
+    recipe.write_text(
+        f'task = "sft"\ndata = ["{source}"]\nmodel = "qwen2-1.5b"\noutput = "one"\n'
+        'layout = "ragged"\nmax-length = 512\ndedup = true\n[map]\nquestion = "question"\n'
+    )
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    options = ("--layout", "ragged", "--max-length", "512", "--dedup", "--map", "question=question")
+    ran = pipeline("run", "sft", source, "--model", "qwen2-1.5b", "-o", "two", *options)
+    assert ran.status == 0, ran.err
+    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("task = ", "is not TOML"),
+        ('task = "sft"', "lacks data, model"),
+        ('task = "kto"\ndata = "x"\nmodel = "m"', "no task 'kto'"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\nspeed = 9', "no option 'speed'"),
+    ],
+)
+def test_a_bad_recipe_exits_2(pipeline: Run, tmp_path: Path, text: str, says: str) -> None:
+    """The recipe is named, and what is wrong with it."""
+    (tmp_path / "bad.toml").write_text(text)
+    ran = pipeline("build", "bad.toml")
+    assert ran.status == 2
+    assert says in ran.err
+
+
+def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:
+    """Parts go; the tokenizer stays; a build afterwards is the same."""
+    command = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "--cache-dir", "cache", "-o")
+    assert pipeline(*command, "one").status == 0
+    assert "parts            3 files" in pipeline("cache", "info", "--cache-dir", "cache").out
+    assert pipeline("cache", "prune", "--days", "0", "--cache-dir", "cache").status == 0
+    assert "parts            0 files" in pipeline("cache", "info", "--cache-dir", "cache").out
+    assert pipeline(*command, "two").status == 0
+    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()

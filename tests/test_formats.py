@@ -946,7 +946,7 @@ SAMPLE_FILES: dict[str, tuple[str, str, str, list[str]]] = {
     "prm/stepwise.jsonl": ("prm", "stepwise", "15 rows", ["label_count"]),
     "prm/stepwise_soft.jsonl": ("prm", "stepwise", "6 rows", []),
     "prm/first_error.json": ("prm", "processbench", "14 rows", []),
-    "prm/alternatives.jsonl": ("prm", "prm800k", "2 rows", []),
+    "prm/alternatives.jsonl": ("prm", "prm800k", "2 rows", ["nothing_labelled"]),
 }
 
 

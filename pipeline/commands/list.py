@@ -7,7 +7,8 @@ import click
 _KINDS = ("models", "formats", "tasks", "stages", "expectations")
 
 
-def _models() -> list[tuple[str, str]]:
+def models() -> list[tuple[str, str]]:
+    """Profiles and their hub ids."""
     from stages.profiles import all_profiles
 
     return [(name, ", ".join(p.model_ids)) for name, p in sorted(all_profiles().items())]
@@ -20,25 +21,29 @@ def _summary(package: str, name: str) -> str:
     return " ".join(text.strip().split("\n\n")[0].split())
 
 
-def _formats() -> list[tuple[str, str]]:
+def formats() -> list[tuple[str, str]]:
+    """Record formats and what a row is."""
     from stages import catalog
 
     return [(name, _summary("stages.formats", name)) for name in catalog.names("stages.formats")]
 
 
-def _tasks() -> list[tuple[str, str]]:
+def tasks() -> list[tuple[str, str]]:
+    """Tasks and what they train."""
     from stages import catalog
 
     return [(name, _summary("pipeline.tasks", name)) for name in catalog.names("pipeline.tasks")]
 
 
-def _expectations() -> list[tuple[str, str]]:
+def expectations() -> list[tuple[str, str]]:
+    """Invariants and why they matter."""
     from expectations.suite import invariants
 
     return [(law.name, law.why) for law in invariants()]
 
 
-def _stages() -> list[tuple[str, str]]:
+def stages() -> list[tuple[str, str]]:
+    """Stages per task, with their columns."""
     from pipeline.stage_table import stage_table
 
     return [
@@ -52,11 +57,11 @@ def _stages() -> list[tuple[str, str]]:
 def COMMAND(kind: str) -> None:
     """Two columns: a name and what it is."""
     rows = {
-        "models": _models,
-        "formats": _formats,
-        "tasks": _tasks,
-        "stages": _stages,
-        "expectations": _expectations,
+        "models": models,
+        "formats": formats,
+        "tasks": tasks,
+        "stages": stages,
+        "expectations": expectations,
     }[kind]()
     width = max(len(name) for name, _ in rows)
     for name, text in rows:

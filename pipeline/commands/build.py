@@ -1,0 +1,72 @@
+"""``pipeline build``: the build that a TOML recipe describes, for scheduled runs."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.options import BUILD, OUTPUT, config_from, with_options
+from stages.errors import UsageError
+
+_ALSO = ("task", "data")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}.", "Mend that line.") from error
+    missing = [name for name in (*_ALSO, "model") if name not in found]
+    if missing:
+        raise UsageError(f"{path} lacks {', '.join(missing)}.", "A recipe names all three.")
+    return found
+
+
+@click.command(add_help_option=False)
+@with_options(BUILD)
+def _options(**given: Any) -> dict[str, Any]:
+    """Exists for its parameters: a recipe's values are checked like those of the command line."""
+    return given
+
+
+def _arguments(recipe: dict[str, Any], path: Path) -> list[str]:
+    """The recipe's options as the command line would have them.
+
+    Raises:
+        UsageError: a name is no option.
+    """
+    known = {p.opts[-1].lstrip("-").replace("-", "_") for p in _options.params}
+    arguments = []
+    for key, value in recipe.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            raise UsageError(f"{path}: there is no option {key!r}.", "See: pipeline run sft --help")
+        if isinstance(value, dict):
+            value = [f"{left}={right}" for left, right in value.items()]
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            arguments.append(flag if value else f"--no-{flag[2:]}")
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            arguments += [flag, str(item)]
+    return arguments
+
+
+@click.command(name="build", help="Build what a TOML recipe describes: task, data and any option.")
+@click.argument("recipe", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@with_options(OUTPUT)
+def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:
+    """Paths of the recipe are taken from where the command runs."""
+    from pipeline.progress import build_and_report
+
+    found = _read(recipe)
+    task, data = (found.pop(name) for name in _ALSO)
+    data = (data,) if isinstance(data, str) else tuple(data)
+    if task not in ("sft", "rm", "prm"):
+        raise UsageError(f"{recipe}: there is no task {task!r}.", "Known: sft, rm, prm.")
+    arguments = _arguments(found, recipe)
+    given = _options.main(arguments, prog_name=str(recipe), standalone_mode=False)
+    build_and_report(config_from(task, data, given), as_json, quiet)

@@ -1,0 +1,53 @@
+"""``pipeline cache``: what the cache holds, and how to empty it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from pipeline.config import default_cache
+
+_DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
+_DAY = 86400
+
+
+@click.group(name="cache", help="Look at the cache of parts and tokenizers, or prune it.")
+def COMMAND() -> None:
+    """Nothing in the cache is needed: it only saves doing work again."""
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@COMMAND.command(help="Where it is and how large.")
+@_DIR
+def info(cache_dir: Path | None) -> None:
+    """One line per kind."""
+    folder = cache_dir or default_cache()
+    click.echo(str(folder))
+    for kind in ("parts", "tokenizers"):
+        files = _files(folder / kind)
+        size = sum(path.stat().st_size for path in files)
+        click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
+
+
+@COMMAND.command(help="Remove parts that no build has used for some days.")
+@_DIR
+@click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
+def prune(cache_dir: Path | None, days: float) -> None:
+    """A part's age counts from when it was made or last found again."""
+    folder = (cache_dir or default_cache()) / "parts"
+    before = time.time() - days * _DAY
+    freed = 0
+    for path in _files(folder):
+        status = path.stat()
+        if max(status.st_mtime, status.st_atime) <= before:
+            freed += status.st_size
+            path.unlink()
+    if days == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    click.echo(f"{freed / 2**20:.1f} MiB freed")
