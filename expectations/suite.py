@@ -35,6 +35,7 @@ class Finding:
     """One invariant over one table: how many rows broke it, and the first of them."""
 
     name: str
+    level: str
     severity: str
     checked: int
     broken: int
@@ -100,7 +101,8 @@ def judge(table: pa.Table, context: Context) -> list[Finding]:
             for law in applying(context, level):
                 bad = metrics.select(law.bad(context).fill_null(True).alias("bad"))["bad"]
                 rows = np.flatnonzero(bad.to_numpy()) + seen[level]
-                found = Finding(law.name, law.severity, len(bad), len(rows), tuple(rows.tolist()))
+                named = tuple(rows.tolist())
+                found = Finding(law.name, level, law.severity, len(bad), len(rows), named)
                 broken[law.name] = found.after(broken.get(law.name))
             seen[level] += len(metrics)
     return list(broken.values())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from expectations.contract import Context
+from expectations.contract import EXAMPLE, Context
 from expectations.suite import Finding, judge
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
-from stages.columns import IGNORED, Ints, list_parts, make_list, offsets_of, whole
+from stages.columns import IDS, IGNORED, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.fold import unfold
 from stages.pack import pack
@@ -118,33 +119,48 @@ class _Lists:
         return make_list(offsets_of(lengths), values)
 
 
-def _open(source: Source) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(source.path)).read_all()
+class Collector:
+    """Fetches examples from the parts, whose files it maps once."""
 
+    def __init__(self, shared: Gather) -> None:
+        self._shared = shared
+        self._tables: dict[int, pa.Table] = {}
+        self._names: dict[int, list[str]] = {}
 
-def collect(shared: Gather, order: Ints) -> pa.Table:
-    """The examples of these indices, in this order, with their row ids."""
-    parts = part_of(shared.starts, order)
-    used, place = np.unique(parts, return_inverse=True)
-    tables = [_open(shared.sources[number]) for number in used]
-    rows = (order - shared.starts[parts]).tolist()
-    places = place.tolist()
-    columns: dict[str, pa.Array] = {}
-    for name in shared.recipe.task.stored:
-        if name == "margin" and not shared.with_margin:
-            continue
-        whole_columns = [whole(table.column(name)) for table in tables]
-        if pa.types.is_list(whole_columns[0].type) and not whole_columns[0].values.null_count:
-            lists = _Lists()
-            for column in whole_columns:
-                lists.add(column)
-            columns[name] = lists.pick(places, rows)
-        else:
-            columns[name] = _take(whole_columns, place, np.array(rows, np.int64))
-    names = [row_ids(shared.sources[n], t) for n, t in zip(used, tables, strict=True)]
-    ids = [names[part][row] for part, row in zip(places, rows, strict=True)]
-    columns["row_id"] = pa.array(ids, pa.string())
-    return unfold(pa.table(columns))
+    def _table(self, part: int) -> pa.Table:
+        if part not in self._tables:
+            path = self._shared.sources[part].path
+            self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
+        return self._tables[part]
+
+    def _row_ids(self, part: int) -> list[str]:
+        if part not in self._names:
+            self._names[part] = row_ids(self._shared.sources[part], self._table(part))
+        return self._names[part]
+
+    def __call__(self, order: Ints) -> pa.Table:
+        """The examples of these indices, in this order, with their row ids."""
+        shared = self._shared
+        parts = part_of(shared.starts, order)
+        used, place = np.unique(parts, return_inverse=True)
+        rows = (order - shared.starts[parts]).tolist()
+        places = place.tolist()
+        columns: dict[str, pa.Array] = {}
+        for name in shared.recipe.task.stored:
+            if name == "margin" and not shared.with_margin:
+                continue
+            pieces = [whole(self._table(part).column(name)) for part in used]
+            if pieces[0].type == IDS:
+                lists = _Lists()
+                for piece in pieces:
+                    lists.add(piece)
+                columns[name] = lists.pick(places, rows)
+            else:
+                columns[name] = _take(pieces, place, np.array(rows, np.int64))
+        names = [self._row_ids(part) for part in used]
+        ids = [names[part][row] for part, row in zip(places, rows, strict=True)]
+        columns["row_id"] = pa.array(ids, pa.string())
+        return unfold(pa.table(columns))
 
 
 def _take(pieces: list[pa.Array], place: Ints, rows: Ints) -> pa.Array:
@@ -163,13 +179,38 @@ def lay_out(table: pa.Table, layout: str, sizes: Ints, width: int, recipe: Recip
     return ragged(table)
 
 
-def write(path: Path, table: pa.Table) -> str:
-    """Write an Arrow IPC stream; returns its sha256. Publishing makes it durable."""
+def write(
+    path: Path,
+    order: Ints,
+    sizes: Ints,
+    examples: Callable[[Ints], pa.Table],
+    rows: Callable[[pa.Table, Ints], pa.Table],
+) -> tuple[str, int]:
+    """Write a shard as an Arrow IPC stream, one record batch at a time.
+
+    Args:
+        order: the shard's examples; ``sizes``: how many of them each training row holds.
+        examples: fetches examples by index; ``rows``: lays them out.
+
+    Returns:
+        The file's sha256, and the number of its tokens without padding.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=BATCH_ROWS)
+    bounds = offsets_of(sizes)
+    tokens = 0
+    writer = None
+    with pa.OSFile(str(path), "wb") as sink:
+        for start in range(0, len(sizes), BATCH_ROWS):
+            stop = min(start + BATCH_ROWS, len(sizes))
+            block = examples(order[bounds[start] : bounds[stop]])
+            tokens += _stored(block)[1]
+            table = rows(block, sizes[start:stop])
+            writer = writer or pa.ipc.new_stream(sink, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest(), tokens
 
 
 def read(path: Path) -> pa.Table:
@@ -192,13 +233,16 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     """Make, write, read back and judge one shard."""
     recipe = shared.recipe
     layout = recipe.config.layout
-    examples = collect(shared, shard.order)
-    tokens = _stored(examples)[1]
-    ids = whole(examples.column("row_id"))
-    table = lay_out(examples, layout, shard.sizes, shared.width, recipe)
     path = Path(shared.folder) / shard.path
+    collect = Collector(shared)
     try:
-        sha256 = write(path, table)
+        sha256, tokens = write(
+            path,
+            shard.order,
+            shard.sizes,
+            collect,
+            lambda table, sizes: lay_out(table, layout, sizes, shared.width, recipe),
+        )
         written = read(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise SurroundingsError(
@@ -219,8 +263,19 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
         sha256,
         _soft(written),
         tuple(findings),
-        tuple(ids[i].as_py() for f in findings for i in f.rows[:1] if i < len(ids)),
+        _named(written, findings),
     )
+
+
+def _named(table: pa.Table, findings: list[Finding]) -> tuple[str, ...]:
+    """Row ids of the first row that breaks each law."""
+    names = table.column("row_ids" if "row_ids" in table.schema.names else "row_id").to_pylist()
+    examples = [i for row in names for i in (row if isinstance(row, list) else [row])]
+    found = []
+    for finding in findings:
+        listed = examples if finding.level == EXAMPLE else [str(row) for row in names]
+        found += [listed[i] for i in finding.rows[:1] if i < len(listed)]
+    return tuple(found)
 
 
 def _soft(table: pa.Table) -> bool:

@@ -227,12 +227,15 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     count = len(side.shards) - 1
     files = []
     for index in range(count):
-        first, last = int(side.shards[index]), int(side.shards[index + 1])
-        order = side.order[bounds[first] : bounds[last]]
-        examples = table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks()
-        rows = gather.lay_out(examples, layout, side.sizes[first:last], width, recipe)
+        rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
         files.append(f"data-{index:05d}-of-{count:05d}.arrow")
-        gather.write(output / "train" / files[-1], rows)
+        gather.write(
+            output / "train" / files[-1],
+            side.order[bounds[rows.start] : bounds[rows.stop]],
+            side.sizes[rows],
+            lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
+            lambda block, sizes: gather.lay_out(block, layout, sizes, width, recipe),
+        )
     schema = gather.read(output / "train" / files[0]).schema
     write_split(output, "train", schema, files, "0" * 16)
     write_splits(output, ["train"])

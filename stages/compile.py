@@ -94,13 +94,21 @@ class Program:
         return [unit.literals[0] for unit in self.units]
 
     @functools.cached_property
-    def _filled(self) -> list[tuple[int, Unit]]:
-        return [(i, unit) for i, unit in enumerate(self.units) if unit.slots]
+    def _single(self) -> list[tuple[int, str, int, str]]:
+        """Units with one slot, nearly all of them: place, text before, slot, text behind."""
+        found = [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) == 1]
+        return [(i, u.literals[0], u.slots[0], u.literals[1]) for i, u in found]
+
+    @functools.cached_property
+    def _several(self) -> list[tuple[int, Unit]]:
+        return [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) > 1]
 
     def fill(self, contents: Sequence[str | None]) -> list[str]:
         """The segments' texts for a row's contents."""
         texts = self._literal.copy()
-        for at, unit in self._filled:
+        for at, before, slot, behind in self._single:
+            texts[at] = f"{before}{contents[slot] or ''}{behind}"
+        for at, unit in self._several:
             parts = [unit.literals[0]]
             for slot, literal in zip(unit.slots, unit.literals[1:], strict=True):
                 parts += (contents[slot] or "", literal)

@@ -8,9 +8,10 @@ whose reject columns are filled.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from stages import columns, examples
@@ -37,30 +38,20 @@ WRITES = {
 }
 
 
-@dataclass(slots=True)
-class _Turns:
-    """A growing list<message> column, flat: one append per turn instead of one object per row."""
-
-    offsets: list[int] = field(default_factory=lambda: [0])
-    roles: list[str] = field(default_factory=list)
-    contents: list[str | None] = field(default_factory=list)
-    fields: list[str | None] = field(default_factory=list)
-    trained: list[bool | None] = field(default_factory=list)
-
-    def add(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.roles.append(message.role)
-            self.contents.append(message.content)
-            self.fields.append(dump(message.fields) if message.fields else None)
-            self.trained.append(message.trained)
-        self.offsets.append(len(self.roles))
-
-    def column(self) -> pa.Array:
-        kinds = columns.MESSAGES.value_type
-        data = (self.roles, self.contents, self.fields, self.trained)
-        arrays = [pa.array(v, kinds.field(i).type) for i, v in enumerate(data)]
-        turns = pa.StructArray.from_arrays(arrays, fields=list(kinds))
-        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), turns)
+def _turns(conversations: Sequence[Sequence[Message]]) -> pa.Array:
+    """A list<message> column; flat, so that no object is made per row."""
+    flat = [message for messages in conversations for message in messages]
+    kinds = columns.MESSAGES.value_type
+    data = (
+        [message.role for message in flat],
+        [message.content for message in flat],
+        [dump(message.fields) if message.fields else None for message in flat],
+        [message.trained for message in flat],
+    )
+    arrays = [pa.array(values, kinds.field(i).type) for i, values in enumerate(data)]
+    lengths = np.fromiter(map(len, conversations), np.int64, len(conversations))
+    turns = pa.StructArray.from_arrays(arrays, fields=list(kinds))
+    return columns.make_list(columns.offsets_of(lengths), turns)
 
 
 def lookup(row: Row, path: str) -> Any:
@@ -159,24 +150,18 @@ def _tools(found: Conversation | None) -> str | None:
 
 
 def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
-    turns = _Turns()
-    for row in rows:
-        turns.add(row.messages if row else ())
     return {
-        "messages": turns.column(),
+        "messages": _turns([row.messages if row else () for row in rows]),
         "tools": [_tools(row) for row in rows],
         "note": [examples.note(row) if row else None for row in rows],
     }
 
 
 def _rm(rows: list[Any], raw: bool) -> dict[str, Any]:
-    sides = (_Turns(), _Turns())
-    for row in rows:
-        for side, turns in enumerate(sides):
-            turns.add(row[side].messages if row else ())
+    chosen, rejected = ([row[side].messages if row else () for row in rows] for side in (0, 1))
     return {
-        "chosen_messages": sides[0].column(),
-        "rejected_messages": sides[1].column(),
+        "chosen_messages": _turns(chosen),
+        "rejected_messages": _turns(rejected),
         "tools": [_tools(row[0]) if row else None for row in rows],
         "margin": [row[2] if row else None for row in rows],
     }

@@ -51,7 +51,7 @@ def compiler_of(model: TargetModel, train_on: str) -> Compiler:
 class Row:
     """One conversation as parallel lists, the way it stands in its columns."""
 
-    __slots__ = ("contents", "fields", "roles", "tools", "trained")
+    __slots__ = ("contents", "fields", "roles", "shape", "tools", "trained")
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class Row:
         fields: list[str | None],
         trained: list[bool],
         tools: str | None,
+        shape: Hashable = None,
     ) -> None:
         self.roles = roles
         self.contents = contents
         self.fields = fields
         self.trained = trained
         self.tools = tools
+        # All of it but the texts; whether a text is empty belongs to the shape.
+        self.shape = shape or self._own_shape()
 
-    @property
-    def shape(self) -> Hashable:
-        """All of it but the texts; whether a text is empty belongs to the shape."""
-        filled = tuple([content if not content else True for content in self.contents])
-        return (tuple(self.roles), filled, tuple(self.fields), tuple(self.trained), self.tools)
+    def _own_shape(self) -> Hashable:
+        return (tuple(_kinds(self.roles, self.contents, self.fields, self.trained)), self.tools)
 
     def turns(self) -> list[Turn]:
         """The messages as the template sees them."""
@@ -84,6 +84,15 @@ class Row:
         self.contents = [system, *self.contents]
         self.fields = [None, *self.fields]
         self.trained = [False, *self.trained]
+        self.shape = self._own_shape()
+
+
+def _kinds(
+    roles: list[str], contents: list[str | None], fields: list[str | None], trained: list[bool]
+) -> list[Hashable]:
+    """What each message is, apart from its text."""
+    filled = [content if not content else True for content in contents]
+    return list(zip(roles, filled, fields, trained, strict=True))
 
 
 class Renderer:
@@ -153,9 +162,11 @@ def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
     """Each row's conversation."""
     offsets, turns = list_parts(batch.column(name))
     roles, contents, fields, trained = (turns.field(i).to_pylist() for i in range(4))
+    kinds = _kinds(roles, contents, fields, trained)
     all_tools = batch.column("tools").to_pylist()
     for (a, b), tools in zip(itertools.pairwise(offsets.tolist()), all_tools, strict=True):
-        row = Row(roles[a:b], contents[a:b], fields[a:b], trained[a:b], tools)
+        shape = (tuple(kinds[a:b]), tools)
+        row = Row(roles[a:b], contents[a:b], fields[a:b], trained[a:b], tools, shape)
         if system is not None and row.roles[0] not in ("system", BARE):
             row.prepend(system)
         yield row
