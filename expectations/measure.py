@@ -144,9 +144,11 @@ def _pair_metrics(table: pa.Table, context: Context, padded: bool) -> dict[str, 
         prefix[row] = np.array_equal(a[: shared[row]], b[: shared[row]])
     metrics["sides_equal"] = equal
     metrics["prompt_shared"] = prefix & (shared <= np.minimum(*lengths)) & (shared > 0)
+    metrics["margin_finite"] = np.ones(len(shared), bool)
     if "margin" in table.schema.names:
-        margin = table.column("margin").to_numpy().astype(np.float64)
-        metrics["margin_finite"] = np.isfinite(margin) | np.isnan(margin)
+        missing = table.column("margin").is_null().to_numpy()
+        margin = table.column("margin").fill_null(0).to_numpy()
+        metrics["margin_finite"] = missing | np.isfinite(margin)
     return metrics
 
 

@@ -229,20 +229,20 @@ def build(config: Config, report: Report) -> Built:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
     started = time.time()
-    publish.check_target(config.output)
+    target = publish.check_target(config.output)
     inputs = scan(config.data)
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
-    found = up_to_date(config.output, key)
+    found = up_to_date(target, key)
     if found is not None:
         return Built(config.output, found, fresh=False)
-    with publish.staging(config.output) as folder:
+    with publish.staging(target) as folder:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
         described = _assemble(recipe, inputs, works, parts, folder, report)
         write_json(folder / "run.json", _run_record(recipe, inputs, started))
         write_json(folder / publish.MANIFEST, described)
-        publish.publish(folder, config.output)
+        publish.publish(folder, target)
     return Built(config.output, described, fresh=True)
 
 
@@ -286,7 +286,26 @@ def _assemble(
         len(np.unique(rows)) - len(np.unique(rows[plan.kept])),
     )
     known = {shard.path: shard.sha256 for shard in shards}
-    return manifest.describe(outcome, manifest.hash_files(folder, known))
+    described = manifest.describe(outcome, manifest.hash_files(folder, known))
+    _require_balance(described)
+    return described
+
+
+def _require_balance(described: dict[str, Any]) -> None:
+    """Conservation, as the manifest states it.
+
+    Raises:
+        PipelineError: a row or an example is unaccounted for.
+    """
+    rows, made = described["rows"], described["examples"]
+    used = rows["used"] + rows["rejected"] + rows["duplicates"]
+    kept = made["kept"] + made["rejected"] + made["duplicates"]
+    if rows["in"] != used or made["made"] != kept:
+        raise PipelineError(
+            f"The ledger does not add up: {rows['in']} rows in and {used} accounted for, "
+            f"{made['made']} examples made and {kept} accounted for.",
+            "Nothing was published; empty the cache with: pipeline cache prune --days 0",
+        )
 
 
 def _all_margins(works: list[Work]) -> bool:

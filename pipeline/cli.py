@@ -90,6 +90,8 @@ def _status(debug: bool) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, signal.SIG_IGN)  # a second one must not cut the cleaning up short
     raise KeyboardInterrupt
 
 
@@ -99,7 +101,8 @@ def main() -> NoReturn:
     if shadowed is not None:
         click.echo(f"error: {shadowed}", err=True)
         sys.exit(2)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, _interrupt)
     memory.keep_freed()
     debug = "--debug" in sys.argv[1:]
     sys.exit(_status(debug))

@@ -68,19 +68,23 @@ class Config:
     def __post_init__(self) -> None:
         if self.max_length < 8:
             raise UsageError(f"--max-length {self.max_length} leaves no room.", "Give at least 8.")
-        if self.pad_to not in ("longest", "max-length") and not self.pad_to.isdigit():
+        number = int(self.pad_to) if self.pad_to.isascii() and self.pad_to.isdigit() else 0
+        if self.pad_to not in ("longest", "max-length") and number < 8:
             raise UsageError(
-                f"--pad-to {self.pad_to!r} is no width.", "Give longest, max-length or a number."
+                f"--pad-to {self.pad_to!r} is no width.",
+                "Give longest, max-length or a number of tokens, at least 8.",
             )
         if self.too_long == "trim-turns" and self.task != "sft":
             raise UsageError("--too-long trim-turns is for sft.", "For prm there is trim-steps.")
         if self.too_long == "trim-steps" and self.task != "prm":
             raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
+        if self.train_on != "assistant" and self.task != "sft":
+            raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
-        if self.test_size < 0:
+        if not 0 <= self.test_size < 2**53:  # NaN included
             raise UsageError(
-                f"--test-size {self.test_size} is negative.", "Give a share or a number."
+                f"--test-size {self.test_size} is no size.", "Give a share below 1, or a number."
             )
 
     @property

@@ -95,6 +95,14 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return names
 
 
+def _is_unicode(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _opened(path: str, name: str) -> Input:
     reader = _reader_of(path)
     if reader is None:
@@ -106,10 +114,7 @@ def _opened(path: str, name: str) -> Input:
     if size == 0:
         raise DataError(f"{path} is empty.", "Give a file with rows.")
     splits = tuple(readers.load(reader).splits(path))
-    if len(splits) == 1 or (splits and splits[0].sha256 == splits[-1].sha256):
-        sha256 = splits[0].sha256
-    else:
-        sha256 = _bytes.sha256_of(path)
+    sha256 = splits[0].sha256 if len(splits) == 1 else _bytes.sha256_of(path)
     return Input(path, name, size, sha256, reader, splits)
 
 
@@ -121,6 +126,9 @@ def scan(arguments: Sequence[str]) -> list[Input]:
         SurroundingsError: one may not be read.
     """
     paths = expand(arguments)
+    odd = next((path for path in paths if not _is_unicode(path)), None)
+    if odd is not None:
+        raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; rows are named by it.")
     found = []
     for path, name in zip(paths, short_names(paths), strict=True):
         try:

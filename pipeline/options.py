@@ -19,8 +19,9 @@ _DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSI
 
 def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     key = next(n for n in names if n.startswith("--")).lstrip("-").split("/")[0].replace("-", "_")
-    settings.setdefault("default", _DEFAULTS.get(key))
-    if settings["default"] not in (None, "", False, ()):
+    if _DEFAULTS.get(key) not in (None, ""):
+        settings.setdefault("default", _DEFAULTS[key])
+    if settings.get("default") not in (None, "", False, ()):
         settings.setdefault("show_default", True)
     return click.option(*names, **settings)
 
@@ -30,14 +31,14 @@ BUILD = (
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
     _option("--format", help="Record format; auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
-    _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), default=None, help="How rows are stored [packed; rm: ragged]."),
+    _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
     _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
     _option("--max-reject", type=click.FloatRange(0, 1), help="Share of refused rows that fails the build."),
     _option("--system", help="System text of conversations that have none."),
-    _option("--chat-template", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None, help="Jinja file in place of the model's template."),
+    _option("--chat-template", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Jinja file in place of the model's template."),
     _option("--eos", metavar="TOKEN", help="End-of-turn token in place of the profile's."),
     _option("--date", metavar="YYYY-MM-DD", help="Date that a template prints [fixed by the profile]."),
     _option("--train-on", type=click.Choice(["assistant", "last", "all"]), help="Which turns are trained; flags in the data win."),
@@ -52,7 +53,7 @@ BUILD = (
     _option("--seed", type=int, help="For --shuffle and --test-size."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="What runs the work."),
-    _option("--cache-dir", type=click.Path(path_type=Path), default=None, help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
+    _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
 )  # fmt: skip
 
 OUTPUT = (
@@ -86,6 +87,13 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a Jinja file.") from error
+
+
 def _stem(path: str) -> str:
     name = Path(path).name or "data"
     return name.split(".")[0] or "data"
@@ -102,7 +110,7 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:
-        values["chat_template"] = template.read_text("utf-8")
+        values["chat_template"] = _read_template(template)
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower()
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")

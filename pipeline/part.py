@@ -37,7 +37,7 @@ class PartReport:
         rows: rows read.
         made: sequences that came out of the door.
         counts: sums and tallies by name.
-        sha256: of the part's Arrow file.
+        sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
     """
 
     lines: int = 0
@@ -46,6 +46,7 @@ class PartReport:
     sampled: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     sha256: str = ""
+    rejects_sha256: str = ""
 
     def tally(self, name: str, values: dict[str, int]) -> None:
         """Add to the counts of one kind."""
@@ -91,7 +92,8 @@ def finished(work: Work) -> PartReport | None:
     """The report of a part that is already there, bytes checked; None otherwise."""
     try:
         report = PartReport(**json.loads(work.report.read_bytes()))
-        whole = _sha256(work.path) == report.sha256 and work.rejects.exists()
+        whole = _sha256(work.path) == report.sha256
+        whole = whole and _sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError):
         return None
     if not whole:
@@ -204,6 +206,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         report.sha256 = _sha256(path)
     with _replacing(work.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
+        report.rejects_sha256 = _sha256(path)
     with _replacing(work.report) as path:  # last: it vouches for the others
         path.write_bytes(json.dumps(asdict(report)).encode())
     return report

@@ -17,6 +17,7 @@ from pipeline.config import Config
 from pipeline.part import PLAN_COLUMNS, PartReport, Work
 from stages import pack, pad
 from stages.columns import Ints, offsets_of
+from stages.errors import UsageError
 
 SHARD_TOKENS = (
     1 << 23
@@ -163,6 +164,10 @@ def make_plan(config: Config, examples: Examples) -> Plan:
     padded = config.layout == "padded"
     width = pad.width(config.pad_to, longest, config.max_length) if padded else 0
     in_test = _test_rows(examples.row[chosen], config.test_size, config.seed)
+    if len(in_test) and in_test.all():
+        raise UsageError(
+            f"--test-size {config.test_size:g} leaves nothing to train on.", "Give a smaller one."
+        )
     sides = [
         lay_out(name, chosen[mask], examples.length, config, width)
         for name, mask in (("train", ~in_test), ("test", in_test))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import shutil
 import sys
@@ -28,18 +29,37 @@ def _beside(target: Path, what: str) -> Path:
     return target.parent / f".{target.name}.{what}"
 
 
-def check_target(target: Path) -> None:
-    """The output must be new, empty, or a build.
+def _files_of_build(target: Path) -> set[str] | None:
+    """Relative paths that a build's manifest vouches for; None when it is no build of ours."""
+    try:
+        found = json.loads((target / MANIFEST).read_bytes())
+        return {*found["files"], "run.json", MANIFEST} if found["build_id"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def check_target(target: Path) -> Path:
+    """The output must be new, empty, or a build and nothing else.
+
+    Returns:
+        The target itself, behind any symbolic link.
 
     Raises:
-        UsageError: it is a file, or a directory with something else in it.
+        UsageError: it is a file, the working directory, or holds something that is not a build's.
     """
-    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-        raise UsageError(
-            f"{target} has files in it and is no build.", "Give another directory with -o."
-        )
-    if target.exists() and not target.is_dir():
+    real = Path(os.path.realpath(target))
+    if real == Path.cwd() or real in Path.cwd().parents:
+        raise UsageError(f"{target} holds the working directory.", "Give another with -o.")
+    if real.exists() and not real.is_dir():
         raise UsageError(f"{target} is a file.", "Give a directory with -o.")
+    if real.is_dir() and any(real.iterdir()):
+        own = _files_of_build(real)
+        present = {p.relative_to(real).as_posix() for p in real.rglob("*") if not p.is_dir()}
+        if own is None or present - own:
+            raise UsageError(
+                f"{target} has files in it and is no build.", "Give another directory with -o."
+            )
+    return real
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, pad, readers
 from stages.columns import offsets_of
 from stages.contract import Batch, Stage
-from stages.errors import UsageError
+from stages.errors import DataError, UsageError
 
 METADATA = b"posttrain-pipeline"
 LAYOUTS = {"pack": "packed", "pad": "padded", "ragged": "ragged"}
@@ -69,7 +69,7 @@ def describe(path: Path) -> StageFile:
 
 def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None:
     if not batches:
-        raise UsageError(f"Stage {stage} has no rows left to write.", "See the rejects beside it.")
+        raise DataError(f"Stage {stage} has no rows left to write.", "See the rejects beside it.")
     schema = batches[0].schema.with_metadata(_metadata(recipe, stage))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
@@ -131,6 +131,11 @@ def run_until(config: Config, until: str) -> int:
     Raises:
         UsageError: the task has no such stage.
     """
+    if config.dedup or config.shuffle or config.test_size:
+        raise UsageError(
+            "Stages look at rows alone; --dedup, --shuffle and --test-size need them all.",
+            "Leave them out, or use: pipeline run",
+        )
     inputs = scan(config.data)
     recipe = resolve_recipe(config, inputs)
     stages = _named(recipe)

@@ -13,6 +13,7 @@ exactly the prompt that inference would feed; both are read off renderings of th
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ from stages.segments import Segment, Span, cut
 from stages.template import Template
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
+_TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
 _PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
+_HIDE, _SHOW = "\ue002", "\ue003"
+_HIDDEN = re.compile(f"{_HIDE}(\\d+){_SHOW}")
 _SLOT = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 
 
@@ -177,8 +181,27 @@ class Compiler:
         if present != wanted:
             missing = [i + 1 for i in wanted if present.count(i) != 1]
             raise RowError("lost_in_template", f"the template drops or repeats turn {missing[0]}")
+        self._require_printed(placed, tools, text)
         program = Program(tuple(_unit(segment) for segment in cut(text, spans, self._controls)))
         return program if self._holds(program, turns, tools) else None
+
+    def _require_printed(self, turns: Sequence[Turn], tools: list[Any] | None, text: str) -> None:
+        """What a row says beside its texts must change what is printed.
+
+        Raises:
+            RowError: the template drops the tools, a call, or the reasoning of a trained turn.
+        """
+        seen = [turn.seen() for turn in turns]
+        if tools and self._template.render(seen, None) == text:
+            raise RowError("lost_in_template", "the template does not print the tools")
+        for i, turn in enumerate(turns):
+            for name in _TOLD if turn.trained else _TOLD[:1]:
+                if not (turn.fields or {}).get(name):
+                    continue
+                without = {key: value for key, value in seen[i].items() if key != name}
+                if self._template.render([*seen[:i], without, *seen[i + 1 :]], tools) == text:
+                    detail = f"the template does not print {name} of turn {i + 1}"
+                    raise RowError("lost_in_template", detail)
 
     def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
         """Whether the program prints what the template prints, for texts made to trip it.
@@ -201,35 +224,57 @@ class Compiler:
     def segments(self, turns: Sequence[Turn], tools: list[Any] | None) -> list[Segment]:
         """Render one row with its own texts.
 
+        Control tokens that a text holds are hidden behind stand-ins until the rendered text has
+        been cut, so that they are not taken for the template's own.
+
         Raises:
-            RowError: as ``compile``, or a text holds a control token, which could not be told
-                from the template's own.
+            RowError: as ``compile``.
         """
-        for number, turn in enumerate(turns):
-            found = self._controls.search(turn.content or "")
-            if found:
-                detail = f"turn {number + 1} holds {found.group()!r}, and this template's rows are "
-                raise RowError("control_text", detail + "rendered as a whole")
-        text, spans = self._rendered(turns, tools)
-        return cut(text, spans, self._controls)
+        hidden: list[str] = []
+
+        def hide(match: re.Match[str]) -> str:
+            hidden.append(match.group())
+            return f"{_HIDE}{len(hidden) - 1}{_SHOW}"
+
+        shown = [
+            Turn(t.role, t.content and self._controls.sub(hide, t.content), t.fields, t.trained)
+            for t in turns
+        ]
+        if hidden and any(_HIDDEN.search(turn.content or "") for turn in turns):
+            raise RowError("control_text", "a text holds both control tokens and private-use text")
+        text, spans = self._rendered(shown, tools)
+        self._require_printed(shown, tools, text)
+        segments = cut(text, spans, self._controls)
+        if not hidden:
+            return segments
+        return [(_HIDDEN.sub(lambda m: hidden[int(m[1])], s), kind) for s, kind in segments]
 
     def _rendered(self, turns: Sequence[Turn], tools: list[Any] | None) -> tuple[str, list[Span]]:
         seen = [turn.seen() for turn in turns]
         text = self._template.render(seen, tools)
-        spans = []
-        for i, turn in enumerate(turns):
-            if turn.role == "assistant" and (turn.trained or self._train_all):
-                spans.append(self._answer(text, seen[:i], tools, i))
+        answers = [
+            (self._answer(text, seen[:i], tools, i), turn.trained)
+            for i, turn in enumerate(turns)
+            if turn.role == "assistant" and (turn.trained or self._train_all)
+        ]
         if self._train_all:
-            untrained = [
-                span
-                for span, turn in zip(
-                    spans, [t for t in turns if t.role == "assistant"], strict=True
-                )
-                if not turn.trained
+            return text, self._all_turns(text, answers)
+        return text, [span for span, _ in answers]
+
+    def _all_turns(self, text: str, answers: list[tuple[Span, bool]]) -> list[Span]:
+        """Every turn up to its end-of-turn token, cut where answers start; what stands behind the
+        last one stays untrained, and so does a turn whose answer the row leaves out."""
+        spans = []
+        start = 0
+        for match in re.finditer(re.escape(self._end_of_turn), text):
+            inside = [
+                (span, trained) for span, trained in answers if start <= span[0] < match.end()
             ]
-            return text, _complement(len(text), untrained)
-        return text, spans
+            if all(trained for _, trained in inside):
+                edges = [start, *(span[0] for span, _ in inside), match.end()]
+                spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+            start = match.end()
+        return spans
 
     def _answer(
         self, text: str, before: list[dict[str, Any]], tools: list[Any] | None, index: int
@@ -248,11 +293,6 @@ class Compiler:
         if stop < 0:
             raise RowError("no_end_of_turn", f"the template does not end turn {index + 1}")
         return start, stop + len(self._end_of_turn)
-
-
-def _complement(length: int, spans: list[Span]) -> list[Span]:
-    edges = [0, *(edge for span in spans for edge in span), length]
-    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
 
 def _unit(segment: Segment) -> Unit:

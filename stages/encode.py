@@ -68,6 +68,8 @@ def digests(*sides: tuple[Ints, npt.NDArray[np.int32]]) -> pa.Array:
     return pa.array(made, pa.binary(16))
 
 
+_STARTS = ("a", "The", "I", "0", "12", "é", "я", "好", "한", "ا")
+_MAX_LEFT = 4096
 _ALNUM = np.zeros(256, bool)
 _ALNUM[
     np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
@@ -97,6 +99,7 @@ class SegmentEncoder:
         self._max_length = max_length
         self._policy = policy
         self._names = pa.array(list(model.controls), pa.string())
+        self._safe: dict[str, bool] = {}
         self._control_ids = np.fromiter(model.controls.values(), np.int32)
 
     def _pieces(self, texts: pa.Array, kinds: npt.NDArray[np.uint8]) -> pa.ListArray:
@@ -116,13 +119,31 @@ class SegmentEncoder:
         place[~control] = distinct.indices.to_numpy() + known
         return pool.take(pa.array(place))
 
+    def _merges_letters(self, texts: pa.StringArray, cuts: Ints) -> npt.NDArray[np.bool_]:
+        """At which cuts a letter or a digit would merge with the text before."""
+        if not len(cuts):
+            return np.zeros(0, bool)
+        before = texts.take(pa.array(cuts - 1)).dictionary_encode()
+        verdicts = []
+        for left in before.dictionary.to_pylist():
+            if left not in self._safe:
+                if len(self._safe) > _MAX_LEFT:
+                    self._safe.clear()
+                apart = self._encoder.encode([left, *_STARTS])[1]
+                joint = self._encoder.encode([left + start for start in _STARTS])[1]
+                alone = np.diff(apart)
+                self._safe[left] = bool((np.diff(joint) == alone[0] + alone[1:]).all())
+            verdicts.append(not self._safe[left])
+        found: npt.NDArray[np.bool_] = np.array(verdicts, bool)[before.indices.to_numpy()]
+        return found
+
     def _merged_cuts(
         self, texts: pa.Array, kinds: npt.NDArray[np.uint8], lengths: Ints, offsets: Ints
     ) -> Ints:
         """Per row, the cuts at which encoding both sides as one text would give other ids.
 
-        Letters and digits never merge with the text before them at a cut that binding proved; only
-        texts that begin otherwise are encoded again, together with what stands before them.
+        Where letters and digits were seen not to merge with the text before a cut, only texts that
+        begin otherwise are encoded again, together with what stands before them.
         """
         plain = (kinds & CONTROL) == 0
         starts = plain.copy()
@@ -131,7 +152,7 @@ class SegmentEncoder:
         cuts = np.flatnonzero(starts)
         rows = np.searchsorted(offsets, cuts, side="right") - 1
         counts = np.zeros(len(offsets) - 1, np.int64)
-        odd = _may_merge(texts, cuts)
+        odd = _may_merge(texts, cuts) | self._merges_letters(texts, cuts)
         cuts, rows = cuts[odd], rows[odd]
         if len(cuts):
             left = texts.take(pa.array(cuts - 1))
@@ -279,9 +300,9 @@ class EncodeSteps:
         expected = count_per_row(found.offsets, placed)
         wrong = (counts != wanted) | (expected != wanted)
         labels = np.full(len(found.ids), IGNORED, np.int32)
-        if not wrong.any():
-            tokens = np.where(ratings >= 0.5, model.good_id, model.bad_id).astype(np.int32)
-            labels[positions] = np.where(np.isnan(ratings), np.int32(IGNORED), tokens)
+        tokens = np.where(ratings >= 0.5, model.good_id, model.bad_id).astype(np.int32)
+        rated = np.where(np.isnan(ratings), np.int32(IGNORED), tokens)
+        labels[positions[~wrong[rows]]] = rated[~np.repeat(wrong, wanted)]
         details = [
             f"{c} markers among the ids, {e} steps, {w} labels"
             for c, e, w in zip(counts[wrong], expected[wrong], wanted[wrong], strict=True)
@@ -292,8 +313,8 @@ class EncodeSteps:
         batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
         batch = columns.put(batch, "step_positions", make_list(offsets_of(counts), relative))
         batch = _put_counts(batch, found, labels)
-        rated = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
-        sides = ((found.offsets, found.ids), (found.offsets, labels), (label_offsets, rated))
+        floats = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
+        sides = ((found.offsets, found.ids), (found.offsets, labels), (label_offsets, floats))
         batch = columns.put(batch, "digest", digests(*sides))
         return self.encoder.too_long(batch, found, "")
 

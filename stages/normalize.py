@@ -103,6 +103,13 @@ class Normalize:
             return [(*examples.pair(example), example.margin)]
         return [examples.chain(example)]
 
+    def _read(self, row: Row) -> list[Example]:
+        try:
+            return self.format.read(row, self.task, self.options)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
+            raise RowError("malformed_row", detail) from error
+
     def __call__(self, records: Sequence[Record]) -> Batch:
         rows: list[Any] = []
         lines: list[int] = []
@@ -114,14 +121,14 @@ class Normalize:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
                 row = renamed(record.data, self.options.columns)
-                found = self.format.read(row, self.task, self.options)
+                found = self._read(row)
                 if not found:
                     raise RowError("no_examples", "the row holds no example")
             except RowError as error:
                 refused[first] = (error.code, error.detail)
                 rows.append(None)
                 lines.append(record.line)
-                sequences.append(-1)
+                sequences.append(0 if self.fans_out else -1)
                 continue
             for example in found:
                 try:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from stages import columns
 from stages.columns import IGNORED, Ints, make_list, numbers
+from stages.errors import UsageError
 from stages.ragged import ragged
 
 MULTIPLE = 8  # widths that tensor cores like
@@ -29,6 +30,11 @@ def _padded(
     values: npt.NDArray[np.generic], offsets: Ints, size: int, left: bool, fill: int
 ) -> pa.ListArray:
     lengths = np.diff(offsets)
+    if lengths.max(initial=0) > size:
+        raise UsageError(
+            f"An example has {lengths.max()} tokens, more than the width {size}.",
+            "Give --pad-to a larger one.",
+        )
     rows = np.repeat(np.arange(len(lengths)), lengths)
     column = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
     if left:

@@ -90,7 +90,7 @@ class Witness:
             yield f"{side}ids" if side else "input_ids", texts
 
     def _forged(self, *texts: str | None) -> bool:
-        return any(self._controls.search(text or "") for text in texts)
+        return any(self._controls.search(text or "") for text in (self.system, *texts))
 
     def _turns(self, turns: list[dict[str, str | None]], tools: str | None) -> str | None:
         if self._forged(*(turn["content"] for turn in turns)):

@@ -31,7 +31,6 @@ Result = TypeVar("Result")
 
 
 def _serve(pipe: Connection, function: Callable[[Any, Any], Any], shared: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
@@ -69,7 +68,10 @@ class _Pool:
         mine, theirs = self._context.Pipe()
         arguments = (theirs, self._function, self._shared)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
+        # Ctrl-C reaches the whole group; a worker inherits the mask and leaves it to the parent.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.workers.append(_Worker(process, mine))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _turns, alpaca
 
+_MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 _PROMPTS = ("prompt", "question", "query")
 
 
@@ -44,7 +44,8 @@ def _margin(row: Row) -> float | None:
             ) from error
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not abs(value) <= _MAX_FLOAT32:
         raise RowError("bad_margin", f"margin {value!r} is not a finite number")
     return float(value)
 
@@ -71,13 +72,30 @@ class _Preference:
         return "chosen and rejected" if "chosen" in row and "rejected" in row else None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        prompt = _prompt(row)
         chosen, rejected = _side(row, "chosen"), _side(row, "rejected")
-        if not prompt:
-            if isinstance(row["chosen"], str):
-                raise RowError("no_prompt", "two texts without a prompt: nobody asked anything")
+        if _is_whole(chosen) and _is_whole(rejected):
             prompt = _split(chosen, rejected)
+            _require_named(prompt, row.get("prompt"))
+        else:
+            prompt = _prompt(row)
+            if not prompt and isinstance(row["chosen"], str):
+                raise RowError("no_prompt", "two texts without a prompt: nobody asked anything")
         return [Pair(prompt, chosen, rejected, _margin(row), _turns.tools(row))]
+
+
+def _is_whole(side: list[Message]) -> bool:
+    """Whether a side brings its own prompt: somebody other than the assistant speaks in it."""
+    return any(message.role == "user" for message in side)
+
+
+def _require_named(prompt: list[Message], named: Any) -> None:
+    """A prompt column beside whole conversations must be the prompt that they share.
+
+    Raises:
+        RowError: it is another one.
+    """
+    if isinstance(named, str) and prompt and all(m.content != named for m in prompt):
+        raise RowError("prompt_differs", "the prompt column is not in the conversations' prompt")
 
 
 FORMAT = _Preference()

@@ -8,7 +8,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
@@ -20,6 +20,44 @@ CHUNK = 1 << 20
 def is_compressed(path: str) -> bool:
     """Whether the suffix says gzip or zstandard."""
     return path.endswith((".gz", ".zst"))
+
+
+class _Zstandard(io.RawIOBase):
+    """Frames one after the other; unlike the library's own reader, notices that one is cut off."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._started = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def _more(self) -> bool:
+        """Decompress the next piece; False at the end of the file."""
+        if self._frame.eof:
+            compressed = self._frame.unused_data
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._started = False
+        else:
+            compressed = b""
+        compressed = compressed or self._file.read(CHUNK)
+        if not compressed:
+            if self._started:
+                raise EOFError("the last frame is cut off")
+            return False
+        self._started = True
+        self._ready = memoryview(self._frame.decompress(compressed))
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not len(self._ready):
+            if not self._more():
+                return 0
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 @contextmanager
@@ -36,10 +74,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
                 with gzip.open(file, "rb") as plain:
                     yield io.BufferedReader(plain, CHUNK)
             elif path.endswith(".zst"):
-                with zstandard.ZstdDecompressor().stream_reader(
-                    file, read_across_frames=True
-                ) as stream:
-                    yield io.BufferedReader(stream, CHUNK)
+                yield io.BufferedReader(_Zstandard(file), CHUNK)
             else:
                 yield file
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import datetime
-import decimal
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from stages.contract import Lines, Record
@@ -17,11 +15,14 @@ BATCH_ROWS = 4096
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, (datetime.timedelta, decimal.Decimal)):
-        return str(value)
-    raise TypeError(type(value).__name__)
+    """What JSON can hold as it is; bytes as base64, anything else as text."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Lines]:
@@ -29,10 +30,9 @@ def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Lines]:
     number = 0
     for whole in batches:
         for start in range(0, whole.num_rows, BATCH_ROWS):
-            rows = whole.slice(start, BATCH_ROWS).to_pylist()
             batch = []
-            for row in rows:
-                raw = orjson.dumps(row, default=_plain, option=orjson.OPT_NON_STR_KEYS)
-                batch.append(Record(number, None, raw, row))
+            for found in whole.slice(start, BATCH_ROWS).to_pylist():
+                row = _plain(found)
+                batch.append(Record(number, None, json.dumps(row).encode(), row))
                 number += 1
             yield Lines(batch, len(batch))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from stages.contract import Lines, Split
-from stages.errors import ContainerError
+from stages.errors import ContainerError, SurroundingsError
 from stages.readers import _bytes, _tables
 
 
@@ -34,7 +34,9 @@ class _Arrow:
             raise _bytes.changed(split.path)
         try:
             yield from _tables.records(_batches(split.path))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, SurroundingsError):
+                raise
             raise ContainerError(f"{split.path} is damaged: {error}.", "Fetch it again.") from error
 
 

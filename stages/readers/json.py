@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from stages import strict_json
 from stages.contract import Lines, Record, Split
 from stages.errors import ContainerError, RowError
-from stages.readers import _bytes
+from stages.readers import _bytes, jsonl
 
 BATCH_ROWS = 4096
 _BLANK = " \t\r\n"
@@ -41,6 +41,9 @@ def _items(path: str, text: str) -> Iterator[tuple[int, int]]:
         at = _skip(text, stop)
         if in_array and at < len(text) and text[at] == ",":
             at = _skip(text, at + 1)
+            if text[at : at + 1] == "]":
+                line = text.count("\n", 0, at) + 1
+                raise ContainerError(f"{path}:{line} is not JSON: a comma before ].", "Remove it.")
         elif in_array and text[at : at + 1] != "]":
             line = text.count("\n", 0, at) + 1
             raise ContainerError(
@@ -51,11 +54,24 @@ def _items(path: str, text: str) -> Iterator[tuple[int, int]]:
         raise ContainerError(f"{path}:{line}: text after the end of the array.", "Remove it.")
 
 
+def _is_lines(path: str) -> bool:
+    """Whether the first line is a whole object: JSON lines under another name."""
+    with _bytes.opened(path) as file:
+        first = file.readline(jsonl.MAX_LINE).strip()
+    try:
+        strict_json.parse(first.removeprefix(b"\xef\xbb\xbf"))
+    except RowError:
+        return False
+    return True
+
+
 class _Json:
     name = "json"
     suffixes = (".json", ".json.gz", ".json.zst")
 
     def splits(self, path: str) -> list[Split]:
+        if _is_lines(path):
+            return jsonl.READER.splits(path)
         return [Split(path, 0, 0, _bytes.sha256_of(path), self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:

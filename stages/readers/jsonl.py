@@ -43,16 +43,20 @@ def _read_line(file: IO[bytes]) -> bytes:
     return line
 
 
-def records(file: IO[bytes]) -> Iterator[Lines]:
-    """Rows of a binary stream, in batches."""
+def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
+    """Rows of a binary stream, in batches.
+
+    Args:
+        at_start: the stream begins where its file does, where a byte-order mark may stand.
+    """
     batch: list[Record] = []
     number = first = size = 0
     offset = 0
     while raw := _read_line(file):
         start, body = offset, raw
         offset = file.tell() if len(raw) > MAX_LINE else offset + len(raw)
-        if number == 0 and start == 0 and body.startswith(_BOM):
-            body = body[len(_BOM) :]
+        if at_start and start == 0 and body.startswith(_BOM):
+            body, start = body[len(_BOM) :], len(_BOM)
         body = body.removesuffix(b"\n").removesuffix(b"\r")
         if body.strip():
             batch.append(_record(number, start, body))
@@ -83,7 +87,7 @@ class _Jsonl:
                     pass
                 stop = file.tell()
                 sha256 = _bytes.sha256_of(path, start, stop)
-                splits.append(Split(path, start, stop, sha256, self.name))
+                splits.append(Split(path, start, stop, sha256, self.name, int(start > 0)))
                 start = stop
         return splits
 
@@ -92,14 +96,14 @@ class _Jsonl:
             if _bytes.sha256_of(split.path) != split.sha256:
                 raise _bytes.changed(split.path)
             with _bytes.opened(split.path) as stream:
-                yield from records(stream)
+                yield from records(stream, at_start=True)
             return
         with open(split.path, "rb") as file:
             file.seek(split.start)
             content = file.read(split.stop - split.start)
         if hashlib.sha256(content).hexdigest() != split.sha256:
             raise _bytes.changed(split.path)
-        yield from records(io.BytesIO(content))
+        yield from records(io.BytesIO(content), at_start=split.start == 0)
 
 
 def _refuse_arrays(path: str) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.contract import Lines, Split
-from stages.errors import ContainerError
+from stages.errors import ContainerError, SurroundingsError
 from stages.readers import _bytes, _tables
 
 
@@ -31,7 +31,9 @@ class _Parquet:
                 raise _bytes.changed(split.path)
             groups = list(range(split.start, split.stop))
             yield from _tables.records(file.iter_batches(row_groups=groups))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, SurroundingsError):
+                raise
             raise ContainerError(f"{split.path} is damaged: {error}.", "Fetch it again.") from error
 
 

@@ -77,13 +77,13 @@ def _cached(path: Path, sha256: str) -> bytes | None:
 
 def _keep(path: Path, content: bytes) -> None:
     """Cache the file; a machine without a writable cache only loses a second per build."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(content)
-        os.replace(file.name, path)
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
     except OSError:
-        return
+        temporary.unlink(missing_ok=True)
 
 
 def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> bytes:
