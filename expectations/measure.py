@@ -160,8 +160,21 @@ def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> _Sequences:
     offsets, flat = numbers(ids)
     if mask is None:
         return _Sequences(offsets, flat)
-    real = mask.values.to_numpy() == 1
+    real = numbers(mask)[1] == 1
+    if len(real) != len(flat):  # judged by padding_in_place
+        return _Sequences(offsets, flat)
     return _Sequences(offsets_of(count_per_row(offsets, real)), flat[real])
+
+
+def _fitted(labels: _Sequences, rows: Ints) -> tuple[Ids, Bools]:
+    """Labels on the tokens they belong to, and which rows have as many of them as tokens."""
+    fits = np.diff(labels.offsets) == np.diff(rows)
+    if fits.all():
+        return labels.ids, fits
+    found = np.full(int(rows[-1]), IGNORED, np.int32)
+    for row in np.flatnonzero(fits):
+        found[rows[row] : rows[row + 1]] = labels.ids[labels.offsets[row] : labels.offsets[row + 1]]
+    return found, fits
 
 
 def examples(table: pa.Table, context: Context) -> pl.DataFrame:
@@ -175,15 +188,17 @@ def examples(table: pa.Table, context: Context) -> pl.DataFrame:
         return pl.DataFrame(_pair_metrics(table, context, padded))
     mask = _column(table, "attention_mask") if padded else None
     sequences = _unpadded(_column(table, "input_ids"), mask)
-    labels = _unpadded(_column(table, "labels"), mask).ids
     row_offsets = sequences.offsets
+    labels, fits = _fitted(_unpadded(_column(table, "labels"), mask), row_offsets)
     if context.layout == "packed":
-        lengths = _column(table, "seq_lengths").values.to_numpy()
+        lengths = np.maximum(numbers(_column(table, "seq_lengths"))[1], 0)
         sequences = _Sequences(offsets_of(lengths), sequences.ids)
         if sequences.offsets[-1] != len(sequences.ids):  # judged by seq_lengths_fill_the_pack
             sequences = _Sequences(row_offsets, sequences.ids)
     metrics = _sequence_metrics(sequences, context)
     metrics.update(_label_metrics(sequences, labels, context))
+    row_of = np.searchsorted(row_offsets, sequences.offsets[:-1], side="right") - 1
+    metrics["labels_fit"] = fits[np.clip(row_of, 0, len(fits) - 1)]
     if context.task == "prm":
         model = context.model
         tokens = np.array([model.step_id, model.good_id, model.bad_id], np.int32)
@@ -213,12 +228,17 @@ def _step_columns(
     owner = np.clip(np.searchsorted(sequences, absolute, side="right") - 1, 0, len(sequences) - 2)
     counts = offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
     relative = (absolute - sequences[owner]).astype(np.int32)
-    _, values = list_parts(ratings)
+    rated_at, values = list_parts(ratings)
+    if not np.array_equal(rated_at, at):  # a pack with more or fewer labels than positions
+        first = np.searchsorted(sequences, rows[:-1], side="left")
+        spread = np.zeros(len(sequences) - 1, np.int64)
+        spread[np.clip(first, 0, len(spread) - 1)] = np.diff(rated_at)
+        rated = offsets_of(spread).astype(np.int32)
+    else:
+        rated = counts
     return (
         pa.ListArray.from_arrays(pa.array(counts), pa.array(relative)),
-        pa.ListArray.from_arrays(pa.array(counts), values)
-        if len(values) == len(relative)
-        else ratings,
+        pa.ListArray.from_arrays(pa.array(rated), values),
     )
 
 
@@ -247,9 +267,12 @@ def rows(table: pa.Table, context: Context) -> pl.DataFrame:
 def _padding_metrics(table: pa.Table, context: Context, side: str) -> dict[str, npt.ArrayLike]:
     ids = _column(table, f"{side}ids" if side else "input_ids")
     offsets, flat = numbers(ids)
-    mask = _column(table, f"{side}attention_mask").values.to_numpy()
-    real = mask == 1
+    mask_offsets, mask = numbers(_column(table, f"{side}attention_mask"))
     width = np.diff(offsets)
+    if not np.array_equal(mask_offsets, offsets):
+        wrong = np.diff(mask_offsets) != width
+        mask = np.where(np.repeat(wrong, width), np.int8(-1), np.int8(1))
+    real = mask == 1
     real_count = count_per_row(offsets, real)
     index = np.arange(len(flat)) - np.repeat(offsets[:-1], width)
     pads = np.repeat(width - real_count, width)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages import readers
-from stages.contract import Format, Reader, Row, Split
+from stages.contract import Format, Row, Split
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.formats import choose, detect
 from stages.normalize import renamed
@@ -144,11 +144,10 @@ def sample(source: Input, rows: int = SAMPLE_ROWS) -> list[Row]:
     Raises:
         DataError: there is none.
     """
-    reader: Reader = readers.load(source.reader)
     found: list[Row] = []
     first_error = "there are no rows in it"
     for split in source.splits:
-        for lines in reader.read(split):
+        for lines in readers.load(split.reader).read(split):
             if lines.records and lines.records[0].error and not found:
                 bad = lines.records[0]
                 first_error = f"line {bad.line + 1}: {bad.error[1] if bad.error else ''}"

@@ -21,7 +21,7 @@ from typing import Any
 
 from stages.errors import RowError
 from stages.segments import Segment, Span, cut
-from stages.template import Template
+from stages.template import Template, Watched
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
@@ -35,7 +35,7 @@ class _LookedIntoError(Exception):
     """The template did more with a text than print it."""
 
 
-class _Opaque(str):
+class _Opaque(Watched):
     """A text that can be concatenated and printed, and nothing else."""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ class _Opaque(str):
         return _Opaque(str.__add__(other, self))
 
     def __str__(self) -> str:
-        return str.__str__(self)
+        return self  # a subclass may stand for its own text; a copy would be watched no longer
 
     def __bool__(self) -> bool:  # empty texts have a shape of their own
         return True
@@ -60,7 +60,16 @@ def _forbid(name: str) -> Any:
     return looked_into
 
 
-_ALLOWED = {"__add__", "__radd__", "__str__", "__new__", "__init__", "__class__", "__bool__"}
+_ALLOWED = {
+    "joined",
+    "__add__",
+    "__radd__",
+    "__str__",
+    "__new__",
+    "__init__",
+    "__class__",
+    "__bool__",
+}
 _HARMLESS = {"__getattribute__", "__doc__", "__dir__", "__reduce__", "__reduce_ex__", "__sizeof__"}
 _HARMLESS |= {"__setattr__", "__delattr__", "__init_subclass__", "__subclasshook__", "__repr__"}
 _HARMLESS |= {"__getnewargs__", "__getstate__", "__hash__"}
@@ -247,33 +256,43 @@ class Compiler:
         segments = cut(text, spans, self._controls)
         if not hidden:
             return segments
-        return [(_HIDDEN.sub(lambda m: hidden[int(m[1])], s), kind) for s, kind in segments]
+        restored = [(_HIDDEN.sub(lambda m: hidden[int(m[1])], s), kind) for s, kind in segments]
+        real = self._template.render([turn.seen() for turn in turns], tools)
+        if "".join(text for text, _ in restored) != real:
+            raise RowError("control_text", "the template changes a text that holds a control token")
+        return restored
 
     def _rendered(self, turns: Sequence[Turn], tools: list[Any] | None) -> tuple[str, list[Span]]:
         seen = [turn.seen() for turn in turns]
         text = self._template.render(seen, tools)
-        answers = [
-            (self._answer(text, seen[:i], tools, i), turn.trained)
+        answers = {
+            i: self._answer(text, seen[:i], tools, i)
             for i, turn in enumerate(turns)
             if turn.role == "assistant" and (turn.trained or self._train_all)
-        ]
+        }
         if self._train_all:
-            return text, self._all_turns(text, answers)
-        return text, [span for span, _ in answers]
+            return text, self._all_turns(text, turns, answers)
+        return text, list(answers.values())
 
-    def _all_turns(self, text: str, answers: list[tuple[Span, bool]]) -> list[Span]:
-        """Every turn up to its end-of-turn token, cut where answers start; what stands behind the
-        last one stays untrained, and so does a turn whose answer the row leaves out."""
+    def _all_turns(self, text: str, turns: Sequence[Turn], answers: dict[int, Span]) -> list[Span]:
+        """Every turn up to its end-of-turn token, cut where answers start.
+
+        What stands behind the last one stays untrained, and so do turns that the row leaves out.
+
+        Raises:
+            RowError: a turn is left out, and the template does not print one after the other.
+        """
+        ends = [m.end() for m in re.finditer(re.escape(self._end_of_turn), text)]
+        extra = len(ends) - len(turns)  # a system turn of the template's own
+        if extra not in (0, 1) and not all(turn.trained for turn in turns):
+            raise RowError("untrainable_turn", "a turn is left out, and the template joins turns")
+        trained = [True] * max(extra, 0) + [turn.trained for turn in turns]
         spans = []
-        start = 0
-        for match in re.finditer(re.escape(self._end_of_turn), text):
-            inside = [
-                (span, trained) for span, trained in answers if start <= span[0] < match.end()
-            ]
-            if all(trained for _, trained in inside):
-                edges = [start, *(span[0] for span, _ in inside), match.end()]
+        for i, (start, stop) in enumerate(itertools.pairwise([0, *ends])):
+            inside = [span[0] for span in answers.values() if start <= span[0] < stop]
+            if i >= len(trained) or trained[i]:
+                edges = [start, *inside, stop]
                 spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
-            start = match.end()
         return spans
 
     def _answer(

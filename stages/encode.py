@@ -138,9 +138,16 @@ class SegmentEncoder:
         return found
 
     def _merged_cuts(
-        self, texts: pa.Array, kinds: npt.NDArray[np.uint8], lengths: Ints, offsets: Ints
+        self,
+        texts: pa.Array,
+        kinds: npt.NDArray[np.uint8],
+        pieces: tuple[npt.NDArray[np.int32], Ints],
+        offsets: Ints,
     ) -> Ints:
         """Per row, the cuts at which encoding both sides as one text would give other ids.
+
+        Args:
+            pieces: ids of all segments, flat, and where each segment's start.
 
         Where letters and digits were seen not to merge with the text before a cut, only texts that
         begin otherwise are encoded again, together with what stands before them.
@@ -157,9 +164,12 @@ class SegmentEncoder:
         if len(cuts):
             left = texts.take(pa.array(cuts - 1))
             joint = pc.binary_join_element_wise(left, texts.take(pa.array(cuts)), "")
-            _, together = self._encoder.encode(joint.to_pylist())
-            merged = np.diff(together) != lengths[cuts - 1] + lengths[cuts]
-            np.add.at(counts, rows[merged], 1)
+            ids, together = self._encoder.encode(joint.to_pylist())
+            for number, (cut, row) in enumerate(zip(cuts.tolist(), rows.tolist(), strict=True)):
+                apart = pieces[0][pieces[1][cut - 1] : pieces[1][cut + 1]]
+                counts[row] += not np.array_equal(
+                    apart, ids[together[number] : together[number + 1]]
+                )
         return counts
 
     def __call__(self, segments: pa.ListArray) -> Encoded:
@@ -169,7 +179,7 @@ class SegmentEncoder:
         pieces = self._pieces(texts, kinds)
         starts, ids = numbers(pieces)
         lengths = np.diff(starts)
-        merged = self._merged_cuts(texts, kinds, lengths, offsets)
+        merged = self._merged_cuts(texts, kinds, (ids, starts), offsets)
         kept = fit.keep(self._policy, kinds, lengths, offsets, self._max_length)
         truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
         token_kinds = np.repeat(kinds, lengths)

@@ -29,10 +29,9 @@ def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
         if message.trained and message.role != "assistant" and train_on != "all":
             detail = f"turn {where + 1} ({message.role}) asks to be trained; see --train-on all"
             raise RowError("untrainable_turn", detail)
-        if not message.trained and message.role != "assistant" and train_on == "all":
-            detail = f"turn {where + 1} ({message.role}): only answers can be left out"
-            raise RowError("untrainable_turn", detail)
         return message.trained
+    if train_on == "all":
+        return True
     return message.role == "assistant" and (train_on != "last" or where == last)
 
 

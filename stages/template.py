@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -28,6 +29,36 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class Watched(str):
+    """A text that stays what it is when the template joins it with others."""
+
+    __slots__ = ()
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    """What Jinja prints, captures and concatenates with: keeps the type of a watched text."""
+    found = list(pieces)
+    watched = next((piece for piece in found if isinstance(piece, Watched)), None)
+    text = "".join(found)
+    return text if watched is None else type(watched)(text)
+
+
+class _Generator(CodeGenerator):
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        """``a ~ b``, by the environment's own join."""
+        self.write("environment.concat((")
+        for part in node.nodes:
+            self.write("str(")
+            self.visit(part, frame)
+            self.write("), ")
+        self.write("))")
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    concat = staticmethod(_joined)
+    code_generator_class = _Generator
 
 
 def _tojson(
@@ -59,7 +90,7 @@ class Template:
             self._date = datetime.datetime.fromisoformat(date)
         except ValueError as error:
             raise ModelError(f"--date {date!r} is not a date.", "Write YYYY-MM-DD.") from error
-        environment = ImmutableSandboxedEnvironment(
+        environment = _Environment(
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
         )
         environment.filters["tojson"] = _tojson
@@ -84,13 +115,14 @@ class Template:
             RowError: the template refuses it, or fails on it.
         """
         try:
-            return self._template.render(
+            text = self._template.render(
                 messages=messages,
                 tools=tools,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
                 **variables,
             )
+            return str.__str__(text)  # plain again
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise RowError("template_error", f"the chat template refuses it: {error}") from error
         except (RecursionError, MemoryError, AttributeError) as error:

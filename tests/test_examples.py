@@ -51,7 +51,8 @@ def code(call: Any, *arguments: Any) -> str:
     [
         (talk("s", "u", "a", "u", "a"), "assistant", [False, False, True, False, True]),
         (talk("s", "u", "a", "u", "a"), "last", [False, False, False, False, True]),
-        (talk("s", "u", "a", "u", "a"), "all", [False, False, True, False, True]),
+        (talk("s", "u", "a", "u", "a"), "all", [True, True, True, True, True]),
+        (talk("s", ("u", False), ("a", False), "u", "a"), "all", [True, False, False, True, True]),
         (talk("u", "a", "u"), "last", [False, True, False]),
         (talk("u", "a", "t", "a"), "assistant", [False, True, False, True]),
         (talk("u", ("a", False), "u", "a"), "assistant", [False, False, False, True]),
@@ -68,12 +69,13 @@ def test_flags_win_over_the_policy(found: Conversation, policy: str, wanted: lis
 
 @pytest.mark.parametrize("policy", ["assistant", "last", "all"])
 def test_conversations_that_teach_nothing_are_refused(policy: str) -> None:
-    """Nobody answers, nobody asks, or nothing is trained: each has its code."""
+    """Nobody answers, nobody asks, or no turn is trained: each has its code."""
     assert code(examples.conversation, talk("s", "u"), policy) == "no_answer"
     assert code(examples.conversation, talk("u"), policy) == "no_answer"
     assert code(examples.conversation, talk("s", "a"), policy) == "no_user_turn"
     assert code(examples.conversation, talk("a", "t", "a"), policy) == "no_user_turn"
-    assert code(examples.conversation, talk("u", ("a", False)), policy) == "nothing_trained"
+    left_out = talk(("u", False), ("a", False))
+    assert code(examples.conversation, left_out, policy) == "nothing_trained"
 
 
 @pytest.mark.parametrize("empty", ["", " ", "\n\t ", "\u2003"])
@@ -120,7 +122,7 @@ TURNS = st.lists(
 def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
     turns: list[str | tuple[str, bool | None]], policy: str
 ) -> None:
-    """Every kept conversation has a question and a trained answer; no turn is lost or changed."""
+    """Every kept conversation has a question, an answer and a trained turn; none is changed."""
     found = talk(*turns)
     before = [(m.role, m.content) for m in found.messages]
     roles = [m.role for m in found.messages]
@@ -132,7 +134,7 @@ def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
         return
     assert [(m.role, m.content) for m in ready.messages] == before
     assert any(m.trained for m in ready.messages)
-    assert all(m.role == "assistant" for m in ready.messages if m.trained)
+    assert all(m.role == "assistant" or policy == "all" for m in ready.messages if m.trained)
 
 
 @settings(max_examples=60, deadline=None)

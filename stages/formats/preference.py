@@ -84,8 +84,8 @@ class _Preference:
 
 
 def _is_whole(side: list[Message]) -> bool:
-    """Whether a side brings its own prompt: somebody other than the assistant speaks in it."""
-    return any(message.role == "user" for message in side)
+    """Whether a side brings its own prompt: somebody other than the assistant begins it."""
+    return side[0].role != "assistant"
 
 
 def _require_named(prompt: list[Message], named: Any) -> None:

@@ -34,13 +34,16 @@ def _record(line: int, offset: int, raw: bytes) -> Record:
         return Record(line, offset, raw, None, (error.code, error.detail))
 
 
-def _read_line(file: IO[bytes]) -> bytes:
-    """One line; of one beyond the limit, its beginning, with the rest skipped over."""
+def _read_line(file: IO[bytes]) -> tuple[bytes, int]:
+    """One line and its length; of one beyond the limit only the beginning is kept."""
     line = file.readline(MAX_LINE + 2)
-    if len(line) > MAX_LINE + 1 and not line.endswith(b"\n"):
-        while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
-            pass
-    return line
+    length = len(line)
+    if length > MAX_LINE + 1 and not line.endswith(b"\n"):
+        while rest := file.readline(_bytes.CHUNK):
+            length += len(rest)
+            if rest.endswith(b"\n"):
+                break
+    return line, length
 
 
 def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
@@ -52,9 +55,9 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
     batch: list[Record] = []
     number = first = size = 0
     offset = 0
-    while raw := _read_line(file):
-        start, body = offset, raw
-        offset = file.tell() if len(raw) > MAX_LINE else offset + len(raw)
+    while (line := _read_line(file))[1]:
+        body, start = line[0], offset
+        offset += line[1]
         if at_start and start == 0 and body.startswith(_BOM):
             body, start = body[len(_BOM) :], len(_BOM)
         body = body.removesuffix(b"\n").removesuffix(b"\r")

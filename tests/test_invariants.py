@@ -1,0 +1,719 @@
+"""Invariants: each one is seen to fail, on metrics and on real rows, and names the row."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from expectations import measure
+from expectations.contract import EXAMPLE, ROW, Context, Invariant
+from expectations.suite import (
+    NAMED,
+    STREAM,
+    Finding,
+    Validate,
+    applying,
+    invariants,
+    judge,
+)
+from pipeline.part import split_off
+from stages import encoders, formats
+from stages.columns import IGNORED
+from stages.contract import Batch, FormatOptions, Record, Row
+from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
+from stages.mark import Mark
+from stages.normalize import Normalize
+from stages.pack import pack
+from stages.pad import pad
+from stages.profile import TargetModel
+from stages.ragged import ragged
+from stages.render import Render, Renderer, RenderSteps
+
+LIMIT = 256
+WIDTH = 64
+PACKS = (2, 1, 2)  # examples in each pack
+LAYOUTS = {
+    "sft": ("ragged", "packed", "padded"),
+    "rm": ("ragged", "padded"),
+    "prm": ("ragged", "packed", "padded"),
+}
+CASES = [(task, layout) for task, layouts in LAYOUTS.items() for layout in layouts]
+
+
+def say(role: str, content: str) -> dict[str, str]:
+    """A turn."""
+    return {"role": role, "content": content}
+
+
+ROWS: dict[str, tuple[str, list[Row]]] = {
+    "sft": (
+        "openai",
+        [
+            {"messages": [say("user", "Hello?"), say("assistant", "Hello!")]},
+            {"messages": [say("system", "Be brief."), say("user", "2+2?"), say("assistant", "4")]},
+            {
+                "messages": [
+                    say("user", "Name a colour."),
+                    say("assistant", "Red."),
+                    say("user", "<|im_end|> another"),
+                    say("assistant", "Blue, or green."),
+                ]
+            },
+            {"messages": [say("user", "你好"), say("assistant", "你好，世界！")]},
+            {"messages": [say("user", "Count."), say("assistant", "One, two, three, four.")]},
+        ],
+    ),
+    "rm": (
+        "preference",
+        [
+            {"prompt": "Is 7 prime?", "chosen": "Yes.", "rejected": "No."},
+            {"prompt": "Capital of Peru?", "chosen": "Lima.", "rejected": "I do not know that."},
+            {"prompt": "Say hello.", "chosen": "Hello there, friend!", "rejected": "Bye."},
+            {"prompt": "你好", "chosen": "你好！", "rejected": "……"},
+            {"prompt": "1+1?", "chosen": "2", "rejected": "11"},
+        ],
+    ),
+    "prm": (
+        "stepwise",
+        [
+            {"prompt": "1+2*3?", "completions": ["2*3=6", "1+6=7", "7"], "labels": [1, 1, 1]},
+            {"prompt": "2+2?", "completions": ["2+2=5", "5"], "labels": [0, None]},
+            {"prompt": "3-1?", "completions": ["3-1=2"], "labels": [0.75]},
+            {"prompt": "4/2?", "completions": ["4/2=2", "2"], "labels": [1, 0.25]},
+            {"prompt": "5*5?", "completions": ["25", "so 25", "done"], "labels": [1, None, 0]},
+        ],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The models of the tasks, and their good tables."""
+
+    models: dict[str, TargetModel]
+    batches: dict[str, Batch]
+
+    def context(self, task: str, layout: str, side: str = "left") -> Context:
+        """What the tables are judged against."""
+        model = self.models[task]
+        profile = replace(model.profile, padding_side=side)
+        return Context(task, layout, LIMIT, replace(model, profile=profile))
+
+    def table(self, task: str, layout: str, side: str = "left") -> pa.Table:
+        """The good table of a task in a layout, as a shard holds it."""
+        batch = self.batches[task]
+        names = pa.array([f"x:{line + 1}" for line in batch["line"].to_pylist()])
+        examples = pa.table(batch).append_column("row_id", names)
+        if layout == "packed":
+            kept = [n for n in examples.schema.names if n in PACKED]
+            return pack(examples.select(kept), np.array(PACKS))
+        if layout == "padded":
+            return pad(examples, WIDTH, side, self.models[task].pad_id)
+        made: pa.Table = ragged(examples)
+        return made
+
+
+PACKED = ("row_id", "input_ids", "labels", "step_positions", "step_labels")
+
+
+def encoded(task: str, model: TargetModel) -> Batch:
+    """The sample rows of a task through its stages."""
+    encoder = encoders.load("fastokens", model.tokenizer_json)
+    segments = SegmentEncoder(model, encoder, LIMIT, "reject")
+    renderer = Renderer(model)
+    name, rows = ROWS[task]
+    batch = Normalize(task, formats.load(name), FormatOptions())(
+        [Record(number, 0, b"", row) for number, row in enumerate(rows)]
+    )
+    stages: dict[str, tuple[Callable[[Batch], Batch], ...]] = {
+        "sft": (Render(renderer), Encode(segments)),
+        "rm": (
+            Render(renderer, "chosen_", ends_with_turn=True),
+            Render(renderer, "rejected_", ends_with_turn=True),
+            EncodePair(segments),
+        ),
+        "prm": (RenderSteps(renderer), Mark(model, encoder), EncodeSteps(model, segments)),
+    }
+    gate: Callable[[Batch], Batch] = Validate(Context(task, "ragged", LIMIT, model))
+    for stage in (*stages[task], gate):
+        batch, gone = split_off(stage(batch))
+        assert gone is None
+    return batch
+
+
+@pytest.fixture(scope="module")
+def bench(model: TargetModel, step_model: TargetModel) -> Bench:
+    """Tables that break nothing."""
+    models = {"sft": model, "rm": model, "prm": step_model}
+    return Bench(models, {task: encoded(task, bound) for task, bound in models.items()})
+
+
+def broken(findings: Sequence[Finding]) -> dict[str, tuple[int, ...]]:
+    """The rows that broke each invariant."""
+    return {found.name: found.rows for found in findings if found.broken}
+
+
+def stream(metrics: pl.DataFrame, task: str) -> pl.DataFrame:
+    """Metrics with what only the stream knows: how many controls the template printed."""
+    if task == "rm":
+        total = pl.col("chosen_n_controls") + pl.col("rejected_n_controls")
+        metrics = metrics.with_columns(total.alias("n_controls"))
+    return metrics.with_columns(pl.col("n_controls").alias("n_controls_printed"))
+
+
+def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame:
+    """Metrics of good rows."""
+    if layout == STREAM:
+        return stream(
+            measure.examples(bench.table(task, "ragged"), bench.context(task, "ragged")), task
+        )
+    measured = measure.examples if level == EXAMPLE else measure.rows
+    return measured(bench.table(task, layout), bench.context(task, layout))
+
+
+# Where one broken number breaks another law as well.
+COMPANIONS = {"pack_within_max_length": {"seq_lengths_fill_the_pack"}}
+PLACES = [
+    *((task, layout, EXAMPLE) for task, layout in CASES),
+    *((task, layout, ROW) for task, layout in CASES if layout != "ragged"),
+    *((task, STREAM, EXAMPLE) for task in LAYOUTS),
+]
+BREAKS = [
+    (law, *place)
+    for law in invariants()
+    for place in PLACES
+    if law.level == place[2]
+    and (not law.tasks or place[0] in law.tasks)
+    and (place[1] in law.layouts if law.layouts else place[1] != STREAM)
+]
+
+
+def tripped(metrics: pl.DataFrame, context: Context, level: str) -> set[str]:
+    """The invariants that a frame of metrics trips."""
+    laws = applying(context, level)
+    verdicts = metrics.select(law.bad(context).fill_null(True).alias(law.name) for law in laws)
+    return {name for name in verdicts.columns if verdicts[name].any()}
+
+
+@pytest.mark.parametrize(
+    ("law", "task", "layout", "level"),
+    BREAKS,
+    ids=[f"{law.name}-{task}-{layout}" for law, task, layout, _ in BREAKS],
+)
+def test_each_invariant_is_tripped_by_what_it_says_breaks_it(
+    bench: Bench, law: Invariant, task: str, layout: str, level: str
+) -> None:
+    """Good metrics trip nothing; the declared break trips exactly the law that declares it."""
+    metrics = metrics_of(bench, task, layout, level)
+    context = bench.context(task, layout)
+    assert tripped(metrics, context, level) == set()
+    present = {name: value for name, value in law.breaks.items() if name in metrics.columns}
+    assert present
+    bad = metrics.with_columns(
+        pl.lit(value).cast(metrics.schema[name]).alias(name) for name, value in present.items()
+    )
+    found = tripped(bad, context, level)
+    assert law.name in found
+    assert found - {law.name} <= COMPANIONS.get(law.name, set())
+
+
+def test_every_invariant_is_tested_where_it_applies() -> None:
+    """No invariant is left out, and each is known by its file's name and says why it is there."""
+    assert {law.name for law, *_ in BREAKS} == {law.name for law in invariants()}
+    for law in invariants():
+        assert law.breaks
+        assert law.why
+        assert law.severity == "critical"
+
+
+@pytest.mark.parametrize(("task", "layout"), CASES)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_good_tables_break_nothing(bench: Bench, task: str, layout: str, side: str) -> None:
+    """Every law that applies was checked on every row, and none is broken."""
+    context = bench.context(task, layout, side)
+    table = bench.table(task, layout, side)
+    findings = judge(table, context)
+    assert broken(findings) == {}
+    rows = {EXAMPLE: 5, ROW: table.num_rows}
+    laws = [law for level in rows for law in applying(context, level)]
+    assert {found.name for found in findings} == {law.name for law in laws}
+    checked = {found.name: found.checked for found in findings}
+    assert checked == {law.name: rows[law.level] for law in laws}
+
+
+Mutate = Callable[[list[dict[str, Any]], Context], None]
+
+
+def trained_at(row: dict[str, Any], which: int = 0) -> int:
+    """The place of a trained label."""
+    return [i for i, label in enumerate(row["labels"]) if label != IGNORED][which]
+
+
+def both(row: dict[str, Any], at: int, token: int) -> None:
+    """Put a token and its label."""
+    row["input_ids"][at] = token
+    row["labels"][at] = token
+
+
+def start_of(row: dict[str, Any], context: Context) -> int:
+    """The place of the first real token."""
+    return row["attention_mask"].index(1) if context.layout == "padded" else 0
+
+
+# What is broken in the row with the third example, by name: tasks, layouts, change, laws.
+MUTATIONS: dict[str, tuple[str, str, Mutate, set[str]]] = {}
+
+
+def breaks(
+    *laws: str, tasks: str, layouts: str = "ragged packed padded"
+) -> Callable[[Mutate], Mutate]:
+    """Register a change by the laws that it must break."""
+
+    def register(change: Mutate) -> Mutate:
+        MUTATIONS[change.__name__] = (tasks, layouts, change, set(laws))
+        return change
+
+    return register
+
+
+def third(rows: list[dict[str, Any]], context: Context) -> dict[str, Any]:
+    """The training row that holds the third example; in the packed layout it is alone there."""
+    return rows[1 if context.layout == "packed" else 2]
+
+
+@breaks("labels_equal_ids", tasks="sft")
+def flip_a_label(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"][trained_at(row)] += 1
+
+
+@breaks("turns_end_supervised", tasks="sft")
+def leave_the_end_of_turn_untrained(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"][trained_at(row, -1)] = IGNORED
+
+
+@breaks("turns_end_supervised", tasks="sft")
+def replace_the_end_of_turn(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    both(row, trained_at(row, -1), 13)
+
+
+@breaks("turns_end_supervised", tasks="sft")
+def leave_an_inner_end_of_turn_untrained(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    at = row["labels"].index(context.model.end_of_turn_id)
+    row["labels"][at] = IGNORED
+
+
+@breaks("turns_end_supervised", tasks="sft", layouts="ragged packed")
+def cut_off_the_end(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    for name in ("input_ids", "labels"):
+        row[name] = row[name][:-2]
+    if context.layout == "packed":
+        row["seq_lengths"][-1] -= 2
+
+
+@breaks("something_trained", tasks="sft")
+def train_nothing(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"] = [IGNORED] * len(row["labels"])
+
+
+@breaks("first_label_untrained", tasks="sft")
+def train_the_first_token(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    start = start_of(row, context)
+    end = context.model.end_of_turn_id
+    both(row, start, end)
+
+
+@breaks("ids_in_vocabulary", tasks="sft prm")
+def reach_beyond_the_embedding(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["input_ids"][start_of(row, context) + 1] = context.model.profile.embedding_size
+
+
+@breaks("ids_in_vocabulary", tasks="sft prm")
+def put_a_negative_id(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["input_ids"][start_of(row, context) + 1] = -1
+
+
+@breaks("no_padding_inside", tasks="sft prm")
+def put_the_pad_token_inside(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["input_ids"][start_of(row, context) + 1] = context.model.pad_id
+
+
+@breaks("seq_lengths_fill_the_pack", tasks="sft prm", layouts="packed")
+def extend_the_last_length(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["seq_lengths"][-1] += 1
+
+
+@breaks("seq_lengths_fill_the_pack", tasks="sft prm", layouts="packed")
+def shorten_the_last_length(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["seq_lengths"][-1] -= 1
+
+
+@breaks("seq_lengths_fill_the_pack", tasks="sft prm", layouts="packed")
+def drop_a_name(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["row_ids"] = []
+
+
+@breaks("padding_in_place", tasks="sft prm", layouts="padded")
+def pad_the_other_side(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    start = start_of(row, context)
+    for name in ("input_ids", "labels", "attention_mask"):
+        row[name] = row[name][start:] + row[name][:start]
+    if "step_positions" in row:
+        row["step_positions"] = [at - start for at in row["step_positions"]]
+
+
+@breaks("padding_in_place", tasks="sft prm", layouts="padded")
+def pad_with_another_token(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["input_ids"][0] = 13
+
+
+@breaks("padding_in_place", tasks="sft", layouts="padded")
+def number_the_mask(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["attention_mask"][0] = 2
+
+
+@breaks("labels_match_ratings", tasks="prm")
+def swap_a_reward(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"][trained_at(row)] = context.model.bad_id
+
+
+@breaks("labels_match_ratings", tasks="prm")
+def label_no_reward(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"][trained_at(row)] = context.model.step_id
+
+
+@breaks("labels_match_ratings", tasks="prm")
+def label_beside_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"][trained_at(row) + 1] = context.model.good_id
+
+
+@breaks("labels_match_ratings", tasks="prm")
+def change_a_rating(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["step_labels"][0] = 0.25
+
+
+@breaks("labels_match_ratings", tasks="prm")
+def take_a_rating_away(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["step_labels"][0] = None
+
+
+@breaks("labels_match_ratings", "something_trained", tasks="prm")
+def take_a_label_away(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["labels"][trained_at(row)] = IGNORED
+
+
+@breaks("markers_match_steps", "labels_match_ratings", tasks="prm")
+def move_a_position(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["step_positions"][0] -= 1
+
+
+@breaks("markers_match_steps", "labels_match_ratings", tasks="prm")
+def replace_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["input_ids"][row["step_positions"][0]] = 13
+
+
+@breaks("markers_match_steps", tasks="prm")
+def add_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["input_ids"][start_of(row, context) + 1] = context.model.step_id
+
+
+@breaks("chosen_differs", tasks="rm")
+def make_the_sides_equal(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    for name in [name for name in row if name.startswith("chosen")]:
+        row[name.replace("chosen", "rejected")] = list(row[name])
+
+
+@breaks("answers_end_in_end_of_turn", tasks="rm")
+def replace_the_last_token(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["rejected_ids"][-1] = 13
+
+
+@breaks("answers_end_in_end_of_turn", tasks="rm", layouts="ragged")
+def cut_off_the_last_token(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["chosen_ids"] = row["chosen_ids"][:-1]
+
+
+@breaks("prompt_shared", tasks="rm")
+def ask_another_question(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    at = len(row["chosen_ids"]) - 1 - row["chosen_ids"][::-1].index(872)  # "user"
+    row["chosen_ids"][at + 2] += 1
+
+
+@breaks("prompt_shared", tasks="rm")
+def count_the_answer_into_the_prompt(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["prompt_length"] += 1
+
+
+@breaks("prompt_shared", tasks="rm")
+def have_no_prompt(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["prompt_length"] = 0
+
+
+@breaks("prompt_shared", tasks="rm")
+def have_a_prompt_longer_than_the_row(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["prompt_length"] = WIDTH + 1
+
+
+@breaks("no_padding_inside", tasks="rm")
+def put_the_pad_token_into_an_answer(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["rejected_ids"][-2] = context.model.pad_id
+
+
+@breaks("ids_in_vocabulary", tasks="rm")
+def reach_beyond_the_embedding_in_an_answer(rows: list[dict[str, Any]], context: Context) -> None:
+    third(rows, context)["rejected_ids"][-2] = 2**31 - 1
+
+
+@breaks("padding_in_place", tasks="rm", layouts="padded")
+def pad_one_side_of_a_pair_otherwise(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    start = row["rejected_attention_mask"].index(1)
+    for name in ("rejected_ids", "rejected_attention_mask"):
+        row[name] = row[name][start:] + row[name][:start]
+
+
+@breaks("padding_in_place", tasks="rm", layouts="padded")
+def pad_one_side_of_a_pair_further(rows: list[dict[str, Any]], context: Context) -> None:
+    row = third(rows, context)
+    row["rejected_ids"].insert(0, context.model.pad_id)
+    row["rejected_attention_mask"].insert(0, 0)
+
+
+APPLIED = [
+    (name, task, layout)
+    for name, (tasks, layouts, _, _) in MUTATIONS.items()
+    for task in tasks.split()
+    for layout in layouts.split()
+    if layout in LAYOUTS[task]
+]
+
+
+# Positions in a row that is padded on the wrong side are counted from the wrong place.
+MISPLACED = {("pad_the_other_side", "prm"): {"markers_match_steps", "labels_match_ratings"}}
+
+
+def corrupted(table: pa.Table, context: Context, change: Mutate) -> pa.Table:
+    """The table with one row changed."""
+    rows = copy.deepcopy(table.to_pylist())
+    change(rows, context)
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "layout"), APPLIED, ids=["-".join(applied) for applied in APPLIED]
+)
+def test_one_corrupted_row_breaks_the_right_law_and_is_named(
+    bench: Bench, name: str, task: str, layout: str
+) -> None:
+    """A single change in a good table is found under the law it breaks, and at its row only."""
+    _, _, change, laws = MUTATIONS[name]
+    context = bench.context(task, layout)
+    found = broken(judge(corrupted(bench.table(task, layout), context, change), context))
+    assert set(found) - MISPLACED.get((name, task), set()) == laws
+    levels = {law.name: law.level for law in invariants()}
+    in_rows = 1 if layout == "packed" else 2
+    assert found == {law: (in_rows if levels[law] == ROW else 2,) for law in found}
+
+
+@pytest.mark.parametrize("layout", ["ragged", "padded"])
+def test_a_missing_position_is_found(bench: Bench, layout: str) -> None:
+    """A marker without a position breaks the count of steps."""
+    context = bench.context("prm", layout)
+
+    def drop(rows: list[dict[str, Any]], context: Context) -> None:
+        del rows[3]["step_positions"][0]
+
+    found = broken(judge(corrupted(bench.table("prm", layout), context, drop), context))
+    assert found["markers_match_steps"] == (3,)
+
+
+def test_a_missing_position_is_found_in_a_pack(bench: Bench) -> None:
+    """The same where several examples share a row."""
+    # reveals: polars ShapeError in measure (n_step_labels has a row per pack, n_tokens one per
+    # example) instead of a finding
+    context = bench.context("prm", "packed")
+
+    def drop(rows: list[dict[str, Any]], context: Context) -> None:
+        del rows[2]["step_positions"][0]
+
+    found = broken(judge(corrupted(bench.table("prm", "packed"), context, drop), context))
+    assert 3 in found["markers_match_steps"]
+
+
+@pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[0] != "rm"])
+def test_labels_of_another_length_are_found(bench: Bench, task: str, layout: str) -> None:
+    """A row with fewer labels than ids is a finding, not a crash of the gate."""
+    # reveals: IndexError in measure, for every layout
+    context = bench.context(task, layout)
+
+    def drop(rows: list[dict[str, Any]], context: Context) -> None:
+        third(rows, context)["labels"].pop()
+
+    assert broken(judge(corrupted(bench.table(task, layout), context, drop), context))
+
+
+@pytest.mark.parametrize(("task", "layout"), CASES)
+def test_what_is_longer_than_the_limit_is_named(bench: Bench, task: str, layout: str) -> None:
+    """Exactly the examples above the limit break the law on lengths."""
+    ids = ("chosen_ids", "rejected_ids") if task == "rm" else ("input_ids",)
+    rows = bench.table(task, "ragged").to_pylist()
+    lengths = [max(len(row[name]) for name in ids) for row in rows]
+    limit = sorted(lengths)[2]
+    context = replace(bench.context(task, layout), max_length=limit)
+    found = broken(judge(bench.table(task, layout), context))
+    over = tuple(i for i, length in enumerate(lengths) if length > limit)
+    assert over
+    assert found["length_within_bounds"] == over
+
+
+@pytest.mark.parametrize("task", ["sft", "prm"])
+def test_a_pack_above_the_limit_is_named(bench: Bench, task: str) -> None:
+    """A pack may be too long though none of its examples is."""
+    table = bench.table(task, "packed")
+    totals = [len(ids) for ids in table["input_ids"].to_pylist()]
+    limit = max(totals) - 1
+    context = replace(bench.context(task, "packed"), max_length=limit)
+    found = broken(judge(table, context))
+    assert found == {
+        "pack_within_max_length": tuple(i for i, total in enumerate(totals) if total > limit)
+    }
+
+
+@pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[1] == "padded"])
+def test_padding_is_judged_against_the_declared_side(bench: Bench, task: str, layout: str) -> None:
+    """A table padded on the other side breaks the law on every row that has padding."""
+    table = bench.table(task, layout, "right")
+    found = broken(judge(table, bench.context(task, layout, "left")))
+    assert found["padding_in_place"] == tuple(range(5))
+
+
+def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
+    """A row in a later record batch has its number in the table, and is found once."""
+    context = bench.context("sft", "packed")
+    good = bench.table("sft", "packed")
+    bad = corrupted(good, context, MUTATIONS["flip_a_label"][2])
+    worse = corrupted(good, context, MUTATIONS["extend_the_last_length"][2])
+    table = pa.concat_tables([good, bad, good, worse])
+    assert len(table.to_batches()) == 4
+    assert broken(judge(table, context)) == {
+        "labels_equal_ids": (5 + 2,),
+        "seq_lengths_fill_the_pack": (3 * 3 + 1,),
+    }
+
+
+def test_only_the_first_rows_are_named_and_all_are_counted(bench: Bench) -> None:
+    """A finding over many rows names the first of them."""
+    context = bench.context("sft", "ragged")
+    bad = corrupted(bench.table("sft", "ragged"), context, MUTATIONS["train_nothing"][2])
+    (found,) = (f for f in judge(pa.concat_tables([bad] * 12), context) if f.broken)
+    assert (found.name, found.broken, found.checked) == ("something_trained", 12, 60)
+    assert found.rows == tuple(range(2, 60, 5))[:NAMED]
+
+
+@pytest.mark.parametrize(("task", "layout"), CASES)
+def test_a_slice_is_judged_like_the_table(bench: Bench, task: str, layout: str) -> None:
+    """Rows are judged by what they hold, wherever in memory they lie."""
+    # reveals: .values of a sliced list column is the whole column: padded slices raise IndexError,
+    # and packed ones are judged pack by pack instead of example by example
+    context = bench.context(task, layout)
+    table = bench.table(task, layout)
+    counts = PACKS if layout == "packed" else (1,) * 5
+    for start, stop in ((1, len(counts)), (0, 1), (1, 2)):
+        findings = judge(table.slice(start, stop - start), context)
+        assert broken(findings) == {}
+        per_example = {f.checked for f in findings if f.name == "ids_in_vocabulary"}
+        assert per_example == {sum(counts[start:stop])}
+
+
+@pytest.mark.parametrize(("task", "layout"), CASES)
+def test_an_empty_table_breaks_nothing(bench: Bench, task: str, layout: str) -> None:
+    """No rows are no findings."""
+    empty = bench.table(task, layout).schema.empty_table()
+    assert broken(judge(empty, bench.context(task, layout))) == {}
+
+
+# In the stream every example stands alone, as in the ragged layout.
+IN_STREAM = [(name, task) for name, task, layout in APPLIED if layout == "ragged"]
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), IN_STREAM, ids=["-".join(applied) for applied in IN_STREAM]
+)
+def test_the_stream_refuses_the_row_by_the_law_it_breaks(
+    bench: Bench, name: str, task: str
+) -> None:
+    """The gate in the stream refuses exactly the corrupted row, and gives the law as the code."""
+    _, _, change, laws = MUTATIONS[name]
+    context = bench.context(task, "ragged")
+    batch = bench.batches[task]
+    table = corrupted(pa.table(batch), context, change)
+    bad = Validate(context)(table.combine_chunks().to_batches()[0])
+    codes = bad["reject_code"].to_pylist()
+    assert [code is None for code in codes] == [True, True, False, True, True]
+    assert codes[2] in laws | {"controls_from_template"}
+    assert bad["reject_detail"][2].as_py()
+    assert bad.num_rows == batch.num_rows
+
+
+@pytest.mark.parametrize("task", LAYOUTS)
+def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str) -> None:
+    """A control id that the template did not print is found by its number alone."""
+    context = bench.context(task, "ragged")
+    start = context.model.controls["<|im_start|>"]
+
+    def forge(rows: list[dict[str, Any]], context: Context) -> None:
+        row = rows[2]
+        if task != "rm":
+            row["input_ids"][4] = start
+            return
+        for name in ("chosen_ids", "rejected_ids"):
+            row[name][4] = start
+
+    table = corrupted(pa.table(bench.batches[task]), context, forge)
+    found = Validate(context)(table.combine_chunks().to_batches()[0])
+    assert found["reject_code"].to_pylist() == [None, None, "controls_from_template", None, None]
+
+
+def test_an_earlier_refusal_stays(bench: Bench) -> None:
+    """A row that was refused before keeps its reason."""
+    context = bench.context("sft", "ragged")
+    table = corrupted(pa.table(bench.batches["sft"]), context, MUTATIONS["train_nothing"][2])
+    batch = table.combine_chunks().to_batches()[0]
+    codes = pa.array([None, None, "too_long", None, None], pa.string())
+    index = batch.schema.get_field_index("reject_code")
+    found = Validate(context)(batch.set_column(index, "reject_code", codes))
+    assert found["reject_code"].to_pylist() == codes.to_pylist()
+
+
+@pytest.mark.parametrize("task", LAYOUTS)
+def test_the_stream_lets_an_empty_batch_through(bench: Bench, task: str) -> None:
+    """When every row of a batch was refused there is nothing to judge."""
+    empty = bench.batches[task].slice(0, 0)
+    assert Validate(bench.context(task, "ragged"))(empty).num_rows == 0
