@@ -14,6 +14,7 @@ from expectations import measure
 from expectations.contract import EXAMPLE, ROW, Context, Invariant
 from stages import catalog, columns
 from stages.contract import Batch
+from stages.errors import GateError
 
 STREAM = "stream"
 NAMED = 10  # rows that a finding names
@@ -89,7 +90,27 @@ class Validate:
 
 
 def judge(table: pa.Table, context: Context) -> list[Finding]:
-    """Every invariant that applies, on a table as it was written, one record batch at a time."""
+    """Every invariant that applies, on a table as it was written, one record batch at a time.
+
+    Raises:
+        GateError: a metric cannot be computed, so nothing can be said about the rows.
+    """
+    try:
+        return _judged(table, context)
+    except (
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+        pl.exceptions.PolarsError,
+    ) as error:
+        raise GateError(
+            f"What was written cannot be judged: {type(error).__name__}: {error}.",
+            "Nothing was published; please report it with the recipe.",
+        ) from error
+
+
+def _judged(table: pa.Table, context: Context) -> list[Finding]:
     broken: dict[str, Finding] = {}
     seen = dict.fromkeys((EXAMPLE, ROW), 0)
     for batch in table.to_batches():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -271,27 +272,42 @@ class Compiler:
             if turn.role == "assistant" and (turn.trained or self._train_all)
         }
         if self._train_all:
-            return text, self._all_turns(text, turns, answers)
+            ends = None
+            if not all(turn.trained for turn in turns):
+                ends = self._turn_ends(text, seen, tools)
+            return text, self._all_turns(text, turns, list(answers.values()), ends)
         return text, list(answers.values())
 
-    def _all_turns(self, text: str, turns: Sequence[Turn], answers: dict[int, Span]) -> list[Span]:
-        """Every turn up to its end-of-turn token, cut where answers start.
-
-        What stands behind the last one stays untrained, and so do turns that the row leaves out.
+    def _turn_ends(
+        self, text: str, seen: list[dict[str, Any]], tools: list[Any] | None
+    ) -> list[int]:
+        """Where each turn stops in the rendered text.
 
         Raises:
-            RowError: a turn is left out, and the template does not print one after the other.
+            RowError: the template does not print one turn after the other.
         """
-        ends = [m.end() for m in re.finditer(re.escape(self._end_of_turn), text)]
-        extra = len(ends) - len(turns)  # a system turn of the template's own
-        if extra not in (0, 1) and not all(turn.trained for turn in turns):
-            raise RowError("untrainable_turn", "a turn is left out, and the template joins turns")
-        trained = [True] * max(extra, 0) + [turn.trained for turn in turns]
+        ends = []
+        for i in range(len(seen)):
+            prefix = self._template.render(seen[: i + 1], tools)
+            if not text.startswith(prefix):
+                detail = f"a turn is left out, and the template joins turn {i + 1} with others"
+                raise RowError("untrainable_turn", detail)
+            ends.append(len(prefix))
+        return ends
+
+    def _all_turns(
+        self, text: str, turns: Sequence[Turn], answers: list[Span], ends: list[int] | None
+    ) -> list[Span]:
+        """Every turn up to its end-of-turn token, cut where answers start.
+
+        What stands behind the last one stays untrained, and so do turns that the row leaves out
+        (``ends`` says where each turn stops, when there are such).
+        """
+        stops = [match.end() for match in re.finditer(re.escape(self._end_of_turn), text)]
         spans = []
-        for i, (start, stop) in enumerate(itertools.pairwise([0, *ends])):
-            inside = [span[0] for span in answers.values() if start <= span[0] < stop]
-            if i >= len(trained) or trained[i]:
-                edges = [start, *inside, stop]
+        for start, stop in itertools.pairwise([0, *stops]):
+            if ends is None or turns[bisect_left(ends, stop)].trained:
+                edges = [start, *(a for a, _ in answers if start <= a < stop), stop]
                 spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
         return spans
 

@@ -638,8 +638,6 @@ def test_a_prompt_that_the_sides_do_not_repeat_is_no_prompt_of_theirs() -> None:
 
 def test_sides_that_go_on_over_several_turns_keep_their_prompt() -> None:
     """A prompt in front of sides that begin with an answer is theirs, whoever speaks later."""
-    # reveals: sides with a user's turn are taken for whole conversations: the prompt is dropped,
-    # and the row is refused (no_prompt)
     row = {
         "prompt": turns(("system", "s"), Q),
         "chosen": turns(A, ("user", "more"), A),

@@ -28,6 +28,7 @@ from stages import encoders, formats
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
+from stages.errors import GateError
 from stages.mark import Mark
 from stages.normalize import Normalize
 from stages.pack import pack
@@ -556,8 +557,6 @@ def test_a_missing_position_is_found(bench: Bench, layout: str) -> None:
 
 def test_a_missing_position_is_found_in_a_pack(bench: Bench) -> None:
     """The same where several examples share a row."""
-    # reveals: polars ShapeError in measure (n_step_labels has a row per pack, n_tokens one per
-    # example) instead of a finding
     context = bench.context("prm", "packed")
 
     def drop(rows: list[dict[str, Any]], context: Context) -> None:
@@ -570,7 +569,6 @@ def test_a_missing_position_is_found_in_a_pack(bench: Bench) -> None:
 @pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[0] != "rm"])
 def test_labels_of_another_length_are_found(bench: Bench, task: str, layout: str) -> None:
     """A row with fewer labels than ids is a finding, not a crash of the gate."""
-    # reveals: IndexError in measure, for every layout
     context = bench.context(task, layout)
 
     def drop(rows: list[dict[str, Any]], context: Context) -> None:
@@ -640,8 +638,6 @@ def test_only_the_first_rows_are_named_and_all_are_counted(bench: Bench) -> None
 @pytest.mark.parametrize(("task", "layout"), CASES)
 def test_a_slice_is_judged_like_the_table(bench: Bench, task: str, layout: str) -> None:
     """Rows are judged by what they hold, wherever in memory they lie."""
-    # reveals: .values of a sliced list column is the whole column: padded slices raise IndexError,
-    # and packed ones are judged pack by pack instead of example by example
     context = bench.context(task, layout)
     table = bench.table(task, layout)
     counts = PACKS if layout == "packed" else (1,) * 5
@@ -717,3 +713,10 @@ def test_the_stream_lets_an_empty_batch_through(bench: Bench, task: str) -> None
     """When every row of a batch was refused there is nothing to judge."""
     empty = bench.batches[task].slice(0, 0)
     assert Validate(bench.context(task, "ragged"))(empty).num_rows == 0
+
+
+def test_what_cannot_be_measured_cannot_be_published(bench: Bench) -> None:
+    """A table without a column that a law needs is no verdict, but an error of its own."""
+    table = bench.table("sft", "ragged").drop_columns(["labels"])
+    with pytest.raises(GateError, match="cannot be judged"):
+        judge(table, bench.context("sft", "ragged"))

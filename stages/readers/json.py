@@ -49,6 +49,8 @@ def _items(path: str, text: str) -> Iterator[tuple[int, int]]:
             raise ContainerError(
                 f"{path}:{line} is not JSON: the array is not closed.", "Fetch it again."
             )
+    if in_array and at >= len(text):
+        raise ContainerError(f"{path}: the array is not closed.", "Fetch it again.")
     if in_array and _skip(text, at + 1) != len(text):
         line = text.count("\n", 0, at) + 1
         raise ContainerError(f"{path}:{line}: text after the end of the array.", "Remove it.")
