@@ -17,6 +17,7 @@ from stages.contract import Batch
 from stages.errors import GateError
 
 STREAM = "stream"
+_UNJUDGED = (ArithmeticError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
 NAMED = 10  # rows that a finding names
 
 

@@ -305,8 +305,11 @@ class Compiler:
         """
         stops = [match.end() for match in re.finditer(re.escape(self._end_of_turn), text)]
         spans = []
-        for start, stop in itertools.pairwise([0, *stops]):
-            if ends is None or turns[bisect_left(ends, stop)].trained:
+        own = [] if ends is None else [bisect_left(ends, stop) for stop in stops]
+        for at, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
+            # Before the first turn's own may stand a system turn that the template brings.
+            brought = own[at : at + 2] == [0, 0]
+            if not own or brought or turns[own[at]].trained:
                 edges = [start, *(a for a, _ in answers if start <= a < stop), stop]
                 spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
         return spans
