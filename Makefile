@@ -29,6 +29,7 @@ lint: $(READY)  ## Check style, types and layers.
 
 bench: $(READY)  ## Time the build beside datasets.map, one core each.
 	$(BIN)/python benchmarks/sft_rows.py
+	$(BIN)/python benchmarks/per_stage.py
 
 wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	rm -rf dist

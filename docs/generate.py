@@ -5,6 +5,7 @@ python docs/generate.py [--check]
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ from pipeline.cli import cli
 from pipeline.commands.list import formats, models
 from pipeline.stage_table import stage_table
 
-TARGET = Path(__file__).parent / "reference.md"
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "docs" / "reference.md"
 
 
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -42,6 +44,18 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+_CODE = re.compile(r"""(?:RowError\(\s*|refuse\(\w+, \w+, )"(\w+)\"""")
+
+
+def _codes() -> list[tuple[str, ...]]:
+    """Every refusal code and the files that give it."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "stages").rglob("*.py")):
+        for code in _CODE.findall(path.read_text("utf-8")):
+            found.setdefault(code, set()).add(path.relative_to(ROOT).as_posix())
+    return [(f"`{code}`", ", ".join(sorted(files))) for code, files in sorted(found.items())]
+
+
 def reference() -> str:
     """The page."""
     lines = ["# Reference", "", "Written by `python docs/generate.py`; the tests compare it.", ""]
@@ -51,6 +65,13 @@ def reference() -> str:
     lines += ["## Models", "", *_table(("profile", "hub id"), models()), ""]
     stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
     lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
+    lines += [
+        "## Refusal codes",
+        "",
+        "A row that breaks an invariant has its name as the code.",
+        "",
+    ]
+    lines += [*_table(("code", "given in"), _codes()), ""]
     laws = [(f"`{law.name}`", law.why) for law in invariants()]
     lines += ["## Invariants", "", *_table(("invariant", "why"), laws), ""]
     return "\n".join(lines)
