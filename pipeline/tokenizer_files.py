@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from pipeline.dataset_files import write_json
+from stages.encoders import parsed
 from stages.profile import TargetModel
 
-
-@functools.lru_cache(maxsize=2)
-def _added_tokens(tokenizer_json: bytes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = orjson.loads(tokenizer_json)["added_tokens"]
-    return found
+_FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
 
 
 def _config(model: TargetModel) -> dict[str, Any]:
     profile = model.profile
-    added = {}
-    for token in _added_tokens(model.tokenizer_json):
-        flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
-        added[str(token["id"])] = {flag: token[flag] for flag in flags}
+    tokens = parsed(model.tokenizer_json).get_added_tokens_decoder()
+    added: dict[str, dict[str, Any]] = {
+        str(index): {flag: getattr(token, flag) for flag in _FLAGS}
+        for index, token in sorted(tokens.items())
+    }
     named = {profile.eos_token, profile.pad_token, profile.bos_token}
     extra = [t["content"] for t in added.values() if t["special"] and t["content"] not in named]
     return {
@@ -47,8 +42,8 @@ def _config(model: TargetModel) -> dict[str, Any]:
 
 def stop_ids(model: TargetModel) -> list[int]:
     """Ids at which generation stops."""
-    ids = {token["content"]: token["id"] for token in _added_tokens(model.tokenizer_json)}
-    return [ids[token] for token in model.profile.generation_eos]
+    tokenizer = parsed(model.tokenizer_json)
+    return [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
 
 
 def write_tokenizer(folder: Path, model: TargetModel) -> None:
