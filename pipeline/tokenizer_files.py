@@ -43,7 +43,8 @@ def _config(model: TargetModel) -> dict[str, Any]:
 def stop_ids(model: TargetModel) -> list[int]:
     """Ids at which generation stops."""
     tokenizer = parsed(model.tokenizer_json)
-    return [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
+    found = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
+    return [index for index in found if index is not None]  # binding proved that none is missing
 
 
 def write_tokenizer(folder: Path, model: TargetModel) -> None:
