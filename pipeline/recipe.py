@@ -131,7 +131,7 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     found = resolve(config.model, config.cache_dir, overrides)
     profile = replace(found.profile, padding_side=config.padding_side)
     model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
-    Renderer(model, config.train_on).prove()
+    model.probes.update(Renderer(model, config.train_on).prove())
     return found, model
 
 

@@ -122,19 +122,29 @@ class Renderer:
         segments = self._compiler.segments(row.turns(), _parsed(row.tools))
         return [s[0] for s in segments], bytes(s[1] for s in segments), "jinja"
 
-    def prove(self) -> None:
+    def prove(self) -> dict[str, str]:
         """The template ends a trained turn and repeats the generation prompt before it.
+
+        Returns:
+            What was proved, by name.
 
         Raises:
             ModelError: it does not.
         """
+        probe = Row(["user", "assistant"], ["x", "y"], [None, None], [False, True], None)
         try:
-            self(Row(["user", "assistant"], ["x", "y"], [None, None], [False, True], None))
+            texts, kinds, path = self(probe)
         except RowError as error:
             raise ModelError(
                 f"The chat template cannot be trained on: {error.detail}.",
                 "Give another with --chat-template, or its end-of-turn token with --eos.",
             ) from error
+        trained = "".join(t for t, kind in zip(texts, kinds, strict=True) if kind & TRAINED)
+        prompt = "".join(t for t, kind in zip(texts, kinds, strict=True) if not kind & TRAINED)
+        return {
+            "end_of_turn_is_trained": f"an answer 'y' is trained as {trained!r} ({path})",
+            "generation_prompt_is_prefix": f"it begins behind {prompt.rstrip()[-40:]!r}",
+        }
 
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
         if len(self._shapes) >= _MAX_SHAPES:
