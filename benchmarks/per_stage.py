@@ -18,17 +18,16 @@ from pathlib import Path
 
 from pipeline import memory
 
-memory.keep_freed()
-
-from pipeline.config import Config, default_cache  # noqa: E402 (after the allocator is set)
-from pipeline.inputs import scan  # noqa: E402
-from pipeline.part import split_off  # noqa: E402
-from pipeline.recipe import resolve_recipe  # noqa: E402
-from stages import readers  # noqa: E402
-
 
 def main() -> None:
     """Grow the rows, run every stage over them, print."""
+    memory.keep_freed()  # before pyarrow is imported
+    from pipeline.config import Config, default_cache
+    from pipeline.inputs import scan
+    from pipeline.part import split_off
+    from pipeline.recipe import resolve_recipe
+    from stages import readers
+
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--data", type=Path)
