@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench wheel clean
+.PHONY: demo test test-slow lint bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,9 @@ demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n 2
+
+test-slow: $(READY)  ## Run the laws over wider samples.
+	$(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .
