@@ -21,6 +21,7 @@ from stages.contract import (
     Row,
     StepChain,
 )
+from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
 from stages.normalize import Normalize, renamed
 
@@ -875,18 +876,18 @@ def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
 def test_each_row_format_is_detected() -> None:
     """Rows of one format are recognised as that format among those of their task, with a reason."""
     for name, task, row, _ in READ.values():
-        found, reason = formats.detect([row] * 3, task, "x.jsonl")
-        assert found.name == name
-        assert "3 of 3" in reason
-    assert formats.detect([ALTERNATIVES], "prm", "x.jsonl")[0].name == "prm800k"
+        found = detect([row] * 3, task, "x.jsonl")
+        assert found.format.name == name
+        assert "3 of 3" in found.evidence
+    assert detect([ALTERNATIVES], "prm", "x.jsonl").reading == "prm800k"
 
 
 def test_the_format_of_most_rows_is_detected() -> None:
     """Some odd rows do not hide the format; their own refusal will name them."""
     good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
-    assert formats.detect([good, odd, good], "sft", "x.jsonl")[0].name == "alpaca"
+    assert detect([good, odd, good], "sft", "x.jsonl").reading == "alpaca"
     with pytest.raises(DataError, match="no sft format fits"):
-        formats.detect([good, odd, odd], "sft", "x.jsonl")
+        detect([good, odd, odd], "sft", "x.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -900,7 +901,7 @@ def test_the_format_of_most_rows_is_detected() -> None:
 def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
     """Where two formats fit equally well the user says which."""
     with pytest.raises(DataError, match="reads as") as caught:
-        formats.detect([row], task, "x.jsonl")
+        detect([row], task, "x.jsonl")
     assert "--format" in caught.value.remedy
 
 
@@ -914,7 +915,7 @@ def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None
 def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
     """One answer and a thumb up or down is no pair; the message says so."""
     with pytest.raises(DataError, match="unpaired") as caught:
-        formats.detect([row, row], "rm", "x.jsonl")
+        detect([row, row], "rm", "x.jsonl")
     assert caught.value.exit_code == 3
 
 
@@ -922,7 +923,7 @@ def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that there are."""
     with pytest.raises(DataError, match="alpha, beta") as caught:
-        formats.detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
+        detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
     assert all(found.name in caught.value.remedy for found in formats.for_task(task))
 
 
@@ -992,7 +993,7 @@ def test_sample_files_are_recognised_and_read(
     """Each sample file has the format it shows; only the rows meant to be refused are refused."""
     found = records(SAMPLES / name)
     rows = [record.data for record in found if record.data is not None]
-    detected, _ = formats.detect(rows, task, name)
+    detected = detect(rows, task, name).format
     assert detected.name == format_name
     assert f"{len(found)} rows" == count
     batch = Normalize(task, detected, FormatOptions())(found)
