@@ -141,7 +141,7 @@ def recognise(source: Input, config: Config) -> Detection:
     _require_mapped(source, raw, mapping)
     rows = [renamed(row, mapping) for row in raw]
     if named is None:
-        found = detect(rows, config.task, source.path, config.already_templated)
+        found = detect(rows, config.task, source.path, config.already_templated, mapping)
         if found.change is not None:
             raise _changed(source, found.change, mapping)
         return found

@@ -206,8 +206,12 @@ class Varied(Protocol):
 class Doubtful(Protocol):
     """A format whose evidence can leave a doubt that only the user can settle."""
 
-    def doubt(self, rows: Sequence[Row]) -> str | None:
-        """What else the rows could mean, in words; None when nothing else is likely."""
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        """What else the rows could mean, and the flag that settles it; None when nothing else.
+
+        Args:
+            columns: those that ``--map`` named by hand; they are meant.
+        """
         ...
 
 

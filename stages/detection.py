@@ -7,7 +7,7 @@ them, and no other may: where two do, or where a column's meaning stays open, no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stages import formats, templated
@@ -141,9 +141,16 @@ def _strays(said: dict[str, list[str | None]], best: str) -> tuple[str, int]:
 
 
 def detect(
-    rows: Sequence[Row], task: str, where: str, already_templated: bool = False
+    rows: Sequence[Row],
+    task: str,
+    where: str,
+    already_templated: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> Detection:
     """The one reading that sampled rows have.
+
+    Args:
+        rows: with the columns that ``columns`` (``--map``) names already in place.
 
     Raises:
         DataError: none has them, more than one does, or a column's meaning stays open.
@@ -170,9 +177,9 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
-    doubt = found.doubt(fitting) if isinstance(found, Doubtful) else None
+    doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
     if doubt is not None:
-        raise DataError(f"{where}: {doubt}.", f"To read it as {best}, add --format {best}.")
+        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     reading, more = settle(found, fitting, where, already_templated)
     evidence = f"{_common(said[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
     return Detection(reading, evidence, len(rows), counts)

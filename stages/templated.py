@@ -92,8 +92,12 @@ def _closing(
     return parse
 
 
-def _headed(header: str, preamble: str = "") -> Callable[[str], Turns | None]:
-    """A dialect that marks only where a turn begins; blanks around contents are its own."""
+def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
+    """A dialect that marks only where a turn begins; blanks around contents are its own.
+
+    Args:
+        closer: what may stand at the end of an answer all the same.
+    """
     head = re.compile(header)
     start = re.compile(preamble)
 
@@ -106,7 +110,7 @@ def _headed(header: str, preamble: str = "") -> Callable[[str], Turns | None]:
         messages = []
         for found, stop in zip(heads, stops, strict=True):
             role = _ROLES[found.group("role").lower()]
-            content = text[found.end() : stop].strip().removesuffix("</s>")
+            content = text[found.end() : stop].strip().removesuffix(closer)
             messages.append(Message(role, content))
         roles = [message.role for message in messages]
         return Turns(messages, False) if "user" in roles and "assistant" in roles else None
@@ -209,7 +213,7 @@ DIALECTS = (
         _alpaca,
     ),
     Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO)),
-    Dialect("Vicuna", r"\s*(?:A chat between a curious|USER:)", _headed(_VICUNA, _CURIOUS)),
+    Dialect("Vicuna", r"\s*(?:A chat between a curious|USER:)", _headed(_VICUNA, _CURIOUS, "</s>")),
     Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE)),
 )
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
