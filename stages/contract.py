@@ -142,7 +142,19 @@ class StepChain:
     pieces: list[str] | None = None
 
 
-Example: TypeAlias = Conversation | Pair | StepChain
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One SFT example that is token ids already.
+
+    Attributes:
+        labels: one per id, unshifted; -100 where nothing is trained.
+    """
+
+    ids: list[int]
+    labels: list[int]
+
+
+Example: TypeAlias = Conversation | Pair | StepChain | Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +236,13 @@ class Texts(Protocol):
     """
 
     prompts: tuple[str, ...]
+
+
+@runtime_checkable
+class TokenRows(Protocol):
+    """A format whose rows are token ids, which are neither rendered nor encoded."""
+
+    token_ids: bool
 
 
 @runtime_checkable
