@@ -13,7 +13,6 @@ import click
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 
-
 MAX_INPUTS = 8  # that the summary names
 
 
