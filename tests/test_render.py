@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import columns
+from stages import columns, probes
 from stages.errors import ModelError, RowError
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
@@ -49,6 +49,11 @@ RENDERERS = {family: Renderer(model) for family, model in MODELS.items()}
 def with_template(source: str) -> TargetModel:
     """Qwen2 with another chat template."""
     return replace(QWEN2, profile=replace(QWEN2.profile, chat_template=source))
+
+
+def prove(model: TargetModel, train_on: str = "assistant") -> None:
+    """What a build proves of a template before its first row."""
+    probes.require(probes.Subject(model, b"", train_on), probes.TEMPLATE)
 
 
 def row(*turns: tuple[str, str | None], **more: Any) -> Row:
@@ -511,7 +516,7 @@ def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build(
 ) -> None:
     """The proof runs once per build and says what is wrong with the template."""
     with pytest.raises(ModelError, match=words) as caught:
-        Renderer(with_template(source)).prove()
+        prove(with_template(source))
     assert caught.value.exit_code == 2
     assert "--chat-template" in caught.value.remedy
 
@@ -520,7 +525,7 @@ def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build(
 def test_every_family_of_ours_can_be_trained_on(family: str) -> None:
     """The proof passes for each template, whatever is trained."""
     for policy in ("assistant", "last", "all"):
-        Renderer(MODELS[family], policy).prove()
+        prove(MODELS[family], policy)
 
 
 def test_a_template_that_is_no_jinja_is_refused() -> None:
