@@ -17,7 +17,8 @@ from stages import catalog
 from stages.encoders import parsed
 from stages.errors import ModelError, PipelineError
 from stages.profile import TargetModel
-from stages.render import Renderer
+from stages.render import Renderer, template_of
+from stages.template import Template
 
 TOKENS, TEMPLATE = "tokens", "template"  # what a probe looks at
 
@@ -49,6 +50,11 @@ class Subject:
     def tokenizer(self) -> Tokenizer:
         """The reference tokenizer of the build."""
         return parsed(self.model.tokenizer_json)
+
+    @functools.cached_property
+    def template(self) -> Template:
+        """The chat template of the build."""
+        return template_of(self.model)
 
     @functools.cached_property
     def renderer(self) -> Renderer:

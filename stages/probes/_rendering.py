@@ -2,30 +2,92 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from stages import encoders
 from stages.errors import RowError
 from stages.probes import BrokenError, Subject
 from stages.render import Row
-from stages.segments import TRAINED
+from stages.segments import CONTROL, TRAINED
+
+Turns = list[tuple[str, str]]
 
 
-def rendered(subject: Subject, row: Row) -> tuple[str, str, str]:
-    """A conversation's untrained and trained text, and the path that rendered it.
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A conversation's segments, and the path that rendered it."""
+
+    texts: list[str]
+    kinds: bytes
+    path: str
+
+    def text(self, trained: bool) -> str:
+        """The trained or the untrained text, joined."""
+        pairs = zip(self.texts, self.kinds, strict=True)
+        return "".join(text for text, kind in pairs if bool(kind & TRAINED) == trained)
+
+    @property
+    def whole(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def begins(self) -> int:
+        """Characters before training starts."""
+        first = next((i for i, kind in enumerate(self.kinds) if kind & TRAINED), len(self.kinds))
+        return len("".join(self.texts[:first]))
+
+
+def row_of(turns: Turns, trained: set[int] | None = None, tools: str | None = None) -> Row:
+    """A conversation as it stands in its columns; every answer is trained unless told which."""
+    roles = [role for role, _ in turns]
+    if trained is None:
+        trained = {i for i, role in enumerate(roles) if role == "assistant"}
+    flags = [i in trained for i in range(len(turns))]
+    return Row(roles, [text for _, text in turns], [None] * len(turns), flags, tools)
+
+
+def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
+    """What a build makes of a conversation: itself, or one example per trained turn."""
+    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
+    if not subject.model.profile.one_example_per_turn:
+        return [(row_of(turns), set(answers))]
+    return [(row_of(turns[: i + 1], {i}), {i}) for i in answers]
+
+
+def rendered(subject: Subject, row: Row) -> Rendering:
+    """The segments of a row that every model must take.
 
     Raises:
         BrokenError: it cannot be rendered.
     """
     try:
-        texts, kinds, path = subject.renderer(row)
+        return Rendering(*subject.renderer(row))
     except RowError as error:
         raise BrokenError(detail=error.detail) from error
-    pairs = list(zip(texts, kinds, strict=True))
-    prompt = "".join(text for text, kind in pairs if not kind & TRAINED)
-    return prompt, "".join(text for text, kind in pairs if kind & TRAINED), path
 
 
-def question(*more: tuple[str, str]) -> Row:
-    """A conversation of one question and its answer, and whatever follows."""
-    turns = [("user", "x"), ("assistant", "y"), *more]
-    roles = [role for role, _ in turns]
-    trained = [role == "assistant" for role in roles]
-    return Row(roles, [text for _, text in turns], [None] * len(turns), trained, None)
+def ids_of(subject: Subject, found: Rendering) -> tuple[list[int], list[int]]:
+    """Ids of a rendering as a build encodes it, and those of its text segments alone."""
+    encoder = encoders.load("tokenizers", subject.model.tokenizer_json)
+    pairs = list(zip(found.texts, found.kinds, strict=True))
+    flat, offsets = encoder.encode([text for text, kind in pairs if not kind & CONTROL])
+    plain = iter(range(len(offsets) - 1))
+    ids: list[int] = []
+    for text, kind in pairs:
+        if kind & CONTROL:
+            ids.append(subject.model.controls[text])
+        else:
+            at = next(plain)
+            ids += flat[offsets[at] : offsets[at + 1]].tolist()
+    return ids, flat.tolist()
+
+
+QUESTION: Turns = [("user", "x"), ("assistant", "y")]
+DIALOGUE: Turns = [
+    ("user", "first question"),
+    ("assistant", "first answer"),
+    ("user", "second question"),
+    ("assistant", "second answer"),
+    ("user", "third question"),
+    ("assistant", "third answer"),
+]

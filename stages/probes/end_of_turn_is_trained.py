@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from stages.probes import BrokenError, Probe, Subject
-from stages.probes._rendering import question, rendered
+from stages.probes._rendering import DIALOGUE, QUESTION, examples, rendered, row_of
 
 
 def _check(subject: Subject) -> str:
-    _, trained, path = rendered(subject, question())
-    if not trained.endswith(subject.model.profile.end_of_turn):
-        raise BrokenError(detail=f"an answer 'y' is trained as {trained!r}")
-    return f"an answer 'y' is trained as {trained!r} ({path})"
+    end = subject.model.profile.end_of_turn
+    found = rendered(subject, row_of(QUESTION))
+    if not found.text(trained=True).endswith(end):
+        raise BrokenError(detail=f"an answer 'y' is trained as {found.text(trained=True)!r}")
+    for row, answers in examples(subject, DIALOGUE):
+        trained = rendered(subject, row).text(trained=True)
+        if trained.count(end) < len(answers):
+            raise BrokenError(detail=f"{len(answers)} answers are trained as {trained!r}")
+    return f"an answer 'y' is trained as {found.text(trained=True)!r} ({found.path})"
 
 
 PROBE = Probe(
     name="end_of_turn_is_trained",
-    proves="a trained answer ends in a trained end-of-turn token",
+    proves="every trained answer ends in a trained end-of-turn token",
     fails="the chat template cannot be trained on: {detail}",
     remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
     check=_check,

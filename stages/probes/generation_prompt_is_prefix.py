@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from stages.probes import Probe, Subject
-from stages.probes._rendering import question, rendered
+from typing import Any
+
+from stages.probes import BrokenError, Probe, Subject
+from stages.probes._rendering import DIALOGUE, QUESTION, Turns, rendered, row_of
+
+
+def _prompts(subject: Subject, turns: Turns) -> list[str]:
+    seen = [{"role": role, "content": text} for role, text in turns]
+    variants: list[dict[str, Any]] = [dict(v) for v in subject.model.profile.template_variants]
+    return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
 
 
 def _check(subject: Subject) -> str:
-    prompt, _, _ = rendered(subject, question())
-    return f"it begins behind {prompt.rstrip()[-40:]!r}"
+    answers = [i for i, (role, _) in enumerate(DIALOGUE) if role == "assistant"]
+    for i in answers:
+        found = rendered(subject, row_of(DIALOGUE[: i + 1], {i}))
+        prompts = _prompts(subject, DIALOGUE[:i])
+        if found.whole[: found.begins] not in prompts:
+            raise BrokenError(
+                detail=f"turn {i + 1} is trained behind {found.whole[: found.begins][-40:]!r}, "
+                f"and inference would feed {prompts[0][-40:]!r}"
+            )
+    once = subject.model.profile.one_example_per_turn
+    if not once:
+        whole = rendered(subject, row_of(DIALOGUE)).whole
+        for i in answers:
+            if not any(whole.startswith(prompt) for prompt in _prompts(subject, DIALOGUE[:i])):
+                raise BrokenError(
+                    detail=f"turn {i + 1} of a dialogue is not rendered behind the prompt that "
+                    "inference would feed"
+                )
+    question = rendered(subject, row_of(QUESTION))
+    shown = question.text(trained=False)[: question.begins][-40:]
+    return f"it begins behind {shown!r}" + (", one example per trained turn" if once else "")
 
 
 PROBE = Probe(
