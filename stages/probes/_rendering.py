@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from stages import encoders
@@ -31,6 +32,11 @@ class Rendering:
         return "".join(self.texts)
 
     @property
+    def edges(self) -> set[int]:
+        """Where segments start and stop, in characters."""
+        return set(itertools.accumulate(map(len, self.texts), initial=0))
+
+    @property
     def begins(self) -> int:
         """Characters before training starts."""
         first = next((i for i, kind in enumerate(self.kinds) if kind & TRAINED), len(self.kinds))
@@ -44,6 +50,12 @@ def row_of(turns: Turns, trained: set[int] | None = None, tools: str | None = No
         trained = {i for i, role in enumerate(roles) if role == "assistant"}
     flags = [i in trained for i in range(len(turns))]
     return Row(roles, [text for _, text in turns], [None] * len(turns), flags, tools)
+
+
+def dialogue(subject: Subject) -> Turns:
+    """Three exchanges; one where everything is trained and turns cannot be told apart."""
+    alone = subject.model.profile.one_example_per_turn and subject.train_on == "all"
+    return _DIALOGUE[:2] if alone else _DIALOGUE
 
 
 def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
@@ -83,7 +95,7 @@ def ids_of(subject: Subject, found: Rendering) -> tuple[list[int], list[int]]:
 
 
 QUESTION: Turns = [("user", "x"), ("assistant", "y")]
-DIALOGUE: Turns = [
+_DIALOGUE: Turns = [
     ("user", "first question"),
     ("assistant", "first answer"),
     ("user", "second question"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.probes import BrokenError, Probe, Subject
-from stages.probes._rendering import DIALOGUE, QUESTION, examples, rendered, row_of
+from stages.probes._rendering import QUESTION, dialogue, examples, rendered, row_of
 
 
 def _check(subject: Subject) -> str:
@@ -11,7 +11,7 @@ def _check(subject: Subject) -> str:
     found = rendered(subject, row_of(QUESTION))
     if not found.text(trained=True).endswith(end):
         raise BrokenError(detail=f"an answer 'y' is trained as {found.text(trained=True)!r}")
-    for row, answers in examples(subject, DIALOGUE):
+    for row, answers in examples(subject, dialogue(subject)):
         trained = rendered(subject, row).text(trained=True)
         if trained.count(end) < len(answers):
             raise BrokenError(detail=f"{len(answers)} answers are trained as {trained!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stages.probes import BrokenError, Probe, Subject
-from stages.probes._rendering import DIALOGUE, QUESTION, Turns, rendered, row_of
+from stages.probes._rendering import QUESTION, Turns, dialogue, rendered, row_of
 
 
 def _prompts(subject: Subject, turns: Turns) -> list[str]:
@@ -15,26 +15,27 @@ def _prompts(subject: Subject, turns: Turns) -> list[str]:
 
 
 def _check(subject: Subject) -> str:
-    answers = [i for i, (role, _) in enumerate(DIALOGUE) if role == "assistant"]
+    turns = dialogue(subject)
+    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
     for i in answers:
-        found = rendered(subject, row_of(DIALOGUE[: i + 1], {i}))
-        prompts = _prompts(subject, DIALOGUE[:i])
-        if found.whole[: found.begins] not in prompts:
+        found = rendered(subject, row_of(turns[: i + 1], {i}))
+        prompts = _prompts(subject, turns[:i])
+        starts = found.edges if subject.train_on == "all" else {found.begins}
+        if not any(found.whole.startswith(p) and len(p) in starts for p in prompts):
             raise BrokenError(
                 detail=f"turn {i + 1} is trained behind {found.whole[: found.begins][-40:]!r}, "
                 f"and inference would feed {prompts[0][-40:]!r}"
             )
     once = subject.model.profile.one_example_per_turn
     if not once:
-        whole = rendered(subject, row_of(DIALOGUE)).whole
+        whole = rendered(subject, row_of(turns)).whole
         for i in answers:
-            if not any(whole.startswith(prompt) for prompt in _prompts(subject, DIALOGUE[:i])):
+            if not any(whole.startswith(prompt) for prompt in _prompts(subject, turns[:i])):
                 raise BrokenError(
                     detail=f"turn {i + 1} of a dialogue is not rendered behind the prompt that "
                     "inference would feed"
                 )
-    question = rendered(subject, row_of(QUESTION))
-    shown = question.text(trained=False)[: question.begins][-40:]
+    shown = max(_prompts(subject, QUESTION[:1]), key=len)[-40:]
     return f"it begins behind {shown!r}" + (", one example per trained turn" if once else "")
 
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 from stages.columns import IDS
 from stages.pad import pad
 from stages.probes import BrokenError, Probe, Subject
-from stages.probes._rendering import DIALOGUE, QUESTION, examples, ids_of, rendered, row_of
+from stages.probes._rendering import QUESTION, dialogue, examples, ids_of, rendered, row_of
 
 
 def _check(subject: Subject) -> str:
-    rows = [row_of(QUESTION), *(row for row, _ in examples(subject, DIALOGUE))]
+    rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
     sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
     pad_id = subject.model.pad_id
     if any(pad_id in ids for ids in sequences):

@@ -6,7 +6,7 @@ import itertools
 
 from stages.errors import RowError
 from stages.probes import BrokenError, Probe, Subject
-from stages.probes._rendering import DIALOGUE, examples, rendered, row_of
+from stages.probes._rendering import dialogue, examples, rendered, row_of
 from stages.segments import CONTROL
 
 _STOP = "\x00"
@@ -14,12 +14,12 @@ _STOP = "\x00"
 
 def _markers(subject: Subject) -> list[str]:
     """What stands between two turns where no control token does."""
-    row, _ = examples(subject, DIALOGUE)[-1]
+    row, _ = examples(subject, dialogue(subject))[-1]
     found = rendered(subject, row)
     pairs = zip(found.texts, found.kinds, strict=True)
     text = "".join(_STOP if kind & CONTROL else piece for piece, kind in pairs)
     plain = []
-    for (_, left), (_, right) in itertools.pairwise(DIALOGUE):
+    for (_, left), (_, right) in itertools.pairwise(dialogue(subject)):
         start = text.find(left)
         between = text[start + len(left) : text.find(right, start)]
         if start >= 0 and _STOP not in between:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stages.probes import BrokenError, Probe, Subject
-from stages.probes._rendering import DIALOGUE, examples, rendered
+from stages.probes._rendering import dialogue, examples, rendered
 
 
 def _check(subject: Subject) -> str:
-    made = examples(subject, DIALOGUE)
+    made = examples(subject, dialogue(subject))
     for row, answers in made:
         found = rendered(subject, row)
         at = 0
@@ -18,7 +18,7 @@ def _check(subject: Subject) -> str:
             if (str(text) in found.text(trained=True)) != (i in answers):
                 raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
     once = "one example per trained turn" if len(made) > 1 else "one example"
-    return f"{len(DIALOGUE)} turns printed in order, {once}"
+    return f"{len(dialogue(subject))} turns printed in order, {once}"
 
 
 PROBE = Probe(
