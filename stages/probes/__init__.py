@@ -19,6 +19,7 @@ from stages.errors import ModelError, PipelineError
 from stages.profile import TargetModel
 from stages.render import Renderer, template_of
 from stages.template import Template
+from stages.tokenizers.claims import Claims
 
 TOKENS, TEMPLATE = "tokens", "template"  # what a probe looks at
 
@@ -37,6 +38,7 @@ class Subject:
 
     Attributes:
         stock: the tokenizer's bytes before anything was added to it.
+        claims: what the files of a model directory say themselves.
         wide: look at many texts (``pipeline doctor``), not at a few (every build's start).
     """
 
@@ -45,6 +47,7 @@ class Subject:
     train_on: str = "assistant"
     system: str | None = None
     wide: bool = False
+    claims: Claims = field(default_factory=Claims)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -60,10 +60,11 @@ def dialogue(subject: Subject) -> Turns:
 
 def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
     """What a build makes of a conversation: itself, or one example per trained turn."""
-    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
+    everything = range(len(turns)) if subject.train_on == "all" else ()
+    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant" or i in everything]
     if not subject.model.profile.one_example_per_turn:
-        return [(row_of(turns), set(answers))]
-    return [(row_of(turns[: i + 1], {i}), {i}) for i in answers]
+        return [(row_of(turns, set(answers)), set(answers))]
+    return [(row_of(turns[: i + 1], {i}), {i}) for i in answers if turns[i][0] == "assistant"]
 
 
 def rendered(subject: Subject, row: Row) -> Rendering:

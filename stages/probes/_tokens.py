@@ -11,10 +11,12 @@ def one_id(subject: Subject, token: str) -> int:
     Raises:
         BrokenError: it is none, or several.
     """
+    if token.isdecimal():
+        raise BrokenError(token=token, why="is a number; a token is named by its text")
     index = subject.tokenizer.token_to_id(token)
     ids = subject.tokenizer.encode(token, add_special_tokens=False).ids
     if index is None or ids != [index]:
-        raise BrokenError(token=token, ids=ids)
+        raise BrokenError(token=token, why=f"is not one token of the tokenizer (it gives {ids})")
     return int(index)
 
 

@@ -24,4 +24,5 @@ PROBE = Probe(
     fails="the chat template cannot be trained on: {detail}",
     remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
     check=_check,
+    needs=("end_of_turn_is_one_token",),
 )

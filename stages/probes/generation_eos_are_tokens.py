@@ -14,7 +14,7 @@ def _check(subject: Subject) -> str:
 PROBE = Probe(
     name="generation_eos_are_tokens",
     proves="every token at which generation stops is one id",
-    fails="generation eos token {token!r} is not one token of the tokenizer (it gives {ids})",
+    fails="generation eos token {token!r} {why}",
     remedy="Name tokens of this tokenizer in the profile.",
     check=_check,
     kind=TOKENS,

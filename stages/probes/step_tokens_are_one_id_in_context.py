@@ -19,14 +19,14 @@ def _check(subject: Subject) -> str | None:
             text = before + tokens.step + after
             found = subject.tokenizer.encode(text, add_special_tokens=False).ids
             if found.count(ids[0]) != 1:
-                raise BrokenError(token=tokens.step, ids=f"{found} in {text!r}")
+                raise BrokenError(token=tokens.step, why=f"is not one id in {text!r} ({found})")
     return f"{tuple(tokens)} = {tuple(ids)}"
 
 
 PROBE = Probe(
     name="step_tokens_are_one_id_in_context",
     proves="step and reward tokens are one id each, whatever stands beside them",
-    fails="step or reward token {token!r} is not one token of the tokenizer (it gives {ids})",
+    fails="step or reward token {token!r} {why}",
     remedy="Choose tokens that the tokenizer registers.",
     check=_check,
     kind=TOKENS,

@@ -15,7 +15,8 @@ def _check(subject: Subject) -> str:
             at = found.whole.find(str(text), at)
             if at < 0:
                 raise BrokenError(detail=f"turn {i + 1} is missing or out of order")
-            if (str(text) in found.text(trained=True)) != (i in answers):
+            everything = subject.train_on == "all"
+            if not everything and (str(text) in found.text(trained=True)) != (i in answers):
                 raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
     once = "one example per trained turn" if len(made) > 1 else "one example"
     return f"{len(dialogue(subject))} turns printed in order, {once}"

@@ -49,6 +49,9 @@ def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
     messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ANSWER}]
     tail = template.render(messages).rpartition(_ANSWER)[2]
     found = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
+    plain = tail.strip().split("\n")[0]
+    if found is None and plain:
+        return plain  # whatever it is, the probes judge it
     if not controls or found is None:
         raise ModelError(
             f"{name}: the chat template prints no end-of-turn token after an answer.",
