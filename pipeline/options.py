@@ -14,6 +14,7 @@ from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BY_NAME: dict[str, Callable[[Any], Any]] = {}
 _DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
 
 
@@ -23,7 +24,8 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
         settings.setdefault("default", _DEFAULTS[key])
     if settings.get("default") not in (None, "", False, ()):
         settings.setdefault("show_default", True)
-    return click.option(*names, **settings)
+    _BY_NAME[key] = click.option(*names, **settings)
+    return _BY_NAME[key]
 
 
 BUILD = (
@@ -64,6 +66,11 @@ OUTPUT = (
 )
 
 
+def chosen(*names: str) -> tuple[Callable[[Any], Any], ...]:
+    """Some of the build's options, for a command that takes no data."""
+    return tuple(_BY_NAME[name.replace("-", "_")] for name in names)
+
+
 def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
     """Add stacks of options to a command, in their order."""
 
@@ -87,7 +94,7 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _read_template(path: Path) -> str:
+def read_template(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -110,7 +117,7 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:
-        values["chat_template"] = _read_template(template)
+        values["chat_template"] = read_template(template)
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower()
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")

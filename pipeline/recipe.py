@@ -14,12 +14,11 @@ from pathlib import Path
 from pipeline import tasks
 from pipeline.config import Config
 from pipeline.inputs import Input, recognise
-from stages import encoders, formats
+from stages import encoders, formats, probes
 from stages.contract import FormatOptions, Stage
 from stages.errors import UsageError
 from stages.normalize import Normalize
 from stages.profile import TargetModel, bind
-from stages.render import Renderer
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
 
@@ -131,7 +130,8 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     found = resolve(config.model, config.cache_dir, overrides)
     profile = replace(found.profile, padding_side=config.padding_side)
     model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
-    model.probes.update(Renderer(model, config.train_on).prove())
+    subject = probes.Subject(model, found.tokenizer_json, config.train_on, config.system)
+    model.probes.update(probes.require(subject, probes.TEMPLATE))
     return found, model
 
 
