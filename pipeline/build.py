@@ -130,7 +130,7 @@ def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float)
     if left and not too_many:
         return
     reasons = "\n".join(
-        f"  {count:>7} {code}: {', '.join(ledger.first[code])}"
+        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
         for code, count in ledger.rows_by_code.most_common()
     )
     what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"

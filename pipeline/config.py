@@ -56,6 +56,8 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    already_templated: bool = False
+    reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
     dedup: bool = False
     test_size: float = 0.0
