@@ -17,10 +17,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from stages.errors import SurroundingsError, UsageError
+from expectations.verdict import Verdict
+from pipeline.dataset_files import write_json
+from stages.errors import GateError, SurroundingsError, UsageError
 
 MANIFEST = "manifest.json"
+VALIDATION = "validation.json"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -138,6 +142,19 @@ def _sync(folder: Path) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) -> None:
+    """Write the manifest, which makes a folder a build. Nothing else does, and nobody may without
+    the verdict that ``validation.json`` holds.
+
+    Raises:
+        GateError: the verdict is not one that passed, or the folder holds another.
+    """
+    held = json.loads((folder / VALIDATION).read_bytes())
+    if not verdict.passed or held != json.loads(json.dumps(verdict.described())):
+        raise GateError("What was built was not judged, or did not pass.", "Please report it.")
+    write_json(folder / MANIFEST, described)
 
 
 def publish(folder: Path, target: Path) -> None:
