@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 _ON_USE = ("scipy.stats", "altair")
+_warming: list[threading.Thread] = []
 
 
 class _Later:
@@ -50,13 +51,20 @@ def _lightly() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-@functools.cache
 def great_expectations() -> Any:
     """The package, imported once.
 
     Raises:
         ImportError: it is not installed.
     """
+    for thread in _warming:
+        if thread is not threading.current_thread():
+            thread.join()
+    return _imported()
+
+
+@functools.cache
+def _imported() -> Any:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
     with _lightly():
         return importlib.import_module("great_expectations")
@@ -73,4 +81,6 @@ def registry() -> dict[str, type]:
 
 def warm() -> None:
     """Import it aside, while the workers work; whoever needs it waits for the rest."""
-    threading.Thread(target=great_expectations, name="warm the gate").start()
+    thread = threading.Thread(target=great_expectations, name="warm the gate")
+    _warming.append(thread)
+    thread.start()

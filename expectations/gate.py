@@ -101,7 +101,8 @@ def _shipped(
     machine: Machine, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
     """The shipped suite of a table, piece by piece, by both judges."""
-    definition = machine.definition(suite, parameters(context))
+    given = parameters(context)
+    definition = machine.definition(suite, given)
     names = columns_of(suite.expectations)
     total: list[Judged] = []
     laws: dict[str, _Law] = {}
@@ -110,7 +111,7 @@ def _shipped(
         missing = sorted(set(names) - set(chunk.columns))
         if missing:
             raise GateError(f"The {table.name} table lacks {', '.join(missing)}.", HELP)
-        found = machine.run(definition, suite, chunk.select(names), first)
+        found = machine.run(definition, suite, given, chunk.select(names), first)
         total = [f.after(total[i] if total else None) for i, f in enumerate(found)]
         for name, seen in _second(chunk, context, table.name, first).items():
             before = laws.get(name, _Law(each=(0,) * len(seen.each)))
@@ -142,10 +143,11 @@ def _users(
     machine: Machine, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
     """A user's suite, over the whole table: it may ask for a mean, or for what is unique."""
-    definition = machine.definition(suite, parameters(context))
+    given = parameters(context)
+    definition = machine.definition(suite, given)
     frame = pl.concat(_chunks(table, CHUNK_ROWS))
     _require_columns(suite.expectations, frame, suite)
-    judged = machine.run(definition, suite, frame, 0)
+    judged = machine.run(definition, suite, given, frame, 0)
     findings = [
         Finding(
             declared.law,

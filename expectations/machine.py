@@ -75,7 +75,14 @@ class Machine:
         made = self._gx.ValidationDefinition(name=suite.name, data=self._batch, suite=loaded)
         return self._context.validation_definitions.add(made)
 
-    def run(self, definition: Any, suite: Suite, frame: pl.DataFrame, first: int) -> list[Judged]:
+    def run(
+        self,
+        definition: Any,
+        suite: Suite,
+        given: Mapping[str, int],
+        frame: pl.DataFrame,
+        first: int,
+    ) -> list[Judged]:
         """One result per declared expectation, in its order.
 
         Raises:
@@ -94,7 +101,7 @@ class Machine:
             text = " ".join(str(error).split())[:300]
             raise GateError(f"Suite {suite.name} could not be run: {text}.", HELP) from error
         self.results.append(found)
-        judged = {r.expectation_config.meta["at"]: _judged(r, suite, len(frame)) for r in
+        judged = {r.expectation_config.meta["at"]: _judged(r, suite, given, len(frame)) for r in
                   found.results}  # fmt: skip
         if sorted(judged) != list(range(len(suite.expectations))):
             raise GateError(
@@ -123,7 +130,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _judged(found: Any, suite: Suite, rows: int) -> Judged:
+def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Judged:
     config = found.expectation_config
     result = found.result or {}
     raised = _raised(found.exception_info or {})
@@ -138,7 +145,7 @@ def _judged(found: Any, suite: Suite, rows: int) -> Judged:
     kwargs = {k: v for k, v in config.kwargs.items() if k != "batch_id"}
     return Judged(
         declared.type,
-        kwargs,
+        kwargs | resolved(declared.kwargs, given),  # whole numbers as they were declared
         bool(found.success),
         int(result.get("element_count") or rows),
         int(broken) if broken is not None else int(not found.success),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from expectations.contract import SEVERITIES
+
 SCHEMA_VERSION = 1
 NAMED = 10  # rows that a finding names
 
@@ -117,17 +119,21 @@ class Verdict:
     def passed(self) -> bool:
         return not any(finding.fatal for finding in self.findings)
 
-    def described(self) -> dict[str, Any]:
-        """``validation.json``: no clock, no path outside the build, equal for equal builds."""
+    def summary(self) -> dict[str, Any]:
+        """How many expectations there were, and which broke, by severity."""
         broken = [f for f in self.findings if not f.passed]
         return {
-            "schema_version": SCHEMA_VERSION,
             "passed": self.passed,
+            "judged": len(self.findings),
+            "failed": {s: [f.name for f in broken if f.severity == s] for s in SEVERITIES},
+        }
+
+    def described(self) -> dict[str, Any]:
+        """``validation.json``: no clock, no path outside the build, equal for equal builds."""
+        return {
+            "schema_version": SCHEMA_VERSION,
             "engine": "great_expectations",
-            "failed": {
-                severity: [f.name for f in broken if f.severity == severity]
-                for severity in ("critical", "warning", "info")
-            },
+            **self.summary(),
             "tables": dict(self.tables),
             "dataset": dict(self.dataset),
             "expectations": [finding.described() for finding in self.findings],

@@ -6,6 +6,7 @@ and only after every shard, read back from the disk, has passed every critical i
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from expectations import engine
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
@@ -32,6 +34,7 @@ from pipeline.manifest import Outcome
 from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.seal import sealed
 from pipeline.tokenizer_files import write_serving, write_tokenizer
 from stages import catalog, formats
 from stages.columns import Ints
@@ -58,8 +61,6 @@ class Built:
 def _workers(config: Config) -> int:
     if config.workers:
         return config.workers
-    import os
-
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -191,7 +192,8 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
         "workers": _workers(recipe.config),
         "engine": recipe.config.engine,
         "tokenizer_source": recipe.tokenizer_source,
-        "inputs": [source.path for source in inputs],
+        "model": recipe.config.model,
+        "inputs": [str(Path(source.path).absolute()) for source in inputs],
         "python": sys.version.split()[0],
     }
 
@@ -221,13 +223,15 @@ def build(config: Config, report: Report) -> Built:
     found = up_to_date(target, key)
     if found is not None:
         return Built(config.output, found, fresh=False)
+    if _workers(config) > 1:
+        engine.warm()
     users = gate.user_suites(config.expectations)
     with publish.staging(target) as folder:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
         described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
-        write_json(folder / "run.json", _run_record(recipe, inputs, started))
-        publish.write_manifest(folder, described, verdict)
+        write_json(folder / "run.json", sealed(_run_record(recipe, inputs, started)))
+        described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)
     return Built(config.output, described, fresh=True)
 
@@ -276,7 +280,8 @@ def _assemble(
     verdict = _judge(outcome, folder, users)
     report("judge", 1, 1)
     known = {shard.path: shard.sha256 for shard in shards}
-    return manifest.describe(outcome, manifest.hash_files(folder, known)), verdict
+    described = manifest.describe(outcome, manifest.hash_files(folder, known))
+    return described | {"validation": verdict.summary()}, verdict
 
 
 def _named(recipe: Recipe, inputs: list[Input]) -> Sources:

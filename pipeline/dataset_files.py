@@ -21,10 +21,14 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
 
 
-def write_json(path: Path, content: object) -> None:
+def json_text(content: object) -> str:
     """Readable JSON with a final newline and a stable order."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False)
-    path.write_text(text + "\n", "utf-8")
+    return json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write readable JSON."""
+    path.write_text(json_text(content), "utf-8")
 
 
 def write_split(

@@ -21,6 +21,7 @@ from typing import Any
 
 from expectations.verdict import Verdict
 from pipeline.dataset_files import write_json
+from pipeline.seal import sealed
 from stages.errors import GateError, SurroundingsError, UsageError
 
 MANIFEST = "manifest.json"
@@ -144,9 +145,12 @@ def _sync(folder: Path) -> None:
                 os.close(handle)
 
 
-def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) -> None:
+def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
     """Write the manifest, which makes a folder a build. Nothing else does, and nobody may without
     the verdict that ``validation.json`` holds.
+
+    Returns:
+        The manifest as it was written.
 
     Raises:
         GateError: the verdict is not one that passed, or the folder holds another.
@@ -154,7 +158,9 @@ def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) ->
     held = json.loads((folder / VALIDATION).read_bytes())
     if not verdict.passed or held != json.loads(json.dumps(verdict.described())):
         raise GateError("What was built was not judged, or did not pass.", "Please report it.")
-    write_json(folder / MANIFEST, described)
+    found = sealed(described)
+    write_json(folder / MANIFEST, found)
+    return found
 
 
 def publish(folder: Path, target: Path) -> None:

@@ -9,5 +9,5 @@ INVARIANT = Invariant(
     name="length_within_bounds",
     why="a trainer cuts what is too long, and the end-of-turn token is what it cuts first",
     checks=(*every_sequence(Between("n_tokens", 1, "max_length")),),
-    breaks={"n_tokens": 2**31 - 1, "rejected_n_tokens": 2**31 - 1},
+    breaks=dict.fromkeys(("n_tokens", "n_tokens_planned", "rejected_n_tokens"), 2**31 - 1),
 )
