@@ -134,9 +134,9 @@ def scan(arguments: Sequence[str]) -> list[Input]:
     return found
 
 
-def identity(inputs: Sequence[Input]) -> str:
-    """Hash over the inputs' names and bytes."""
+def identity(inputs: Sequence[tuple[str, str]]) -> str:
+    """Hash over the inputs' names and the hashes of their bytes."""
     digest = hashlib.sha256()
-    for source in inputs:
-        digest.update(f"{source.name}\0{source.sha256}\0".encode())
+    for name, sha256 in inputs:
+        digest.update(f"{name}\0{sha256}\0".encode())
     return digest.hexdigest()
