@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 import orjson
 
+from expectations.audit import require
 from pipeline import gather, manifest, part, publish, rejects
 from pipeline import plan as planning
+from pipeline.audits import audit
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
+from pipeline.drift import drift
 from pipeline.gather import Gather, Shard, ShardReport, Source
 from pipeline.inputs import Input, scan
 from pipeline.manifest import Outcome
@@ -42,11 +45,13 @@ class Built:
 
     Attributes:
         fresh: False when an equal build was there already.
+        drift: what changed against the build before; None when there was none.
     """
 
     folder: Path
     manifest: dict[str, Any]
     fresh: bool
+    drift: dict[str, Any] | None = None
 
 
 def _workers(config: Config) -> int:
@@ -240,10 +245,12 @@ def build(config: Config, report: Report) -> Built:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
         described = _assemble(recipe, inputs, works, parts, folder, report)
-        write_json(folder / "run.json", _run_record(recipe, inputs, started))
+        changed = drift(target, folder, described)
+        record = _run_record(recipe, inputs, started) | {"drift": changed}
+        write_json(folder / "run.json", record)
         write_json(folder / publish.MANIFEST, described)
         publish.publish(folder, target)
-    return Built(config.output, described, fresh=True)
+    return Built(config.output, described, fresh=True, drift=changed)
 
 
 def _assemble(
@@ -286,8 +293,10 @@ def _assemble(
         len(np.unique(rows)) - len(np.unique(rows[plan.kept])),
     )
     known = {shard.path: shard.sha256 for shard in shards}
-    described = manifest.describe(outcome, manifest.hash_files(folder, known))
+    described = manifest.describe(outcome)
     _require_balance(described)
+    require(audit(folder, outcome, described))
+    described["files"] = manifest.hash_files(folder, known)
     return described
 
 

@@ -22,6 +22,7 @@ _AFTER_PARTS = {
     "shuffle",
     "seed",
     "max_reject",
+    "tolerance",
 }
 
 
@@ -57,6 +58,7 @@ class Config:
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
     stop: tuple[str, ...] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
     shuffle: bool = False
@@ -103,6 +105,8 @@ class Config:
             left_out |= {"max_length", "stop"}
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         found["map"] = dict(self.map)
+        if "tolerance" in found:
+            found["tolerance"] = dict(self.tolerance)
         found["stop"] = list(self.stop)
         if for_parts:
             del found["stop"]

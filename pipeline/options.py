@@ -47,6 +47,7 @@ BUILD = (
     _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
+    _option("--tolerance", multiple=True, metavar="AUDIT.LIMIT=VALUE", default=(), help="Limit of an audit: warn, fail or least."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
@@ -87,6 +88,28 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
+    from math import isfinite
+
+    from expectations.audit import with_tolerances
+
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = float("nan")
+        if not isfinite(found[name]):
+            raise UsageError(
+                f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
+                "For example --tolerance shortcuts.fail=1.",
+            )
+    if found:
+        with_tolerances(found)
+    return found
+
+
 def _read_template(path: Path) -> str:
     try:
         return path.read_text("utf-8")
@@ -107,6 +130,7 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     """
     values = {key: value for key, value in given.items() if value is not None}
     values["map"] = _mapping(values.get("map", ()))
+    values["tolerance"] = _tolerances(values.get("tolerance", ()))
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pipeline import drift
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 
@@ -71,7 +72,11 @@ def summary(built: Built) -> str:
     formats = f"{manifest['format']} ({manifest['inputs'][0]['evidence']})"
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    return "\n".join([*lines, f"format    {formats}", *_lines(manifest)])
+    lines += [f"format    {formats}", *_lines(manifest)]
+    for name, found in manifest["audits"].items():
+        if found["status"] == "warn":
+            lines.append(f"audit     {name}, {found['detail']}")
+    return "\n".join(lines + drift.lines(built.drift))
 
 
 def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:
