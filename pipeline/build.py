@@ -20,6 +20,7 @@ import orjson
 from expectations.audit import require
 from pipeline import gather, manifest, part, publish, rejects
 from pipeline import plan as planning
+from pipeline import report as report_page
 from pipeline.audits import audit
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
@@ -296,6 +297,7 @@ def _assemble(
     described = manifest.describe(outcome)
     _require_balance(described)
     require(audit(folder, outcome, described))
+    report_page.write(folder, described)
     described["files"] = manifest.hash_files(folder, known)
     return described
 
