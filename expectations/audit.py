@@ -111,6 +111,7 @@ class Audit:
         tolerances: ``warn`` and ``fail`` are the values above which a figure does; ``least`` is
             the number of cases below which neither does. Without ``fail`` it never fails.
         tasks: where it applies; empty means everywhere.
+        whole: of a build with a test split it measures every row, not a sample.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Audit:
     measure: Callable[[Chunk], Counts] | None = None
     tolerances: Tolerances = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +186,23 @@ def with_tolerances(given: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return found
 
 
+def _measure(audits: list[Audit], chunks: Iterable[Chunk], totals: dict[str, Totals]) -> None:
+    for chunk in chunks:
+        for audit in audits:
+            if audit.measure is not None:
+                totals[audit.name].add(audit.measure(chunk))
+
+
 def run_audits(
-    chunks: Iterable[Chunk], facts: Facts, given: Mapping[str, float]
+    sample: Callable[[], Iterable[Chunk]],
+    everything: Callable[[], Iterable[Chunk]],
+    facts: Facts,
+    given: Mapping[str, float],
 ) -> list[AuditResult]:
     """Every audit that applies to the task.
+
+    Args:
+        sample, everything: open the shards, at evenly spaced rows or at all of them.
 
     Raises:
         GateError: one could not be computed, so nothing can be said.
@@ -197,10 +212,9 @@ def run_audits(
     totals = {audit.name: Totals() for audit in applying}
     results = []
     try:
-        for chunk in chunks:
-            for audit in applying:
-                if audit.measure is not None:
-                    totals[audit.name].add(audit.measure(chunk))
+        _measure([audit for audit in applying if not audit.whole], sample(), totals)
+        if "test" in facts.manifest["splits"]:
+            _measure([audit for audit in applying if audit.whole], everything(), totals)
         for audit in applying:
             allowed = tolerances[audit.name]
             figures = audit.judge(facts, totals[audit.name], allowed)

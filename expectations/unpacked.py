@@ -45,7 +45,6 @@ class Chunk:
         other: a pair's rejected side.
         trained: per token of ``sequences``; all False for pairs, which have no labels.
         step_owner, step_values: each rated step's example and rating, NaN where unlabelled.
-        with_test: the build has a test split.
     """
 
     split: str
@@ -56,7 +55,6 @@ class Chunk:
     other: Sequences | None = None
     step_owner: Ints | None = None
     step_values: npt.NDArray[np.float64] | None = None
-    with_test: bool = False
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -86,7 +84,7 @@ def _unpadded(table: pa.Table, name: str, mask: str) -> tuple[Ints, Ids]:
     return offsets_of(count_per_row(offsets, real)), flat[real]
 
 
-def _pairs(table: pa.Table, split: str, context: Context, with_test: bool) -> Chunk:
+def _pairs(table: pa.Table, split: str, context: Context) -> Chunk:
     shared = table.column("prompt_length").to_numpy().astype(np.int64)
     sides = []
     for side in ("chosen", "rejected"):
@@ -94,13 +92,13 @@ def _pairs(table: pa.Table, split: str, context: Context, with_test: bool) -> Ch
         sides.append(Sequences(offsets, ids, offsets[:-1] + shared))
     names = whole(table.column("row_id"))
     trained = np.zeros(len(sides[0].ids), bool)
-    return Chunk(split, context, names, sides[0], trained, sides[1], with_test=with_test)
+    return Chunk(split, context, names, sides[0], trained, sides[1])
 
 
-def unpack(table: pa.Table, split: str, context: Context, with_test: bool = False) -> Chunk:
+def unpack(table: pa.Table, split: str, context: Context) -> Chunk:
     """The examples of (a part of) a shard of the context's layout."""
     if context.task == "rm":
-        return _pairs(table, split, context, with_test)
+        return _pairs(table, split, context)
     rows, ids = _unpadded(table, "input_ids", "attention_mask")
     trained = _unpadded(table, "labels", "attention_mask")[1] != IGNORED
     offsets = rows
@@ -111,11 +109,11 @@ def unpack(table: pa.Table, split: str, context: Context, with_test: bool = Fals
         names = whole(table.column("row_id"))
     sequences = Sequences(offsets, ids)
     if context.task != "prm":
-        return Chunk(split, context, names, sequences, trained, with_test=with_test)
+        return Chunk(split, context, names, sequences, trained)
     at, positions = numbers(_column(table, "step_positions"))
     owner = np.repeat(np.arange(len(at) - 1), np.diff(at))
     if context.layout == "packed":
         owner = sequences.owner(positions + rows[owner])
     values = list_parts(_column(table, "step_labels"))[1]
     rated = values.to_numpy(zero_copy_only=False).astype(np.float64)
-    return Chunk(split, context, names, sequences, trained, None, owner, rated, with_test=with_test)
+    return Chunk(split, context, names, sequences, trained, None, owner, rated)

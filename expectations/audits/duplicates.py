@@ -40,7 +40,7 @@ def _hashes(chunk: Chunk) -> Ints:
 
 
 def _measure(chunk: Chunk) -> Counts:
-    return {chunk.split: _hashes(chunk)} if chunk.with_test else {}
+    return {chunk.split: _hashes(chunk)}
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
@@ -73,4 +73,5 @@ AUDIT = Audit(
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.01, "least": 20},
+    whole=True,
 )

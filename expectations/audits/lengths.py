@@ -1,4 +1,4 @@
-"""Quantiles and histogram of the examples' lengths in tokens."""
+"""Quantiles and histogram of the examples' lengths in tokens; a pair's is its longer side's."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ MOST = 50  # inputs that are listed
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    what = "tokens of the longer sides" if facts.context.task == "rm" else "tokens"
     total = sum(source.tokens for source in facts.sources)
     figures = []
     ordered = sorted(facts.sources, key=lambda source: (-source.tokens, source.name))
@@ -16,7 +17,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
         detail = f"nothing is left of {', '.join(empty[:5])}"
         figures.append(Figure("empty inputs", len(empty), "count", detail, WARN))
     for source in ordered[:MOST]:
-        detail = f"{source.rows} rows, {source.examples} examples, {source.tokens} tokens"
+        detail = f"{source.rows} rows, {source.examples} examples, {source.tokens} {what}"
         figures.append(Figure(source.name, share(source.tokens, total), "share", detail, PASS))
     return figures
 

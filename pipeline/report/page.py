@@ -20,7 +20,7 @@ from pipeline.report.losses import losses
 
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
-PIECES = 420  # of an example
+PIECES = 240  # of an example
 _STATUS = {
     "pass": "holds",
     "few": "too few cases to judge",
@@ -41,7 +41,7 @@ def _figure(figure: dict[str, Any]) -> str:
     if figure["unit"] == "share":
         return f"{value:.1%}"
     if figure["unit"] == "auc":
-        return f"{value:.3f}"
+        return f"AUC {value:.3f}"
     return _number(int(value) if value == int(value) else value)
 
 

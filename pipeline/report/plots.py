@@ -54,14 +54,16 @@ def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
         if count
     )
     end = len(counts) * width
-    ticks = tuple(f"{round(end * part):,}" for part in (0, 0.25, 0.5, 0.75, 1))
+    ticks = tuple(f"{round(end * part)}" for part in (0, 0.25, 0.5, 0.75, 1))
     return Histogram(bars, ticks, unit, highest)
 
 
 def lengths(audits: dict[str, Any]) -> Histogram | None:
     """The examples' lengths, as the audit of that name binned them."""
     found = next((a for a in audits["audits"] if a["name"] == "lengths"), None)
-    bins = next((f["bins"] for f in found["figures"] if f["bins"]), []) if found else []
+    bins: list[list[Any]] = (
+        next((f["bins"] for f in found["figures"] if f["bins"]), []) if found else []
+    )
     if not bins:
         return None
     width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 1
