@@ -15,8 +15,8 @@ from expectations.audit import AuditResult, Facts, Source, run_audits
 from expectations.contract import Context
 from expectations.unpacked import Chunk, unpack
 from pipeline.dataset_files import write_json
-from pipeline.gather import read
 from pipeline.manifest import Outcome
+from pipeline.measured import read
 from pipeline.plan import Plan, part_of
 from stages.columns import Ints
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -23,6 +24,7 @@ _AFTER_PARTS = {
     "seed",
     "max_reject",
     "tolerance",
+    "expectations",
 }
 
 
@@ -63,6 +65,7 @@ class Config:
     test_size: float = 0.0
     shuffle: bool = False
     seed: int = 0
+    expectations: tuple[tuple[str, str], ...] = ()  # names and texts of the users' suites
     workers: int = 0
     engine: str = "local"
     cache_dir: Path = field(default_factory=default_cache)
@@ -108,6 +111,11 @@ class Config:
         if "tolerance" in found:
             found["tolerance"] = dict(self.tolerance)
         found["stop"] = list(self.stop)
+        if self.expectations and not for_parts:
+            hashes = [
+                (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations
+            ]
+            found["expectations"] = [{"file": name, "sha256": digest} for name, digest in hashes]
         if for_parts:
             del found["stop"]
             found["longest_example"] = self.longest_example

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline.gather import read
+from pipeline.measured import read
 from pipeline.publish import MANIFEST
 from stages.columns import IGNORED, list_parts, whole
 from stages.encoders import parsed

@@ -154,6 +154,23 @@ def _examples(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def ledger(outcome: Outcome) -> dict[str, int]:
+    """What became of every row and every example, as the gate's dataset table has it."""
+    rows, made = _rows(outcome), _examples(outcome)
+    plan, kept = outcome.plan, outcome.plan.kept
+    duplicates = 0 if outcome.recipe.config.dedup else int(plan.duplicate.sum())
+    return {
+        "rows_in": rows["in"],
+        "rows_accounted": rows["used"] + rows["rejected"] + rows["duplicates"],
+        "examples_made": made["made"],
+        "examples_accounted": made["kept"] + made["rejected"] + made["duplicates"],
+        "examples_kept": made["kept"],
+        "tokens_kept": int(plan.examples.length[kept].sum()),
+        "trained_kept": int(plan.examples.trained[kept].sum()),
+        "duplicates_declared": duplicates,
+    }
+
+
 def _prm(outcome: Outcome) -> dict[str, Any] | None:
     config = outcome.recipe.config
     if config.task != "prm":
@@ -161,7 +178,7 @@ def _prm(outcome: Outcome) -> dict[str, Any] | None:
     return {
         "template": config.prm_template,
         "step_separator": "\n" if config.prm_template == "chat" else None,
-        "label_kind": "soft" if any(s.soft_labels for s in outcome.shards) else "hard",
+        "label_kind": "soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
         "neutral": config.neutral,
     }
 

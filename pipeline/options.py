@@ -52,6 +52,7 @@ BUILD = (
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
     _option("--seed", type=int, help="For --shuffle and --test-size."),
+    _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites for the gate: JSON of Great Expectations, or Python."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="What runs the work."),
     _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
@@ -110,11 +111,11 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _read_template(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a Jinja file.") from error
+        raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
 
 def _stem(path: str) -> str:
@@ -134,7 +135,9 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:
-        values["chat_template"] = _read_template(template)
+        values["chat_template"] = _read_text(template)
+    suites = values.get("expectations", ())
+    values["expectations"] = tuple((path.name, _read_text(path)) for path in suites)
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower()
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")

@@ -60,6 +60,9 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
             f"packs     {packing['packs']} (no fewer than {packing['lower_bound']}), "
             f"{packing['efficiency']:.2%} full"
         )
+    failed = manifest["validation"]["failed"]
+    for severity in ("warning", "info"):
+        lines += [f"{severity:<9} {name} (see validation.json)" for name in failed[severity]]
     if manifest["padding"]:
         padding = manifest["padding"]
         lines.append(f"padding   width {padding['width']}, {padding['waste']:.1%} of it wasted")

@@ -14,6 +14,7 @@ class _ProcessBench:
     name = "processbench"
     tasks = ("prm",)
     fans_out = False
+    first_error = True
 
     def matches(self, row: Row) -> str | None:
         if isinstance(row.get("steps"), list) and type(row.get("label")) is int:
