@@ -45,6 +45,11 @@ def _figure(figure: dict[str, Any]) -> str:
     return _number(int(value) if value == int(value) else value)
 
 
+def _spelled(value: object) -> str:
+    """An option as JSON, the same before and after it has been through a file."""
+    return orjson.dumps(value).decode()
+
+
 def _percent(part: float, whole: float) -> float:
     return round(100 * part / whole, 4) if whole else 0.0
 
@@ -57,7 +62,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=_number, figure=_figure, visible=visible)
+    environment.filters.update(number=_number, figure=_figure, visible=visible, spelled=_spelled)
     environment.globals.update(percent=_percent, kinds=KINDS, status=_STATUS)
     return environment.from_string(Path(__file__).with_name("page.jinja").read_text("utf-8"))
 
