@@ -20,13 +20,17 @@ import numpy as np
 import orjson
 
 from expectations import engine
+from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
 from pipeline import gate, gather, manifest, part, publish, rejects
 from pipeline import plan as planning
+from pipeline import report as report_page
+from pipeline.audits import audit
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
+from pipeline.drift import drift
 from pipeline.gate import Evidence
 from pipeline.gather import Gather, Shard, ShardReport, Source
 from pipeline.inputs import Input, scan
@@ -52,11 +56,13 @@ class Built:
 
     Attributes:
         fresh: False when an equal build was there already.
+        drift: what changed against the build before; None when there was none.
     """
 
     folder: Path
     manifest: dict[str, Any]
     fresh: bool
+    drift: dict[str, Any] | None = None
 
 
 def _workers(config: Config) -> int:
@@ -231,10 +237,12 @@ def build(config: Config, report: Report) -> Built:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
         described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
-        write_json(folder / "run.json", sealed(_run_record(recipe, inputs, started)))
+        changed = drift(target, folder, described)
+        record = _run_record(recipe, inputs, started) | {"drift": changed}
+        write_json(folder / "run.json", sealed(record))
         described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)
-    return Built(config.output, described, fresh=True)
+    return Built(config.output, described, fresh=True, drift=changed)
 
 
 def _assemble(
@@ -281,8 +289,10 @@ def _assemble(
     verdict = _judge(outcome, folder, users)
     report("judge", 1, 1)
     known = {shard.path: shard.sha256 for shard in shards}
-    described = manifest.describe(outcome, manifest.hash_files(folder, known))
-    return described | {"validation": verdict.summary()}, verdict
+    described = manifest.describe(outcome) | {"validation": verdict.summary()}
+    require(audit(folder, outcome, described))
+    report_page.write(folder, described)
+    return described | {"files": manifest.hash_files(folder, known)}, verdict
 
 
 def _named(recipe: Recipe, inputs: list[Input]) -> Sources:

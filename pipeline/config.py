@@ -23,6 +23,7 @@ _AFTER_PARTS = {
     "shuffle",
     "seed",
     "max_reject",
+    "tolerance",
     "expectations",
 }
 
@@ -61,6 +62,7 @@ class Config:
     already_templated: bool = False
     reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
     shuffle: bool = False
@@ -110,6 +112,8 @@ class Config:
             left_out |= {"max_length", "stop"}
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         found["map"] = dict(self.map)
+        if "tolerance" in found:
+            found["tolerance"] = dict(self.tolerance)
         found["stop"] = list(self.stop)
         if self.expectations and not for_parts:
             hashes = [

@@ -51,6 +51,7 @@ BUILD = (
     _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
     _option("--reasoning-in", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
+    _option("--tolerance", multiple=True, metavar="AUDIT.LIMIT=VALUE", default=(), help="Limit of an audit: warn, fail or least."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
@@ -97,6 +98,28 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
+    from math import isfinite
+
+    from expectations.audit import with_tolerances
+
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = float("nan")
+        if not isfinite(found[name]):
+            raise UsageError(
+                f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
+                "For example --tolerance shortcuts.fail=1.",
+            )
+    if found:
+        with_tolerances(found)
+    return found
+
+
 def read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
@@ -117,6 +140,7 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     """
     values = {key: value for key, value in given.items() if value is not None}
     values["map"] = _mapping(values.get("map", ()))
+    values["tolerance"] = _tolerances(values.get("tolerance", ()))
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pipeline import drift
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 
@@ -86,7 +87,11 @@ def summary(built: Built) -> str:
     manifest = built.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    return "\n".join([*lines, *_formats(manifest["inputs"]), *_lines(manifest)])
+    lines += [*_formats(manifest["inputs"]), *_lines(manifest)]
+    for name, found in manifest["audits"].items():
+        if found["status"] == "warn":
+            lines.append(f"audit     {name}, {found['detail']}")
+    return "\n".join(lines + drift.lines(built.drift))
 
 
 def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:
