@@ -206,7 +206,7 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
         "workers": _workers(recipe.config),
         "engine": recipe.config.engine,
         "tokenizer_source": recipe.tokenizer_source,
-        "inputs": [source.path for source in inputs],
+        "inputs": [source.origin for source in inputs],
         "python": sys.version.split()[0],
     }
 
@@ -230,7 +230,7 @@ def build(config: Config, report: Report) -> Built:
     """
     started = time.time()
     target = publish.check_target(config.output)
-    inputs = scan(config.data)
+    inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)

@@ -56,6 +56,7 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    salvage: bool = False
     stop: tuple[str, ...] = ()
     dedup: bool = False
     test_size: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -46,6 +47,7 @@ BUILD = (
     _option("--prm-template", type=click.Choice(["chat", "raw"]), help="Render PRM rows as a chat, or as their own text."),
     _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
+    _option("--salvage/--no-salvage", default=False, help="Keep the rows before the damage of a damaged archive or array; the manifest says so."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
@@ -95,8 +97,10 @@ def _read_template(path: Path) -> str:
 
 
 def _stem(path: str) -> str:
-    name = Path(path).name or "data"
-    return name.split(".")[0] or "data"
+    if path == "-":
+        return "stdin"
+    name = Path(path.partition("?")[0] if "://" in path else path).name or "data"
+    return re.split("[.:]", name)[0] or "data"
 
 
 def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Config:

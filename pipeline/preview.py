@@ -13,7 +13,7 @@ def preview(config: Config) -> str:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
-    inputs = scan(config.data)
+    inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     model = recipe.model
     lines = [
