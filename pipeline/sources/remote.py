@@ -64,6 +64,15 @@ def _missing(scheme: str, extra: str) -> UsageError:
     return UsageError(f"What reads {scheme}:// is not installed.", remedy)
 
 
+def _plain(error: Exception) -> Exception:
+    """What happened; over HTTP a server that does not answer is first told as a missing file."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
+        missing = isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) in (404, 410)
+        return error if missing else cause
+    return error
+
+
 def _trouble(url: str, error: Exception) -> PipelineError:
     shown = redacted(url)
     if isinstance(error, FileNotFoundError):
@@ -84,7 +93,8 @@ def _with_patience(url: str, action: Any, *arguments: Any) -> Any:
             raise
         except (TypeError, AttributeError, AssertionError):
             raise  # a fault of a program, not of the store
-        except Exception as error:
+        except Exception as raised:
+            error = _plain(raised)
             if isinstance(error, OSError) and error.errno in _OUR_DISK:
                 raise
             final = isinstance(error, (FileNotFoundError, PermissionError, NotImplementedError))

@@ -26,6 +26,7 @@ def cached(model_id: str) -> Path | None:
 
 
 def answers() -> bool:
+    """Whether the hub may be asked, and answers within ``PROBE_SECONDS``."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
     from huggingface_hub import constants, get_session
