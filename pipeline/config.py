@@ -57,6 +57,8 @@ class Config:
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
     salvage: bool = False
+    already_templated: bool = False
+    reasoning: str = "template"
     stop: tuple[str, ...] = ()
     dedup: bool = False
     test_size: float = 0.0

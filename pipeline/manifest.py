@@ -21,7 +21,7 @@ from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
-from stages import encoders
+from stages import encoders, formats
 from stages.profile import TargetModel
 
 SCHEMA_VERSION = 1
@@ -240,7 +240,7 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "options": config.recorded(),
         "model": _model(recipe.model),
         "prm": _prm(outcome),
-        "format": ",".join(dict.fromkeys(recipe.formats)),
+        "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         "inputs": _inputs(outcome),
         "rows": _rows(outcome),
         "examples": _examples(outcome),

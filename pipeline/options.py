@@ -30,7 +30,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 BUILD = (
     _option("--model", required=True, help="Profile name, org/name, or a directory (./dir)."),
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
-    _option("--format", help="Record format; auto detects it."),
+    _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
@@ -48,6 +48,8 @@ BUILD = (
     _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
     _option("--salvage/--no-salvage", default=False, help="Keep the rows before the damage of a damaged archive or array; the manifest says so."),
+    _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
+    _option("--reasoning", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),

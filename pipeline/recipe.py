@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pipeline import tasks
 from pipeline.config import Config
-from pipeline.inputs import Input, recognise
+from pipeline.detection import recognise
+from pipeline.inputs import Input
 from stages import encoders, formats
 from stages.contract import FormatOptions, Stage
 from stages.errors import UsageError
@@ -47,7 +48,7 @@ class Recipe:
     """A resolved build.
 
     Attributes:
-        formats: record format of each input, by name, in the order of the inputs.
+        formats: the reading of each input (see ``formats.load``), in the order of the inputs.
         evidence: why.
         tokenizer_source: where the tokenizer's bytes were found.
         backend: the encoder that runs.
@@ -68,7 +69,13 @@ class Recipe:
         """The door for rows of one format."""
         config = self.config
         options = FormatOptions(
-            dict(config.map), config.neutral, config.prompt_separator, config.step_tag
+            dict(config.map),
+            config.neutral,
+            config.prompt_separator,
+            config.step_tag,
+            config.already_templated,
+            config.reasoning,
+            config.system,
         )
         return Normalize(
             config.task,
@@ -150,12 +157,12 @@ def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
             f"Choose {' or '.join(task.layouts)}.",
         )
     config = replace(config, layout=layout)
-    detected = [recognise(i, config.format, config.task, dict(config.map)) for i in inputs]
+    detected = [recognise(source, config) for source in inputs]
     found, model = find_model(config)
     recipe = Recipe(
         config,
         model,
-        tuple(d.format.name for d in detected),
+        tuple(d.reading for d in detected),
         tuple(d.evidence for d in detected),
         found.source,
         encoders.choose(model.tokenizer_json),

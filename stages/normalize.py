@@ -55,10 +55,15 @@ def _turns(conversations: Sequence[Sequence[Message]]) -> pa.Array:
 
 
 def lookup(row: Row, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
+    """The value at a dotted path (``answers.0.text``); None where there is none."""
+    if path in row:
+        return row[path]
     value: Any = row
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, list) and key.isascii() and key.isdigit():
+            value = value[int(key)] if int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
