@@ -32,7 +32,7 @@ def spread(records: list[Record], rows: int) -> list[Record]:
 def of(records: list[Record], rows: int) -> Glimpse:
     """A sample of records that are all there are."""
     chosen = spread(records, rows)
-    where = "all rows" if chosen is records else "rows at head, middle and tail"
+    where = "all rows" if chosen is records else "head, middle and tail"
     return Glimpse(chosen, where, len(records), exact=True)
 
 
@@ -90,7 +90,7 @@ def windows(path: str, rows: int, records: Records, longest: int) -> Glimpse:
                 for r in chosen
             ]
     about = round(size * seen / max(looked, 1))
-    return Glimpse(found, "rows at head, middle and tail", about, exact=False)
+    return Glimpse(found, "head, middle and tail", about, exact=False)
 
 
 def of_table(
@@ -127,5 +127,5 @@ def of_table(
             place = first + size
     found = list({record.line: record for record in found}.values())
     from_everywhere = bool(found) and found[-1].line >= len(found)
-    where = "rows at head, middle and tail" if from_everywhere else "the first rows"
+    where = "head, middle and tail" if from_everywhere else "the first rows"
     return Glimpse(found, where if len(found) < total else "all rows", total, exact=True)
