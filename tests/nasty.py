@@ -48,10 +48,9 @@ def _structures() -> dict[str, bytes]:
     marks = (b",", b":", b'"', b"}", b"]", b"[", b"\x00", b"/**/", b"#", b"\xef\xbb\xbf", b"\x0b")
     places = (0, 1, 4, 5, 6, 7, 19, 20, len(whole))
     found |= {f"{m!r} at {n}": whole[:n] + m + whole[n:] for m in marks for n in places}
+    gaps = (0, 1, 4, 29)
     blanks = (b" ", b"\t", b"\r", b"\xc2\xa0", b"\x0c", b"\xe2\x80\xa8")
-    found |= {
-        f"blank {b!r} at {n}": whole[:n] + b + whole[n:] for b in blanks for n in (0, 1, 4, 29)
-    }
+    found |= {f"blank {b!r} at {n}": whole[:n] + b + whole[n:] for b in blanks for n in gaps}
     return found
 
 
@@ -83,30 +82,30 @@ def _values() -> dict[str, bytes]:
 CASES: dict[str, bytes] = {**_numbers(), **_strings(), **_structures(), **_values()}
 
 
-class _Refused(ValueError):
+class _RefusedError(ValueError):
     """The reference refuses a row."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise _Refused("duplicate key")
+        raise _RefusedError("duplicate key")
     return dict(pairs)
 
 
 def _integer(text: str) -> int:
     if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
-        raise _Refused("integer")
+        raise _RefusedError("integer")
     return int(text)
 
 
 def _float(text: str) -> float:
     if math.isinf(float(text)):
-        raise _Refused("float")
+        raise _RefusedError("float")
     return float(text)
 
 
 def _constant(text: str) -> float:
-    raise _Refused(text)
+    raise _RefusedError(text)
 
 
 def _depth(value: Any) -> int:
@@ -116,7 +115,7 @@ def _depth(value: Any) -> int:
 
 
 def reference(raw: bytes) -> dict[str, Any] | None:
-    """The row that the standard library reads, by our stated rules; None when it must be refused."""
+    """The row that the standard library reads; None where our stated rules refuse it."""
     try:
         row = json.loads(
             raw.decode("utf-8"),

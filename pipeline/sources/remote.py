@@ -109,21 +109,27 @@ def _version(info: dict[str, Any]) -> str | None:
     return json.dumps([known, info.get("size")], sort_keys=True) if known else None
 
 
+def _shown(names: list[str]) -> list[str]:
+    """Sorted, without hidden files and folders."""
+    return sorted(n for n in names if not any(part.startswith(".") for part in n.split("/")))
+
+
 def _paths(filesystem: Any, path: str, url: str) -> list[str]:
     """The data files behind a path: itself, a folder's or a pattern's, sorted."""
-    plain = filesystem.protocol in (("http", "https"), "http", "https")
-    if plain:
+    if filesystem.protocol in (("http", "https"), "http", "https"):
         return [path]
     if any(char in path for char in "*?["):
-        found = sorted(filesystem.glob(path))
+        try:
+            found = _shown(filesystem.glob(path))
+        except ValueError as error:
+            raise UsageError(f"{redacted(url)}: {error}.", "Mend the pattern.") from error
         if not found:
             raise UsageError(f"Nothing matches {redacted(url)}.", "Check the pattern.")
-        return [str(name) for name in found]
+        return found
     if not filesystem.isdir(path):
         return [path]
-    names = sorted(str(name) for name in filesystem.find(path))
-    found = [n for n in names if readers.of_path(n) and posixpath.basename(n) not in local.SIDECARS]
-    found = [n for n in found if not any(part.startswith(".") for part in n.split("/"))]
+    names = [n for n in filesystem.find(path) if posixpath.basename(n) not in local.SIDECARS]
+    found = [name for name in _shown(names) if readers.of_path(name)]
     if not found:
         raise UsageError(
             f"{redacted(url)} has no data files.",
