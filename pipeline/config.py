@@ -58,7 +58,7 @@ class Config:
     step_tag: str | None = None
     salvage: bool = False
     already_templated: bool = False
-    reasoning: str = "template"
+    reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
     dedup: bool = False
     test_size: float = 0.0
@@ -83,6 +83,8 @@ class Config:
             raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
         if self.train_on != "assistant" and self.task != "sft":
             raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
+        if not all(self.stop):
+            raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
         if not 0 <= self.test_size < 2**53:  # NaN included

@@ -15,6 +15,7 @@ from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BY_NAME: dict[str, Callable[[Any], Any]] = {}
 _DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
 
 
@@ -24,7 +25,8 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
         settings.setdefault("default", _DEFAULTS[key])
     if settings.get("default") not in (None, "", False, ()):
         settings.setdefault("show_default", True)
-    return click.option(*names, **settings)
+    _BY_NAME[key] = click.option(*names, **settings)
+    return _BY_NAME[key]
 
 
 BUILD = (
@@ -49,7 +51,7 @@ BUILD = (
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
     _option("--salvage/--no-salvage", default=False, help="Keep the rows before the damage of a damaged archive or array; the manifest says so."),
     _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
-    _option("--reasoning", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
+    _option("--reasoning-in", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
@@ -66,6 +68,11 @@ OUTPUT = (
     # Read from the arguments by the console script, which is what catches the exception.
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
 )
+
+
+def chosen(*names: str) -> tuple[Callable[[Any], Any], ...]:
+    """Some of the build's options, for a command that takes no data."""
+    return tuple(_BY_NAME[name.replace("-", "_")] for name in names)
 
 
 def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
@@ -91,7 +98,7 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _read_template(path: Path) -> str:
+def read_template(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -116,7 +123,7 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:
-        values["chat_template"] = _read_template(template)
+        values["chat_template"] = read_template(template)
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower()
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")

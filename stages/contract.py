@@ -174,7 +174,19 @@ class StepChain:
     pieces: list[str] | None = None
 
 
-Example: TypeAlias = Conversation | Pair | StepChain
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One SFT example that is token ids already.
+
+    Attributes:
+        labels: one per id, unshifted; -100 where nothing is trained.
+    """
+
+    ids: list[int]
+    labels: list[int]
+
+
+Example: TypeAlias = Conversation | Pair | StepChain | Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +198,7 @@ class FormatOptions:
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
     already_templated: bool = False
-    reasoning: str = "template"
+    reasoning_in: str = "template"
     system: str | None = None
 
 
@@ -256,6 +268,13 @@ class Texts(Protocol):
     """
 
     prompts: tuple[str, ...]
+
+
+@runtime_checkable
+class TokenRows(Protocol):
+    """A format whose rows are token ids, which are neither rendered nor encoded."""
+
+    token_ids: bool
 
 
 @runtime_checkable

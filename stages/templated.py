@@ -49,12 +49,14 @@ class Dialect:
         opens: what such a text begins with.
         parse: its turns; None when it is something else after all.
         closers: what may stand behind an answer that was cut out of such a text.
+        strips: whether blanks around a content belong to the dialect.
     """
 
     name: str
     opens: str
     parse: Callable[[str], Turns | None]
     closers: tuple[str, ...] = ()
+    strips: bool = False
 
 
 def _closing(
@@ -173,26 +175,26 @@ _CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
 DIALECTS = (
     Dialect(
         "ChatML",
-        r"<\|im_start\|>",
-        _closing(r"\A", _CHATML, r"<\|im_end\|>|<\|endoftext\|>"),
+        r"\s*<\|im_start\|>",
+        _closing(r"\A\s*", _CHATML, r"<\|im_end\|>|<\|endoftext\|>"),
         ("<|im_end|>", "<|endoftext|>"),
     ),
     Dialect(
         "Llama 3",
-        r"(?:<\|begin_of_text\|>)?<\|start_header_id\|>",
-        _closing(r"(?:<\|begin_of_text\|>)?", _LLAMA3, r"<\|eot_id\|>|<\|end_of_text\|>"),
+        r"\s*(?:<\|begin_of_text\|>)?<\|start_header_id\|>",
+        _closing(r"\s*(?:<\|begin_of_text\|>)?", _LLAMA3, r"<\|eot_id\|>|<\|end_of_text\|>"),
         ("<|eot_id|>", "<|end_of_text|>"),
     ),
     Dialect(
         "Gemma",
-        r"(?:<bos>)?<start_of_turn>",
-        _closing(r"(?:<bos>)?", _GEMMA, r"<end_of_turn>"),
+        r"\s*(?:<bos>)?<start_of_turn>",
+        _closing(r"\s*(?:<bos>)?", _GEMMA, r"<end_of_turn>"),
         ("<end_of_turn>", "<eos>"),
     ),
     Dialect(
         "Zephyr or Phi",
-        r"<\|(?:system|user)\|>",
-        _closing(r"\A", _BARS, r"</s>|<\|end\|>|<\|endoftext\|>"),
+        r"\s*<\|(?:system|user)\|>",
+        _closing(r"\A\s*", _BARS, r"</s>|<\|end\|>|<\|endoftext\|>"),
         ("</s>", "<|end|>", "<|endoftext|>"),
     ),
     Dialect(
@@ -206,15 +208,21 @@ DIALECTS = (
         ),
         ("<｜end▁of▁sentence｜>",),
     ),
-    Dialect("Llama 2 or Mistral", r"(?:<s>)?\s*\[INST\]", _inst, ("</s>",)),
+    Dialect("Llama 2 or Mistral", r"(?:<s>)?\s*\[INST\]", _inst, ("</s>",), strips=True),
     Dialect(
         "Alpaca",
         r"\s*(?:Below is an instruction that describes a task|### Instruction:)",
         _alpaca,
     ),
-    Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO)),
-    Dialect("Vicuna", r"\s*(?:A chat between a curious|USER:)", _headed(_VICUNA, _CURIOUS, "</s>")),
-    Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE)),
+    Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO), strips=True),
+    Dialect(
+        "Vicuna",
+        r"\s*(?:A chat between a curious|USER:)",
+        _headed(_VICUNA, _CURIOUS, "</s>"),
+        ("</s>",),
+        strips=True,
+    ),
+    Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
 )
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
@@ -251,7 +259,8 @@ def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
 def _unclosed(answer: str, dialect: Dialect) -> str:
     """An answer without the end marker that was cut out with it."""
     ends = "|".join(map(re.escape, dialect.closers))
-    return re.sub(rf"(?:(?:{ends})\s*)+\Z", "", answer) if ends else answer
+    said = re.sub(rf"(?:(?:{ends})\s*)+\Z", "", answer) if ends else answer
+    return said.strip() if dialect.strips else said
 
 
 def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
