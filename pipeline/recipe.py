@@ -11,18 +11,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from expectations.contract import PLANNED, Context
 from expectations.suite import Validate
 from pipeline import tasks
 from pipeline.config import Config
 from pipeline.detection import recognise
 from pipeline.inputs import Input
-from stages import encoders, formats, reasoning
+from stages import encoders, formats, probes, reasoning
 from stages.accept import Accept, Unwitnessed
 from stages.contract import FormatOptions, Stage, TokenRows
 from stages.errors import UsageError
 from stages.normalize import Normalize
 from stages.profile import TargetModel, bind
-from stages.render import Renderer
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
 
@@ -67,6 +67,12 @@ class Recipe:
     def task(self) -> tasks.Task:
         return tasks.load(self.config.task)
 
+    @property
+    def context(self) -> Context:
+        """What the shards of this build are judged against."""
+        config = self.config
+        return Context(config.task, config.layout, config.longest_example, self.model, PLANNED)
+
     def normalize(self, format_name: str) -> Normalize:
         """The door for rows of one format."""
         config = self.config
@@ -76,7 +82,7 @@ class Recipe:
             config.prompt_separator,
             config.step_tag,
             config.already_templated,
-            config.reasoning,
+            config.reasoning_in,
             config.system,
         )
         return Normalize(
@@ -92,7 +98,7 @@ class Recipe:
     @property
     def _reasoning_field(self) -> str | None:
         """Where reasoning goes; a template that prints none is left to refuse it."""
-        if self.config.reasoning == "think":
+        if self.config.reasoning_in == "think":
             return None
         return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
 
@@ -153,7 +159,8 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     found = resolve(config.model, config.cache_dir, overrides)
     profile = replace(found.profile, padding_side=config.padding_side)
     model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
-    model.probes.update(Renderer(model, config.train_on).prove())
+    subject = probes.Subject(model, found.tokenizer_json, config.train_on, config.system)
+    model.probes.update(probes.require(subject, probes.TEMPLATE))
     return found, model
 
 
