@@ -21,13 +21,17 @@ import orjson
 import pyarrow as pa
 
 from expectations import engine
+from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
 from pipeline import gate, gather, manifest, part, publish, rejects
 from pipeline import plan as planning
+from pipeline import report as report_page
+from pipeline.audits import audit
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
+from pipeline.drift import drift
 from pipeline.gate import Evidence
 from pipeline.gather import Gather, Shard, ShardReport, Source
 from pipeline.inputs import Input, scan
@@ -36,7 +40,8 @@ from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.seal import sealed
-from pipeline.tokenizer_files import write_serving, write_tokenizer
+from pipeline.serving import contract
+from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats
 from stages.columns import Ints
 from stages.errors import DataError, ParityError, PipelineError
@@ -52,11 +57,13 @@ class Built:
 
     Attributes:
         fresh: False when an equal build was there already.
+        drift: what changed against the build before; None when there was none.
     """
 
     folder: Path
     manifest: dict[str, Any]
     fresh: bool
+    drift: dict[str, Any] | None = None
 
 
 def _workers(config: Config) -> int:
@@ -140,7 +147,7 @@ def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float)
     if left and not too_many:
         return
     reasons = "\n".join(
-        f"  {count:>7} {code}: {', '.join(ledger.first[code])}"
+        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
         for code, count in ledger.rows_by_code.most_common()
     )
     what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
@@ -179,7 +186,7 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
-    write_serving(folder / "serving.json", recipe.model, recipe.config.stop)
+    write_json(folder / "serving.json", contract(recipe.model, recipe.config.stop))
 
 
 def _schema(folder: Path, shards: list[ShardReport]) -> pa.Schema:
@@ -239,10 +246,12 @@ def build(config: Config, report: Report) -> Built:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
         described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
-        write_json(folder / "run.json", sealed(_run_record(recipe, inputs, started)))
+        changed = drift(target, folder, described)
+        record = _run_record(recipe, inputs, started) | {"drift": changed}
+        write_json(folder / "run.json", sealed(record))
         described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)
-    return Built(config.output, described, fresh=True)
+    return Built(config.output, described, fresh=True, drift=changed)
 
 
 def _assemble(
@@ -289,8 +298,10 @@ def _assemble(
     verdict = _judge(outcome, folder, users)
     report("judge", 1, 1)
     known = {shard.path: shard.sha256 for shard in shards}
-    described = manifest.describe(outcome, manifest.hash_files(folder, known))
-    return described | {"validation": verdict.summary()}, verdict
+    described = manifest.describe(outcome) | {"validation": verdict.summary()}
+    require(audit(folder, outcome, described))
+    report_page.write(folder, described)
+    return described | {"files": manifest.hash_files(folder, known)}, verdict
 
 
 def _named(recipe: Recipe, inputs: list[Input]) -> Sources:

@@ -23,6 +23,7 @@ _AFTER_PARTS = {
     "shuffle",
     "seed",
     "max_reject",
+    "tolerance",
     "expectations",
 }
 
@@ -58,7 +59,10 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    already_templated: bool = False
+    reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
     shuffle: bool = False
@@ -83,6 +87,8 @@ class Config:
             raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
         if self.train_on != "assistant" and self.task != "sft":
             raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
+        if not all(self.stop):
+            raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
         if not 0 <= self.test_size < 2**53:  # NaN included
@@ -106,6 +112,8 @@ class Config:
             left_out |= {"max_length", "stop"}
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         found["map"] = dict(self.map)
+        if "tolerance" in found:
+            found["tolerance"] = dict(self.tolerance)
         found["stop"] = list(self.stop)
         if self.expectations and not for_parts:
             hashes = [

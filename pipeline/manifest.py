@@ -21,7 +21,7 @@ from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
-from stages import encoders
+from stages import encoders, formats
 from stages.profile import TargetModel
 
 SCHEMA_VERSION = 1
@@ -231,12 +231,8 @@ def _tokens(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
-    """The manifest, without writing it.
-
-    Args:
-        files: sha256 of every other file of the build but ``run.json``, by relative path.
-    """
+def describe(outcome: Outcome) -> dict[str, Any]:
+    """The manifest, without writing it; ``audits`` and ``files`` are filled in later."""
     recipe = outcome.recipe
     config = recipe.config
     probes = recipe.model.probes.items()
@@ -252,7 +248,7 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "options": config.recorded(),
         "model": model_of(recipe.model),
         "prm": _prm(outcome),
-        "format": ",".join(dict.fromkeys(recipe.formats)),
+        "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         "inputs": _inputs(outcome),
         "rows": _rows(outcome),
         "examples": _examples(outcome),
@@ -262,8 +258,9 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "splits": _splits(outcome),
         "probes": {name: {"passed": True, "detail": detail} for name, detail in probes},
         "encoder": _encoder(outcome),
+        "audits": {},
         "trainers": {},
-        "files": dict(sorted(files.items())),
+        "files": {},
     }
 
 
@@ -274,4 +271,4 @@ def hash_files(folder: Path, known: dict[str, str]) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name not in found and name not in ("run.json", "manifest.json"):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+    return dict(sorted(found.items()))

@@ -50,7 +50,7 @@ def _records(source: Input) -> list[Record]:
 def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], Batch]:
     """Examples of those rows, and what they are called; refused rows are left out."""
     batch, _ = split_off(recipe.normalize(format_name)(_records(source)))
-    for stage in recipe.stages():
+    for stage in recipe.stages(format_name):
         batch, _ = split_off(stage(batch))
     return gather.row_ids(gather.Source("", source.name, 0), batch), batch
 
