@@ -31,7 +31,7 @@ from stages.profile import TargetModel
 from stages.profiles import all_profiles
 
 FILES = 20
-PER_PACK = 20
+PER_PACK = 34
 
 
 def model() -> TargetModel:
@@ -54,7 +54,7 @@ def write(folder: Path, rows: int) -> None:
     draw = np.random.default_rng(0)
     each = rows // FILES
     for index in range(FILES):
-        lengths = draw.integers(60, 180, each)
+        lengths = draw.integers(110, 121, each)
         known = {
             "n_tokens": lengths, "n_tokens_planned": lengths, "n_trained": lengths // 2,
             "max_id": np.full(each, 151645), "labels_fit": np.ones(each, np.int64),
