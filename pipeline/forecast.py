@@ -146,7 +146,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
     left = set(range(len(records)))
     batch = recipe.normalize(look.detection.reading)(numbered)
     gone: list[Batch] = []
-    for stage in (None, *recipe.stages()):
+    for stage in (None, *recipe.stages(look.detection.reading)):
         batch, refused = split_off(batch if stage is None else stage(batch))
         gone += [refused] if refused is not None else []
     left -= set(batch.column("line").to_pylist())

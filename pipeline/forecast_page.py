@@ -99,7 +99,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
     refused = made.refused.total()
     door = recipe.normalize(recipe.formats[0])
     stages = {"normalize": list(door.writes)}
-    stages.update({stage.name: list(stage.writes) for stage in recipe.stages()})
+    stages.update({stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])})
     return {
         "task": recipe.config.task,
         "layout": recipe.config.layout,
