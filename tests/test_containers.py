@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -265,12 +266,12 @@ def test_a_monstrous_line_does_not_exhaust_memory(folder: Path, suffix: str) -> 
     good = b'{"question": "q", "answer": "a"}\n'
     piece = b"word " * (1 << 18)
     path = folder / f"monster.{suffix}"
-    opened: Any = open(path, "wb")
-    if suffix.endswith("gz"):
-        opened = gzip.open(path, "wb", compresslevel=1)
-    elif suffix.endswith("zst"):
-        opened = zstandard.open(path, "wb")
-    with opened as file:
+    with contextlib.ExitStack() as stack:
+        file: Any = stack.enter_context(path.open("wb"))
+        if suffix.endswith("gz"):
+            file = stack.enter_context(gzip.GzipFile(fileobj=file, mode="wb", compresslevel=1))
+        elif suffix.endswith("zst"):
+            file = stack.enter_context(zstandard.ZstdCompressor(level=1).stream_writer(file))
         file.write(good + b'{"question": "q", "answer": "')
         for _ in range(240):
             file.write(piece)
