@@ -35,6 +35,11 @@ class Input:
     splits: tuple[Split, ...]
     origin: str = ""
 
+    @property
+    def address(self) -> str:
+        """Where it can be found again from any folder."""
+        return os.path.abspath(self.path) if self.path == self.origin else self.origin
+
 
 def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
     """Files behind everything that was named, in a stable order.
@@ -125,9 +130,9 @@ def scan(config: Config) -> list[Input]:
     return found
 
 
-def identity(inputs: Sequence[Input]) -> str:
-    """Hash over the inputs' names and bytes."""
+def identity(inputs: Sequence[tuple[str, str]]) -> str:
+    """Hash over the inputs' names and the hashes of their bytes."""
     digest = hashlib.sha256()
-    for source in inputs:
-        digest.update(f"{source.name}\0{source.sha256}\0".encode())
+    for name, sha256 in inputs:
+        digest.update(f"{name}\0{sha256}\0".encode())
     return digest.hexdigest()

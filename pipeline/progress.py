@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pipeline import drift
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 
@@ -61,6 +62,9 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
             f"packs     {packing['packs']} (no fewer than {packing['lower_bound']}), "
             f"{packing['efficiency']:.2%} full"
         )
+    failed = manifest["validation"]["failed"]
+    for severity in ("warning", "info"):
+        lines += [f"{severity:<9} {name} (see validation.json)" for name in failed[severity]]
     if manifest["padding"]:
         padding = manifest["padding"]
         lines.append(f"padding   width {padding['width']}, {padding['waste']:.1%} of it wasted")
@@ -83,7 +87,11 @@ def summary(built: Built) -> str:
     manifest = built.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    return "\n".join([*lines, *_formats(manifest["inputs"]), *_lines(manifest)])
+    lines += [*_formats(manifest["inputs"]), *_lines(manifest)]
+    for name, found in manifest["audits"].items():
+        if found["status"] == "warn":
+            lines.append(f"audit     {name}, {found['detail']}")
+    return "\n".join(lines + drift.lines(built.drift))
 
 
 def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:

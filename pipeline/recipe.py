@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from expectations.contract import PLANNED, Context
 from expectations.suite import Validate
 from pipeline import tasks
 from pipeline.config import Config
@@ -65,6 +66,12 @@ class Recipe:
     @property
     def task(self) -> tasks.Task:
         return tasks.load(self.config.task)
+
+    @property
+    def context(self) -> Context:
+        """What the shards of this build are judged against."""
+        config = self.config
+        return Context(config.task, config.layout, config.longest_example, self.model, PLANNED)
 
     def normalize(self, format_name: str) -> Normalize:
         """The door for rows of one format."""

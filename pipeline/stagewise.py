@@ -20,6 +20,7 @@ from pipeline import plan as planning
 from pipeline.config import Config
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
+from pipeline.measured import read
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
@@ -64,6 +65,7 @@ def describe(path: Path) -> StageFile:
     options = content["config"]
     options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
     options |= {name: tuple(options[name]) for name in ("data", "stop")}
+    options["expectations"] = tuple((name, text) for name, text in options["expectations"])
     return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
 
 
@@ -246,7 +248,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
             lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
             lambda block, sizes: gather.lay_out(block, layout, sizes, width, recipe),
         )
-    schema = gather.read(output / "train" / files[0]).schema
+    schema = read(output / "train" / files[0]).schema
     write_split(output, "train", schema, files, "0" * 16)
     write_splits(output, ["train"])
     write_tokenizer(output / "tokenizer", recipe.model)

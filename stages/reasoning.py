@@ -1,8 +1,8 @@
 """Where reasoning goes that a row keeps beside the answer.
 
 Rows spell its field in several ways, and so do templates. A template that prints one gets it under
-its own name; for one that prints none, ``--reasoning-in think`` puts it into the answer, in the form
-that templates with reasoning print.
+its own name; for one that prints none, ``--reasoning-in think`` puts it into the answer, in the
+form that templates with reasoning print.
 """
 
 from __future__ import annotations

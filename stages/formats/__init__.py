@@ -27,6 +27,11 @@ def load(reading: str) -> Format:
     return variants[variant]
 
 
+def rates_to_first_error(name: str) -> bool:
+    """Whether the format's rows rate their steps up to the first error only."""
+    return bool(getattr(load(name), "first_error", False))
+
+
 def for_task(task: str) -> list[Format]:
     """The formats that feed a task."""
     return [f for f in map(load, catalog.names(__name__)) if task in f.tasks]

@@ -24,6 +24,7 @@ class _ProcessBench:
     name = "processbench"
     tasks = ("prm",)
     fans_out = False
+    first_error = True
 
     def matches(self, row: Row) -> str | None:
         name, steps = _column(row), _steps.step_column(row)
