@@ -50,7 +50,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-_CODE = re.compile(r"""(?:RowError\(\s*|refuse\(\w+, \w+, )"(\w+)\"""")
+_CODE = re.compile(r"""(?:RowError\(\s*|refuse\(\w+, \w+, |None, \()"(\w+)\"""")
 
 
 def _codes() -> list[tuple[str, ...]]:
