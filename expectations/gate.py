@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from expectations.contract import SHARD, Context, parameters
+from expectations.contract import Context, parameters
 from expectations.machine import HELP, Machine
 from expectations.suite import applying
 from expectations.suites import SHIPPED, Declared, Suite, columns_of
 from expectations.verdict import NAMED, Finding, Judged, Verdict
 from stages.errors import GateError
 
+OPENS = "shards_open"  # judged first
 CHUNK_ROWS = 1_000_000  # judged at once; shipped expectations look at rows alone
 
 Frames = Callable[[], Iterator[pl.DataFrame]]
@@ -203,8 +204,8 @@ def judge(
         run = _shipped if suite.name.startswith(SHIPPED) else _users
         found, counts[suite.table] = run(machine, suite, tables[suite.table], context)
         findings += found
-        if suite.table == SHARD and any(finding.fatal for finding in found):
-            break  # a shard that does not open, or is another file, has no rows to look at
+        if any(finding.fatal and finding.name == OPENS for finding in found):
+            break  # a shard that does not open has no rows to look at
     placed = [replace(f, places=tuple(places(f.table, f.rows))) if f.rows else f for f in findings]
     dataset: dict[str, int] = {}
     if "dataset" in counts:

@@ -39,7 +39,8 @@ from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.seal import sealed
-from pipeline.tokenizer_files import write_serving, write_tokenizer
+from pipeline.serving import contract
+from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats
 from stages.columns import Ints
 from stages.errors import DataError, ParityError, PipelineError
@@ -145,7 +146,7 @@ def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float)
     if left and not too_many:
         return
     reasons = "\n".join(
-        f"  {count:>7} {code}: {', '.join(ledger.first[code])}"
+        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
         for code, count in ledger.rows_by_code.most_common()
     )
     what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
@@ -184,7 +185,7 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
-    write_serving(folder / "serving.json", recipe.model, recipe.config.stop)
+    write_json(folder / "serving.json", contract(recipe.model, recipe.config.stop))
 
 
 def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str, Any]:

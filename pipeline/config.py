@@ -59,6 +59,8 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    already_templated: bool = False
+    reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
@@ -85,6 +87,8 @@ class Config:
             raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
         if self.train_on != "assistant" and self.task != "sft":
             raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
+        if not all(self.stop):
+            raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
         if not 0 <= self.test_size < 2**53:  # NaN included

@@ -140,7 +140,8 @@ def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdi
     return gate.judge(tables, [*shipped, *users], context, partial(_places, evidence))
 
 
-def _line(finding: Finding) -> str:
+def line(finding: Finding) -> str:
+    """One broken law in a line: how many rows, and the first of them."""
     where = [_named(place) for place in finding.places[:SHOWN]]
     more = f" and {finding.broken - SHOWN} more" if finding.broken > SHOWN and where else ""
     numbers = "" if where else ", ".join(_values(finding))
@@ -167,7 +168,7 @@ def require_passed(verdict: Verdict) -> None:
     broken = [finding for finding in verdict.findings if finding.fatal]
     if not broken:
         return
-    lines = "\n".join(_line(finding) for finding in broken)
+    lines = "\n".join(line(finding) for finding in broken)
     ours = all(finding.suite == suites.SHIPPED for finding in broken)
     raise ExpectationError(
         f"What was written breaks {', '.join(f.name for f in broken)}:\n{lines}",

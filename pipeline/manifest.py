@@ -21,7 +21,7 @@ from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
-from stages import encoders
+from stages import encoders, formats
 from stages.profile import TargetModel
 
 SCHEMA_VERSION = 1
@@ -52,11 +52,21 @@ class Outcome:
 
 def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
-    text = f"{recipe.fingerprint}\0{identity(inputs)}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _id(recipe.fingerprint, [(source.name, source.sha256) for source in inputs])
 
 
-def _model(model: TargetModel) -> dict[str, Any]:
+def id_of(described: dict[str, Any]) -> str:
+    """The same, from what a manifest says of its recipe and inputs."""
+    named = [(source["path"], source["sha256"]) for source in described["inputs"]]
+    return _id(described["recipe_fingerprint"], named)
+
+
+def _id(fingerprint: str, inputs: Sequence[tuple[str, str]]) -> str:
+    return hashlib.sha256(f"{fingerprint}\0{identity(inputs)}".encode()).hexdigest()
+
+
+def model_of(model: TargetModel) -> dict[str, Any]:
+    """What the manifest says of the model."""
     profile = model.profile
     steps = profile.step_tokens if model.step_id >= 0 else None
     ids = (model.step_id, model.good_id, model.bad_id) if steps else (None, None, None)
@@ -236,9 +246,9 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "max_length": config.max_length,
         "seed": config.seed,
         "options": config.recorded(),
-        "model": _model(recipe.model),
+        "model": model_of(recipe.model),
         "prm": _prm(outcome),
-        "format": ",".join(dict.fromkeys(recipe.formats)),
+        "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         "inputs": _inputs(outcome),
         "rows": _rows(outcome),
         "examples": _examples(outcome),

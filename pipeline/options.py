@@ -14,6 +14,7 @@ from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BY_NAME: dict[str, Callable[[Any], Any]] = {}
 _DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
 
 
@@ -23,13 +24,14 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
         settings.setdefault("default", _DEFAULTS[key])
     if settings.get("default") not in (None, "", False, ()):
         settings.setdefault("show_default", True)
-    return click.option(*names, **settings)
+    _BY_NAME[key] = click.option(*names, **settings)
+    return _BY_NAME[key]
 
 
 BUILD = (
     _option("--model", required=True, help="Profile name, org/name, or a directory (./dir)."),
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
-    _option("--format", help="Record format; auto detects it."),
+    _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
@@ -46,6 +48,8 @@ BUILD = (
     _option("--prm-template", type=click.Choice(["chat", "raw"]), help="Render PRM rows as a chat, or as their own text."),
     _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
+    _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
+    _option("--reasoning-in", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
     _option("--tolerance", multiple=True, metavar="AUDIT.LIMIT=VALUE", default=(), help="Limit of an audit: warn, fail or least."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
@@ -64,6 +68,11 @@ OUTPUT = (
     # Read from the arguments by the console script, which is what catches the exception.
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
 )
+
+
+def chosen(*names: str) -> tuple[Callable[[Any], Any], ...]:
+    """Some of the build's options, for a command that takes no data."""
+    return tuple(_BY_NAME[name.replace("-", "_")] for name in names)
 
 
 def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
@@ -111,7 +120,7 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -135,9 +144,9 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:
-        values["chat_template"] = _read_text(template)
+        values["chat_template"] = read_text(template)
     suites = values.get("expectations", ())
-    values["expectations"] = tuple((path.name, _read_text(path)) for path in suites)
+    values["expectations"] = tuple((path.name, read_text(path)) for path in suites)
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower()
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")

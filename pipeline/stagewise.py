@@ -24,9 +24,9 @@ from pipeline.measured import read
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
-from stages import columns, pad, readers
+from stages import columns, formats, pad, readers
 from stages.columns import offsets_of
-from stages.contract import Batch, Stage
+from stages.contract import Batch, Stage, TokenRows
 from stages.errors import DataError, UsageError
 
 METADATA = b"posttrain-pipeline"
@@ -121,7 +121,12 @@ def _through(
 
 
 def _named(recipe: Recipe) -> list[tuple[str, Stage]]:
-    return [(stage.name, stage) for stage in recipe.stages()]
+    kinds = {isinstance(formats.load(name), TokenRows) for name in recipe.formats}
+    if len(kinds) > 1:
+        raise UsageError(
+            "Token ids and texts do not go through the same stages.", "Run them one by one."
+        )
+    return [(stage.name, stage) for stage in recipe.stages(recipe.formats[0])]
 
 
 def run_until(config: Config, until: str) -> int:

@@ -1,4 +1,4 @@
-"""The emitted tokenizer and the stop contract: what a trainer and a server must load."""
+"""The emitted tokenizer: what a trainer and a server must load."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.dataset_files import write_json
+from pipeline.serving import stop_ids
 from stages.encoders import parsed
 from stages.profile import TargetModel
 
@@ -40,13 +41,6 @@ def _config(model: TargetModel) -> dict[str, Any]:
     }
 
 
-def stop_ids(model: TargetModel) -> list[int]:
-    """Ids at which generation stops."""
-    tokenizer = parsed(model.tokenizer_json)
-    found = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
-    return [index for index in found if index is not None]  # binding proved that none is missing
-
-
 def write_tokenizer(folder: Path, model: TargetModel) -> None:
     """``tokenizer/``: loads with ``AutoTokenizer.from_pretrained`` and gives our ids."""
     folder.mkdir()
@@ -54,34 +48,3 @@ def write_tokenizer(folder: Path, model: TargetModel) -> None:
     write_json(folder / "tokenizer_config.json", _config(model))
     generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
     write_json(folder / "generation_config.json", generation)
-
-
-def write_serving(path: Path, model: TargetModel, stops: tuple[str, ...]) -> None:
-    """``serving.json``: the stop contract. Strings come first, since a server that loads its own
-    tokenizer understands them whatever ids it has."""
-    profile = model.profile
-    steps = (
-        {
-            "step_token": profile.step_tokens.step,
-            "good_token": profile.step_tokens.good,
-            "bad_token": profile.step_tokens.bad,
-        }
-        if model.step_id >= 0
-        else {}
-    )
-    write_json(
-        path,
-        {
-            "stop_strings": list(dict.fromkeys((*stops, *profile.generation_eos))),
-            "stop_token_ids": stop_ids(model),
-            "eos_token_id": model.eos_id,
-            "end_of_turn": profile.end_of_turn,
-            "end_of_turn_id": model.end_of_turn_id,
-            "pad_token_id": model.pad_id,
-            "include_stop_str_in_output": bool(stops),
-            "added_tokens": {
-                token: model.controls[token] for token in steps.values() if token in model.controls
-            },
-            **steps,
-        },
-    )

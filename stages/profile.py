@@ -7,14 +7,13 @@ a TargetModel is missing, so no stage asks "is there a pad token".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import orjson
 from tokenizers import Tokenizer
 
 from stages.encoders import parsed
-from stages.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,78 +138,35 @@ def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
-    index = tokenizer.token_to_id(token)
-    if index is None or tokenizer.encode(token, add_special_tokens=False).ids != [index]:
-        raise ModelError(
-            f"{profile.name}: {what} {token!r} is not one token of the tokenizer.",
-            "Name one that is, or use the tokenizer that the profile was written for.",
-        )
-    if index >= profile.embedding_size:
-        raise ModelError(
-            f"{profile.name}: {what} {token!r} has id {index}, outside the model's "
-            f"{profile.embedding_size} embedding rows.",
-            "Use a model with spare rows.",
-        )
-    return int(index)
+def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
+    """Ids of three tokens; -1 for what is none, which no probe lets pass."""
+    found = [tokenizer.token_to_id(token) for token in tokens]
+    first, second, third = (-1 if index is None else int(index) for index in found)
+    return first, second, third
 
 
-def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: int) -> None:
-    """A marker must stay one id between every kind of neighbour, not only when it stands alone."""
-    for before in ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n"):
-        for after in ("", "\nStep 2", " +", "x", "\n\n"):
-            ids = tokenizer.encode(before + step + after, add_special_tokens=False).ids
-            if ids.count(index) != 1:
-                raise ModelError(
-                    f"{profile.name}: step token {step!r} is not one id after {before!r}.",
-                    "Choose a step token that the tokenizer registers.",
-                )
-
-
-def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """Prove the profile against the tokenizer's bytes.
-
-    Raises:
-        ModelError: a token is not one id, lies outside the embedding, or two that must differ
-            are the same.
-    """
+def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """A profile beside its tokenizer, nothing proved; step tokens are added where asked for."""
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
-    end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
-    eos = _one_id(tokenizer, profile, "eos token", profile.eos_token)
-    pad = _one_id(tokenizer, profile, "pad token", profile.pad_token)
-    probes = {
-        "end_of_turn_is_one_token": f"{profile.end_of_turn} = {end_of_turn}",
-        "eos_is_one_token": f"{profile.eos_token} = {eos}",
-        "pad_is_one_token": f"{profile.pad_token} = {pad}",
-    }
-    if pad in (eos, end_of_turn):
-        raise ModelError(
-            f"{profile.name}: pad token {profile.pad_token!r} is also the eos or end-of-turn "
-            "token, so a loss that ignores padding would never train the stop.",
-            "Name another pad token in the profile.",
-        )
-    if profile.end_of_turn not in controls:
-        raise ModelError(
-            f"{profile.name}: end-of-turn {profile.end_of_turn!r} is not a special token.",
-            "Text could forge it; register it in the tokenizer.",
-        )
-    probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
-    for token in profile.generation_eos:
-        _one_id(tokenizer, profile, "generation eos token", token)
-    steps = (-1, -1, -1)
-    if with_steps:
-        names = ("step token", "good token", "bad token")
-        pairs = zip(names, profile.step_tokens, strict=True)
-        ids = [_one_id(tokenizer, profile, what, token) for what, token in pairs]
-        steps = (ids[0], ids[1], ids[2])
-        _in_context(tokenizer, profile, profile.step_tokens.step, steps[0])
-        probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {steps}"
-        probes["step_tokens_inside_embedding"] = f"{max(steps)} < {profile.embedding_size}"
+    eos, end, pad = _ids(tokenizer, (profile.eos_token, profile.end_of_turn, profile.pad_token))
+    steps = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return TargetModel(
-        profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
-    )
+    return TargetModel(profile, tokenizer_json, controls, eos, end, pad, *steps, size, {})
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """Prove what the profile says of tokens against the tokenizer's bytes.
+
+    Raises:
+        ModelError: a token is not one id, lies outside the embedding, or two that must differ
+            are the same.
+    """
+    from stages import probes  # they speak of a TargetModel
+
+    model = declare(profile, tokenizer_json, with_steps)
+    model.probes.update(probes.require(probes.Subject(model, tokenizer_json), probes.TOKENS))
+    return model

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stages.errors import ModelError
+from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile
 from stages.template import Template
 
@@ -47,8 +47,16 @@ def _chat_template(folder: Path, config: dict[str, Any]) -> str:
 def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
     """The first control token that the template prints after an answer."""
     messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ANSWER}]
-    tail = template.render(messages).rpartition(_ANSWER)[2]
+    try:
+        tail = template.render(messages).rpartition(_ANSWER)[2]
+    except RowError as error:
+        raise ModelError(
+            f"{name}: {error.detail}.", "Give another template with --chat-template."
+        ) from error
     found = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
+    plain = tail.strip().split("\n")[0]
+    if found is None and plain:
+        return plain  # whatever it is, the probes judge it
     if not controls or found is None:
         raise ModelError(
             f"{name}: the chat template prints no end-of-turn token after an answer.",
