@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from expectations.suite import invariants
 from pipeline.cli import cli
-from pipeline.commands.list import formats, models
+from pipeline.commands.list import audits, formats, models
 from pipeline.stage_table import stage_table
 
 ROOT = Path(__file__).parent.parent
@@ -72,6 +72,7 @@ def reference() -> str:
         "",
     ]
     lines += [*_table(("code", "given in"), _codes()), ""]
+    lines += ["## Audits", "", *_table(("audit", "what it looks at (tolerances)"), audits()), ""]
     laws = [(f"`{law.name}`", law.why) for law in invariants()]
     lines += ["## Invariants", "", *_table(("invariant", "why"), laws), ""]
     return "\n".join(lines)
