@@ -56,6 +56,25 @@ class StepTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class PairFraming:
+    """How an encoder is given two texts: the control tokens before, between and after them.
+
+    Attributes:
+        token_types: the second text has token type 1 (BERT); other families have no such input.
+        position_offset: what the first token's position is (RoBERTa: pad id + 1).
+        turn_markers: what a text of several turns is marked with; a line that begins with one
+            would forge a turn.
+    """
+
+    before: tuple[str, ...]
+    between: tuple[str, ...]
+    after: tuple[str, ...]
+    token_types: bool = False
+    position_offset: int = 0
+    turn_markers: tuple[str, ...] = ("System:", "User:", "Assistant:", "Tool:")
+
+
+@dataclass(frozen=True, slots=True)
 class ModelProfile:
     """One model as declared.
 
@@ -76,6 +95,9 @@ class ModelProfile:
         one_example_per_turn: the template is not prefix-stable over several turns.
         ranks: how the tokenizer file is rebuilt from its rank table; None where it must be found.
         is_base: a base model, which never saw its own chat template.
+        unk_token: what ordinary text may become where the vocabulary has no word for it.
+        declared_ids: the vendor's ids by token; a tokenizer that has others is refused.
+        pair: of encoder families, which read two texts and are trained as reward models only.
     """
 
     name: str
@@ -98,6 +120,14 @@ class ModelProfile:
     bos_token: str | None = None
     ranks: RankLayout | None = None
     step_tokens: StepTokens = field(default_factory=StepTokens)
+    unk_token: str | None = None
+    declared_ids: tuple[tuple[str, int], ...] = ()
+    pair: PairFraming | None = None
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return "encoder" if self.pair else "decoder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +140,7 @@ class TargetModel:
         step_id, good_id, bad_id: -1 in tasks without steps, where nothing reads them.
         vocab_size: ids that the tokenizer knows, added tokens included.
         probes: what was proved, by name.
+        unk_id: of the unknown token, which ordinary text may become; -1 where there is none.
     """
 
     profile: ModelProfile
@@ -123,19 +154,30 @@ class TargetModel:
     bad_id: int
     vocab_size: int
     probes: dict[str, str] = field(repr=False)
+    unk_id: int = -1
 
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens at the first free ids of a ``tokenizer.json``."""
+    """Register the step tokens at the first free ids of a ``tokenizer.json``.
+
+    A token that the vocabulary has already keeps its id and becomes a special one: how families
+    without spare embedding rows get theirs.
+    """
     document = orjson.loads(tokenizer_json)
-    added = document["added_tokens"]
-    known = {token["content"] for token in added}
-    top = max(len(document["model"]["vocab"]) - 1, *(token["id"] for token in added))
+    added, vocab = document["added_tokens"], document["model"]["vocab"]
+    known = {token["content"]: token for token in added}
+    top = max(len(vocab) - 1, *(token["id"] for token in added))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
-        if content not in known:
+        index = vocab.get(content) if isinstance(vocab, dict) else None
+        if content in known:
+            known[content]["special"] = True
+        elif index is not None:
+            added.append({"id": index, "content": content, **flags, "special": True})
+        else:
             top += 1
             added.append({"id": top, "content": content, **flags, "special": True})
+    added.sort(key=lambda token: token["id"])
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
@@ -155,6 +197,18 @@ def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) 
     return int(index)
 
 
+def _require_declared(tokenizer: Tokenizer, profile: ModelProfile) -> None:
+    """The tokenizer at hand must be the one that the profile was written for."""
+    for token, declared in profile.declared_ids:
+        index = tokenizer.token_to_id(token)
+        if index != declared:
+            found = "does not have it" if index is None else f"has it at {index}"
+            raise ModelError(
+                f"{profile.name}: {token!r} is declared as id {declared}; this tokenizer {found}.",
+                "Give the tokenizer of that model, or a profile of your own (--model FILE.toml).",
+            )
+
+
 def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: int) -> None:
     """A marker must stay one id between every kind of neighbour, not only when it stands alone."""
     for before in ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n"):
@@ -167,6 +221,20 @@ def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: i
                 )
 
 
+def _bound_steps(
+    tokenizer: Tokenizer, profile: ModelProfile, probes: dict[str, str]
+) -> tuple[int, int, int]:
+    """Ids of the step tokens; what was proved goes into ``probes``."""
+    names = ("step token", "good token", "bad token")
+    pairs = zip(names, profile.step_tokens, strict=True)
+    step, good, bad = (_one_id(tokenizer, profile, what, token) for what, token in pairs)
+    _in_context(tokenizer, profile, profile.step_tokens.step, step)
+    ids = (step, good, bad)
+    probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {ids}"
+    probes["step_tokens_inside_embedding"] = f"{max(ids)} < {profile.embedding_size}"
+    return ids
+
+
 def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
     """Prove the profile against the tokenizer's bytes.
 
@@ -177,6 +245,7 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
+    _require_declared(tokenizer, profile)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
     end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
@@ -201,16 +270,21 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
     probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
     for token in profile.generation_eos:
         _one_id(tokenizer, profile, "generation eos token", token)
-    steps = (-1, -1, -1)
-    if with_steps:
-        names = ("step token", "good token", "bad token")
-        pairs = zip(names, profile.step_tokens, strict=True)
-        ids = [_one_id(tokenizer, profile, what, token) for what, token in pairs]
-        steps = (ids[0], ids[1], ids[2])
-        _in_context(tokenizer, profile, profile.step_tokens.step, steps[0])
-        probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {steps}"
-        probes["step_tokens_inside_embedding"] = f"{max(steps)} < {profile.embedding_size}"
+    steps = _bound_steps(tokenizer, profile, probes) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
+    unk = tokenizer.token_to_id(profile.unk_token) if profile.unk_token else None
+    if profile.declared_ids:
+        listed = ", ".join(f"{token} = {index}" for token, index in profile.declared_ids)
+        probes["declared_ids_are_the_tokenizers"] = listed
     return TargetModel(
-        profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
+        profile,
+        tokenizer_json,
+        controls,
+        eos,
+        end_of_turn,
+        pad,
+        *steps,
+        size,
+        probes,
+        -1 if unk is None else unk,
     )
