@@ -31,21 +31,32 @@ class AddedToken:
 
 @dataclass(frozen=True, slots=True)
 class RankLayout:
-    """How the vendor's ``tokenizer.json`` is spelled beside its rank table.
+    """How ``tokenizer.json`` is rebuilt from the vocabulary that a package carries.
 
     Attributes:
-        sha256: of the vendor's file; a rebuilt file that differs is refused.
+        sha256: of the file; a rebuilt file that differs is refused.
+        added_tokens: in the order of their ids.
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
+        builder: module of ``stages.tokenizers`` that rebuilds it.
+        carrier: key of the package, see ``stages.tokenizers.carriers``.
+        of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are proved equal
+            to the vendor's own encoder instead.
     """
 
     sha256: str
-    added_tokens: tuple[AddedToken, ...]
+    added_tokens: tuple[AddedToken, ...] = ()
     merges_as_pairs: bool = False
+    builder: str = "qwen"
+    carrier: str = "qwen"
+    of_vendor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class StepTokens:
-    """The special tokens of PRM data: the marker after a step, and its two ratings."""
+    """The special tokens of PRM data: the marker after a step, and its two ratings.
+
+    Tokens that the vocabulary has keep their ids; others take the first free ones.
+    """
 
     step: str = "<|step|>"
     good: str = "<|good|>"
@@ -62,8 +73,6 @@ class PairFraming:
     Attributes:
         token_types: the second text has token type 1 (BERT); other families have no such input.
         position_offset: what the first token's position is (RoBERTa: pad id + 1).
-        turn_markers: what a text of several turns is marked with; a line that begins with one
-            would forge a turn.
     """
 
     before: tuple[str, ...]
@@ -71,7 +80,6 @@ class PairFraming:
     after: tuple[str, ...]
     token_types: bool = False
     position_offset: int = 0
-    turn_markers: tuple[str, ...] = ("System:", "User:", "Assistant:", "Tool:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +101,16 @@ class ModelProfile:
         template_variants: keyword sets of the generation prompt; training starts after the
             longest generation prompt that the rendered example begins with.
         one_example_per_turn: the template is not prefix-stable over several turns.
-        ranks: how the tokenizer file is rebuilt from its rank table; None where it must be found.
+        ranks: how the tokenizer file is rebuilt; None where it must be found.
         is_base: a base model, which never saw its own chat template.
+        token_ids: ids that the family's tokenizer must give; a copy that differs is refused.
+        promoted: added tokens that the vendor does not flag as special though they open turns;
+            they become special, so that text cannot forge them. Ids stay.
+        text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
+        text_lead: what the tokenizer puts before a text that no control token precedes.
         unk_token: what ordinary text may become where the vocabulary has no word for it.
-        declared_ids: the vendor's ids by token; a tokenizer that has others is refused.
         pair: of encoder families, which read two texts and are trained as reward models only.
+        revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
     name: str
@@ -120,8 +133,12 @@ class ModelProfile:
     bos_token: str | None = None
     ranks: RankLayout | None = None
     step_tokens: StepTokens = field(default_factory=StepTokens)
+    token_ids: tuple[tuple[str, int], ...] = ()
+    promoted: tuple[str, ...] = ()
+    text_markers: tuple[str, ...] = ()
+    text_lead: str = ""
+    revision: str | None = None
     unk_token: str | None = None
-    declared_ids: tuple[tuple[str, int], ...] = ()
     pair: PairFraming | None = None
 
     @property
@@ -140,7 +157,6 @@ class TargetModel:
         step_id, good_id, bad_id: -1 in tasks without steps, where nothing reads them.
         vocab_size: ids that the tokenizer knows, added tokens included.
         probes: what was proved, by name.
-        unk_id: of the unknown token, which ordinary text may become; -1 where there is none.
     """
 
     profile: ModelProfile
@@ -154,31 +170,46 @@ class TargetModel:
     bad_id: int
     vocab_size: int
     probes: dict[str, str] = field(repr=False)
-    unk_id: int = -1
+
+    @property
+    def unk_id(self) -> int:
+        """Id of the unknown token, which ordinary text may become; -1 where there is none."""
+        token = self.profile.unk_token
+        index = parsed(self.tokenizer_json).token_to_id(token) if token else None
+        return -1 if index is None else int(index)
 
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens at the first free ids of a ``tokenizer.json``.
-
-    A token that the vocabulary has already keeps its id and becomes a special one: how families
-    without spare embedding rows get theirs.
-    """
+    """Register the step tokens: at their own ids where the vocabulary has them, else free ones."""
     document = orjson.loads(tokenizer_json)
     added, vocab = document["added_tokens"], document["model"]["vocab"]
-    known = {token["content"]: token for token in added}
+    known = {token["content"] for token in added}
     top = max(len(vocab) - 1, *(token["id"] for token in added))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
-        index = vocab.get(content) if isinstance(vocab, dict) else None
-        if content in known:
-            known[content]["special"] = True
-        elif index is not None:
+        if content not in known:
+            top += content not in vocab
+            index = vocab.get(content, top)
             added.append({"id": index, "content": content, **flags, "special": True})
-        else:
-            top += 1
-            added.append({"id": top, "content": content, **flags, "special": True})
-    added.sort(key=lambda token: token["id"])
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
+    """The tokenizer with some of its added tokens flagged as special; ids stay."""
+    document = orjson.loads(tokenizer_json)
+    for token in document["added_tokens"]:
+        token["special"] |= token["content"] in names
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def _require_ids(tokenizer: Tokenizer, profile: ModelProfile) -> None:
+    for token, index in profile.token_ids:
+        found = tokenizer.token_to_id(token)
+        if found != index:
+            raise ModelError(
+                f"{profile.name}: {token!r} is {index} in this family, but {found} here.",
+                "This is another model's tokenizer; give the one that the profile was written for.",
+            )
 
 
 def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
@@ -197,18 +228,6 @@ def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) 
     return int(index)
 
 
-def _require_declared(tokenizer: Tokenizer, profile: ModelProfile) -> None:
-    """The tokenizer at hand must be the one that the profile was written for."""
-    for token, declared in profile.declared_ids:
-        index = tokenizer.token_to_id(token)
-        if index != declared:
-            found = "does not have it" if index is None else f"has it at {index}"
-            raise ModelError(
-                f"{profile.name}: {token!r} is declared as id {declared}; this tokenizer {found}.",
-                "Give the tokenizer of that model, or a profile of your own (--model FILE.toml).",
-            )
-
-
 def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: int) -> None:
     """A marker must stay one id between every kind of neighbour, not only when it stands alone."""
     for before in ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n"):
@@ -221,10 +240,9 @@ def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: i
                 )
 
 
-def _bound_steps(
+def _step_ids(
     tokenizer: Tokenizer, profile: ModelProfile, probes: dict[str, str]
 ) -> tuple[int, int, int]:
-    """Ids of the step tokens; what was proved goes into ``probes``."""
     names = ("step token", "good token", "bad token")
     pairs = zip(names, profile.step_tokens, strict=True)
     step, good, bad = (_one_id(tokenizer, profile, what, token) for what, token in pairs)
@@ -239,13 +257,15 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
     """Prove the profile against the tokenizer's bytes.
 
     Raises:
-        ModelError: a token is not one id, lies outside the embedding, or two that must differ
-            are the same.
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
     """
+    if profile.promoted:
+        tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
-    _require_declared(tokenizer, profile)
+    _require_ids(tokenizer, profile)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
     end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
@@ -268,23 +288,13 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
             "Text could forge it; register it in the tokenizer.",
         )
     probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
+    if profile.text_markers:
+        markers = " and ".join(profile.text_markers)
+        probes["turn_markers_are_text"] = f"texts that hold {markers} are refused"
     for token in profile.generation_eos:
         _one_id(tokenizer, profile, "generation eos token", token)
-    steps = _bound_steps(tokenizer, profile, probes) if with_steps else (-1, -1, -1)
+    steps = _step_ids(tokenizer, profile, probes) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    unk = tokenizer.token_to_id(profile.unk_token) if profile.unk_token else None
-    if profile.declared_ids:
-        listed = ", ".join(f"{token} = {index}" for token, index in profile.declared_ids)
-        probes["declared_ids_are_the_tokenizers"] = listed
     return TargetModel(
-        profile,
-        tokenizer_json,
-        controls,
-        eos,
-        end_of_turn,
-        pad,
-        *steps,
-        size,
-        probes,
-        -1 if unk is None else unk,
+        profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
     )

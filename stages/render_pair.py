@@ -30,7 +30,7 @@ class PairRenderer:
             raise ModelError(f"{model.profile.name} is no encoder.")
         self.framing: PairFraming = model.profile.pair
         self._template = template_of(model)
-        markers = sorted(map(re.escape, self.framing.turn_markers), key=len, reverse=True)
+        markers = sorted(map(re.escape, model.profile.text_markers), key=len, reverse=True)
         self._marker = re.compile("^(?:" + "|".join(markers) + ")", re.M) if markers else None
 
     def text(self, turns: Sequence[Turn]) -> str:
@@ -143,7 +143,7 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
             "Give the tokenizer that the profile was written for.",
         )
     framed = "A".join(("".join(framing.before), "".join(framing.between)))
-    markers = " ".join(framing.turn_markers)
+    markers = " ".join(profile.text_markers)
     return {
         "pair_framing_is_the_tokenizers": f"{framed}B{''.join(framing.after)}",
         "positions": f"{profile.context_length} usable; the first is {framing.position_offset}",

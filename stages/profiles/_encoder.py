@@ -7,6 +7,9 @@ from typing import Any
 from stages.profile import ModelProfile, PairFraming
 from stages.profiles import template
 
+# What a text of several turns is marked with, by the pair template.
+TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
+
 
 def encoder(name: str, pad_token: str, pair: PairFraming, **rest: Any) -> ModelProfile:
     """A profile whose sequences end in the framing's last token and stop no generation."""
@@ -20,6 +23,7 @@ def encoder(name: str, pad_token: str, pair: PairFraming, **rest: Any) -> ModelP
         generation_eos=(),
         is_base=True,
         padding_side="right",
+        text_markers=TURN_MARKERS,
         pair=pair,
         **rest,
     )

@@ -17,7 +17,7 @@ PROFILES = tuple(
         embedding_size=vocab_size,
         context_length=512,
         unk_token="[UNK]",
-        declared_ids=_IDS,
+        token_ids=_IDS,
     )
     for name, vocab_size in (
         ("base-uncased", 30522),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from stages.profile import ModelProfile, StepTokens
 from stages.profiles import template
 
+_STEPS = StepTokens("<unused0>", "<unused1>", "<unused2>")
 _NAMED = (("<pad>", 0), ("<eos>", 1), ("<bos>", 2), ("<unk>", 3))
 _GEMMA2 = (*_NAMED, ("<start_of_turn>", 106), ("<end_of_turn>", 107))
 _GEMMA3 = (*_NAMED, ("<start_of_turn>", 105), ("<end_of_turn>", 106))
@@ -37,8 +38,9 @@ def _gemma(
         bos_policy="template",
         bos_token="<bos>",
         unk_token="<unk>",
-        declared_ids=ids,
-        step_tokens=StepTokens("<unused0>", "<unused1>", "<unused2>"),
+        token_ids=ids,
+        step_tokens=_STEPS,
+        promoted=tuple(_STEPS),
     )
 
 

@@ -32,7 +32,7 @@ def _phi3(name: str, model_id: str, source: str, context: int) -> ModelProfile:
         is_base=False,
         bos_token="<s>",
         unk_token="<unk>",
-        declared_ids=_PHI3_IDS,
+        token_ids=_PHI3_IDS,
     )
 
 
@@ -56,7 +56,7 @@ PROFILES = (
         context_length=16384,
         is_base=False,
         bos_token="<|endoftext|>",
-        declared_ids=_PHI4_IDS,
+        token_ids=_PHI4_IDS,
         step_tokens=StepTokens("<|dummy_82|>", "<|dummy_83|>", "<|dummy_84|>"),
     ),
 )

@@ -19,7 +19,7 @@ PROFILES = tuple(
         context_length=512,
         bos_token="<s>",
         unk_token="<unk>",
-        declared_ids=(("<s>", 0), ("<pad>", 1), ("</s>", 2), ("<unk>", 3), ("<mask>", 50264)),
+        token_ids=(("<s>", 0), ("<pad>", 1), ("</s>", 2), ("<unk>", 3), ("<mask>", 50264)),
     )
     for name, hub_id in (
         ("roberta-base", "FacebookAI/roberta-base"),

@@ -19,7 +19,7 @@ PROFILES = tuple(
         embedding_size=49152,
         context_length=8192,
         is_base=not kind,
-        declared_ids=(("<|endoftext|>", 0), ("<|im_start|>", 1), ("<|im_end|>", 2)),
+        token_ids=(("<|endoftext|>", 0), ("<|im_start|>", 1), ("<|im_end|>", 2)),
         step_tokens=StepTokens("<jupyter_start>", "<jupyter_text>", "<jupyter_code>"),
     )
     for size in ("135M", "360M", "1.7B")

@@ -11,18 +11,19 @@ from stages.encoders import parsed
 from stages.errors import ModelError
 from stages.profile import ModelProfile, PairFraming
 from stages.profiles import template
+from stages.profiles._encoder import TURN_MARKERS
 from stages.tokenizers import directory
 
-# Architectures by their exact "model_type"; True where positions start behind the pad id.
+# Architectures by their exact "model_type": whether positions start behind the pad id, and whether
+# token types are an input.
 _TYPES = {
-    "bert": False,
-    "camembert": True,
-    "distilbert": False,
-    "electra": False,
-    "roberta": True,
-    "xlm-roberta": True,
+    "bert": (False, True),
+    "camembert": (True, False),
+    "distilbert": (False, False),
+    "electra": (False, True),
+    "roberta": (True, False),
+    "xlm-roberta": (True, False),
 }
-_TOKENS = ("cls_token", "sep_token", "pad_token")
 
 
 def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> PairFraming:
@@ -58,18 +59,22 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
         return None
     content = directory.tokenizer_json(folder)
     config = directory.read(folder, "tokenizer_config.json")
-    named = {key: directory.token_text(config.get(key)) for key in (*_TOKENS, "unk_token")}
-    missing = [key for key in _TOKENS if not named[key]]
-    if missing:
-        raise ModelError(
-            f"{folder}/tokenizer_config.json names no {' and no '.join(missing)}.",
-            "Save the tokenizer again with transformers.",
-        )
     tokenizer = parsed(content)
-    pad = tokenizer.token_to_id(str(named["pad_token"]))
-    offset = (1 if pad is None else pad + 1) if _TYPES[kind] else 0
-    types = int(model.get("type_vocab_size", 1)) > 1
-    separator = str(named["sep_token"])
+    pad = directory.token_text(config.get("pad_token"))
+    if pad is None and isinstance(model.get("pad_token_id"), int):
+        pad = tokenizer.id_to_token(model["pad_token_id"])
+    if pad is None:
+        raise ModelError(
+            f"{folder} names no pad token.",
+            'Set "pad_token" in its tokenizer_config.json, as the model was trained with it.',
+        )
+    unknown = directory.token_text(config.get("unk_token"))
+    unknown = unknown or directory.read(folder, "tokenizer.json")["model"].get("unk_token")
+    behind_pad, types = _TYPES[kind]
+    offset = int(tokenizer.token_to_id(pad) or 0) + 1 if behind_pad else 0
+    types = types and int(model.get("type_vocab_size", 2)) > 1
+    framing = _framing(tokenizer.encode("x", "x"), types, offset, name)
+    separator = framing.after[-1]
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     return (
         ModelProfile(
@@ -78,15 +83,16 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
             chat_template=chat_template or template("pair"),
             end_of_turn=separator,
             eos_token=separator,
-            pad_token=str(named["pad_token"]),
+            pad_token=pad,
             generation_eos=(),
             vocab_size=size,
             embedding_size=int(model.get("vocab_size", size)),
             context_length=int(model.get("max_position_embeddings", 512)) - offset,
             is_base=False,
             padding_side="right",
-            unk_token=named["unk_token"],
-            pair=_framing(tokenizer.encode("x", "x"), types, offset, name),
+            text_markers=() if chat_template else TURN_MARKERS,
+            unk_token=unknown,
+            pair=framing,
         ),
         content,
     )

@@ -96,7 +96,7 @@ def _declared(folder: Path, name: str, overrides: Overrides) -> tuple[ModelProfi
     known = suggest.known_as(folder, name)
     if known is None:
         return found
-    return replace(found[0], declared_ids=known.declared_ids), found[1]
+    return replace(found[0], token_ids=known.token_ids), found[1]
 
 
 def _file(path: Path, cache: Path) -> Found:

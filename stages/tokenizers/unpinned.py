@@ -21,9 +21,12 @@ def find(profile: ModelProfile) -> tuple[bytes, str]:
             folder = fetch(model_id)
             if folder is not None:
                 return directory.tokenizer_json(folder), source
-    get = f"hf download {profile.model_ids[0]} {' '.join(hub.FILES)}" if profile.model_ids else ""
+    files = "tokenizer.json tokenizer_config.json config.json"
+    get = f"hf download {profile.model_ids[0]} {files}" if profile.model_ids else ""
     raise ModelError(
         f"{profile.name}: its tokenizer is not at hand: no installed package carries it, and the "
         "hub does not answer.",
-        f"Where there is a network, run: {get}" if get else "Name one: tokenizer = './dir'",
+        f"Where there is a network, run: {get}. Or give --model a directory that has it."
+        if get
+        else "Say in the profile where it is: tokenizer = './dir'.",
     )
