@@ -2,7 +2,7 @@
 
 ``like`` takes over another profile's fields; ``tokenizer`` says where the tokenizer is (a
 directory beside the file, a profile's name or a hub id); ``chat_template_file`` names a file
-beside it instead of giving the template's source.
+beside it, and ``template`` one of the templates that come along, instead of a template's source.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 from stages.errors import ModelError
 from stages.profile import ModelProfile
-from stages.profiles import all_profiles
+from stages.profiles import all_profiles, template, templates
 
-_BESIDE = ("like", "tokenizer", "chat_template_file")
+_BESIDE = ("like", "tokenizer", "chat_template_file", "template")
 _CHOICES = {"padding_side": ("left", "right"), "bos_policy": ("none", "template")}
 _POSITIVE = ("vocab_size", "embedding_size", "context_length")
 _KINDS = {str: "a string", int: "an integer", bool: "true or false"}
@@ -103,14 +103,20 @@ def _content(path: Path) -> dict[str, Any]:
 
 def _template(path: Path, given: dict[str, Any]) -> None:
     """Put the template's source where its file is named."""
+    ways = [key for key in ("chat_template", "chat_template_file", "template") if key in given]
+    if len(ways) > 1:
+        raise ModelError(f"{path} gives {' and '.join(ways)}.", "Give one template.")
+    for key in ways:
+        if not isinstance(given[key], str):
+            raise _wrong(f"{path}: {key}", "a string", given[key])
+    if "template" in given:
+        name = given.pop("template")
+        if name not in templates():
+            raise _wrong(f"{path}: template", " or ".join(templates()), name)
+        given["chat_template"] = template(name)
     named = given.pop("chat_template_file", None)
     if named is None:
         return
-    if "chat_template" in given or not isinstance(named, str):
-        raise ModelError(
-            f"{path}: chat_template_file must be a string, and the only template given.",
-            "Give chat_template or chat_template_file.",
-        )
     try:
         given["chat_template"] = (path.parent / named).read_text("utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:

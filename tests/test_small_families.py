@@ -35,7 +35,8 @@ from stages.template import Template
 CHATS = tuple(name for name in SMALL if all_profiles()[name].pair is None)
 TEXTS = (
     "Is 91 prime?", "  two  spaces ", "\n\nleading newlines", "trailing\n\n", "什么是光合作用？",
-    "é ñ 🏳️‍🌈", "a" * 40, "don't", "tab\tand\r\nreturn", "x", "<|end", "<0x0A>▁", " \u2003wide\u2003",
+    "é ñ 🏳️‍🌈", "a" * 40, "don't", "tab\tand\r\nreturn", "x", "<|end", "<0x0A>▁",
+    " \u2003wide\u2003",
     "1 + 1 = 2.", "\u200b\ufeff", "user\nmodel\n", "\x1c fs",
 )  # fmt: skip
 Run = Callable[..., Ran]
@@ -147,7 +148,7 @@ def test_bos_stands_once_and_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", CHATS)
 def test_turns_end_trained_and_padding_is_not_the_end(name: str) -> None:
-    """Each answer's last trained token is the end of turn; what the template adds is not trained."""
+    """Each answer's last trained token is the end of turn; what follows it is not trained."""
     model = bound(name)
     assert model.pad_id not in (model.eos_id, model.end_of_turn_id)
     rows = conversations(20, TEXTS, system=False)

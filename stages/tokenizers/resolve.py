@@ -104,9 +104,14 @@ def _file(path: Path, cache: Path) -> Found:
     profile, tokenizer = profile_file.load(path)
     if tokenizer is None:
         return _pinned(profile, cache)
-    folder = path.parent / tokenizer
+    folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
         return Found(profile, directory.tokenizer_json(folder), "directory")
+    if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
+        raise ModelError(
+            f"{path}: tokenizer {tokenizer!r} is no directory beside it.",
+            "Name a directory with a tokenizer.json, a profile or a hub id.",
+        )
     named = resolve(tokenizer, cache, Overrides(chat_template=profile.chat_template))
     return replace(named, profile=profile)
 
