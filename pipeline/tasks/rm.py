@@ -39,7 +39,7 @@ class _Rm:
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         render: Stage = _RenderPair(tools)
-        if tools.model.profile.pair is not None:
+        if tools.family == "encoder":
             render = RenderTexts(PairRenderer(tools.model), tools.config.system)
         return (render, EncodePair(tools.segment_encoder), Validate(tools.context))
 
