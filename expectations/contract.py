@@ -36,7 +36,7 @@ class Invariant:
         why: what goes wrong in training when it does not hold.
         bad: selects the metrics rows that break it.
         breaks: metrics that must trip it: a check never seen to fail is no check.
-        tasks, layouts, level: where it applies; empty means everywhere.
+        tasks, layouts, families, level: where it applies; empty means everywhere.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Invariant:
     breaks: Mapping[str, int | bool]
     tasks: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
     level: str = EXAMPLE
     severity: str = field(default="critical")
 
@@ -54,4 +55,5 @@ class Invariant:
             level == self.level
             and (not self.tasks or context.task in self.tasks)
             and (not self.layouts or context.layout in self.layouts)
+            and (not self.families or context.model.profile.family in self.families)
         )

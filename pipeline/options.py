@@ -29,12 +29,12 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 
 BUILD = (
-    _option("--model", required=True, help="Profile name, org/name, or a directory (./dir)."),
+    _option("--model", required=True, help="Profile name, org/name, a directory (./dir) or a profile file (./profile.toml)."),
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
     _option("--format", help="Record format; auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
-    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
+    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded [left; encoders: right]."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
     _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
@@ -119,6 +119,6 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     if template is not None:
         values["chat_template"] = read_template(template)
     if "output" not in values:
-        model = values["model"].rstrip("/").split("/")[-1].lower()
+        model = values["model"].rstrip("/").split("/")[-1].lower().removesuffix(".toml")
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")
     return Config(task=task, data=data, **values)

@@ -16,8 +16,9 @@ def preview(config: Config) -> str:
     inputs = scan(config.data)
     recipe = resolve_recipe(config, inputs)
     model = recipe.model
+    longest = recipe.config.max_length
     lines = [
-        f"task      {config.task}, {recipe.config.layout}, at most {config.max_length} tokens",
+        f"task      {config.task}, {recipe.config.layout}, at most {longest} tokens",
         f"model     {model.profile.name} (tokenizer: {recipe.tokenizer_source})",
         f"encoder   {recipe.backend}",
     ]

@@ -1,4 +1,4 @@
-"""Both sides of a pair end exactly on the end-of-turn token."""
+"""Both sides of a pair end exactly on the end-of-turn token: in encoder families, the separator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def _bad(context: Context) -> pl.Expr:
 
 INVARIANT = Invariant(
     name="answers_end_in_end_of_turn",
-    why="the reward is read at the last token, which must be the same kind of token on both sides",
+    why="a decoder's reward is read at the last token, which must be the same on both sides; an "
+    "encoder's texts end in their separator",
     bad=_bad,
     breaks={"rejected_last_id": -1},
     tasks=("rm",),
