@@ -95,6 +95,11 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def read_template(path: Path) -> str:
+    """A chat template's source.
+
+    Raises:
+        UsageError: the file is not UTF-8 text.
+    """
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:

@@ -143,11 +143,9 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
             "Give the tokenizer that the profile was written for.",
         )
     framed = "A".join(("".join(framing.before), "".join(framing.between)))
-    markers = " ".join(profile.text_markers)
     return {
         "pair_framing_is_the_tokenizers": f"{framed}B{''.join(framing.after)}",
-        "positions": f"{profile.context_length} usable; the first is {framing.position_offset}",
-        "turn_markers_are_text": f"{markers} where a text has several turns; refused in content",
+        "positions": f"{profile.context_length} positions, the first is {framing.position_offset}",
     }
 
 

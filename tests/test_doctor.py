@@ -19,7 +19,12 @@ from stages.profiles import all_profiles
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
 
 
-SILENT = {"pad_id_is_the_pad_token", "ids_are_the_familys", "pair_framing_is_the_tokenizers"}
+SILENT = {
+    "pad_id_is_the_pad_token",
+    "ids_are_the_familys",
+    "pair_framing_is_the_tokenizers",
+    "pair_turns_cannot_be_forged",
+}
 
 
 class Clinic:
