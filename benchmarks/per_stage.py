@@ -45,7 +45,7 @@ def main() -> None:
         recipe = resolve_recipe(config, inputs)
         print(f"model, tokenizers and format: {time.perf_counter() - started:.2f} s")
         normalize = recipe.normalize(recipe.formats[0])
-        stages = [(stage.name, stage) for stage in recipe.stages()]
+        stages = [(stage.name, stage) for stage in recipe.stages(recipe.formats[0])]
         for split in inputs[0].splits:
             reading = iter(readers.load(split.reader).read(split))
             while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -22,6 +23,8 @@ _AFTER_PARTS = {
     "shuffle",
     "seed",
     "max_reject",
+    "tolerance",
+    "expectations",
 }
 
 
@@ -56,11 +59,15 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    already_templated: bool = False
+    reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
     shuffle: bool = False
     seed: int = 0
+    expectations: tuple[tuple[str, str], ...] = ()  # names and texts of the users' suites
     workers: int = 0
     engine: str = "local"
     cache_dir: Path = field(default_factory=default_cache)
@@ -105,7 +112,14 @@ class Config:
             left_out |= {"max_length", "stop"}
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         found["map"] = dict(self.map)
+        if "tolerance" in found:
+            found["tolerance"] = dict(self.tolerance)
         found["stop"] = list(self.stop)
+        if self.expectations and not for_parts:
+            hashes = [
+                (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations
+            ]
+            found["expectations"] = [{"file": name, "sha256": digest} for name, digest in hashes]
         if for_parts:
             del found["stop"]
             found["longest_example"] = self.longest_example

@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages import readers
-from stages.contract import Format, Row, Split
+from stages.contract import Split
 from stages.errors import DataError, SurroundingsError, UsageError
-from stages.formats import choose, detect
-from stages.normalize import renamed
 from stages.readers import _bytes
-
-SAMPLE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,54 +134,9 @@ def scan(arguments: Sequence[str]) -> list[Input]:
     return found
 
 
-def sample(source: Input, rows: int = SAMPLE_ROWS) -> list[Row]:
-    """The first rows of an input that parse.
-
-    Raises:
-        DataError: there is none.
-    """
-    found: list[Row] = []
-    first_error = "there are no rows in it"
-    for split in source.splits:
-        for lines in readers.load(split.reader).read(split):
-            if lines.records and lines.records[0].error and not found:
-                bad = lines.records[0]
-                first_error = f"line {bad.line + 1}: {bad.error[1] if bad.error else ''}"
-            found += [record.data for record in lines.records if record.data is not None]
-            if len(found) >= rows:
-                return found[:rows]
-    if not found:
-        raise DataError(
-            f"{source.path} has no row that can be read; {first_error}.",
-            "Give a file of JSON objects.",
-        )
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Detected:
-    """The format of one input, and why."""
-
-    format: Format
-    evidence: str
-
-
-def recognise(source: Input, name: str, task: str, mapping: dict[str, str]) -> Detected:
-    """The record format of an input.
-
-    Raises:
-        UsageError: ``--format`` names none that feeds the task.
-        DataError: the rows fit none, or more than one.
-    """
-    if name != "auto":
-        return Detected(choose(name, task), "named by --format")
-    rows = [renamed(row, mapping) for row in sample(source)]
-    return Detected(*detect(rows, task, source.path))
-
-
-def identity(inputs: Sequence[Input]) -> str:
-    """Hash over the inputs' names and bytes."""
+def identity(inputs: Sequence[tuple[str, str]]) -> str:
+    """Hash over the inputs' names and the hashes of their bytes."""
     digest = hashlib.sha256()
-    for source in inputs:
-        digest.update(f"{source.name}\0{source.sha256}\0".encode())
+    for name, sha256 in inputs:
+        digest.update(f"{name}\0{sha256}\0".encode())
     return digest.hexdigest()

@@ -220,5 +220,9 @@ def _machinery(recipe: Recipe, format_name: str) -> Any:
     key = (recipe.part_fingerprint(format_name), format_name)
     if key not in _cache:
         _cache.clear()
-        _cache[key] = (recipe.normalize(format_name), recipe.stages(), recipe.witness())
+        _cache[key] = (
+            recipe.normalize(format_name),
+            recipe.stages(format_name),
+            recipe.witness(format_name),
+        )
     return _cache[key]

@@ -32,6 +32,6 @@ def preview(config: Config) -> str:
     lines.append(f"stage     normalize -> {', '.join(door.writes)}")
     lines += [
         f"stage     {stage.name}: {', '.join(stage.reads)} -> {', '.join(stage.writes) or 'judged'}"
-        for stage in recipe.stages()
+        for stage in recipe.stages(recipe.formats[0])
     ]
     return "\n".join([*lines, f"output    {config.output}"])

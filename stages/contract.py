@@ -7,9 +7,9 @@ are columns of a batch, and stages add columns to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -142,7 +142,19 @@ class StepChain:
     pieces: list[str] | None = None
 
 
-Example: TypeAlias = Conversation | Pair | StepChain
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One SFT example that is token ids already.
+
+    Attributes:
+        labels: one per id, unshifted; -100 where nothing is trained.
+    """
+
+    ids: list[int]
+    labels: list[int]
+
+
+Example: TypeAlias = Conversation | Pair | StepChain | Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +165,9 @@ class FormatOptions:
     neutral: str = "null"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    already_templated: bool = False
+    reasoning_in: str = "template"
+    system: str | None = None
 
 
 class Format(Protocol):
@@ -178,6 +193,67 @@ class Format(Protocol):
             RowError: the row cannot be used.
         """
         ...
+
+
+@runtime_checkable
+class Varied(Protocol):
+    """A format whose rows can be read in more than one way, the same for the whole file.
+
+    Attributes:
+        variants: the format once for each way, all under the one name.
+    """
+
+    variants: Mapping[str, Format]
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        """The variant that some rows of a file show ("" for the format itself), and why.
+
+        Raises:
+            UndecidedError: they show none.
+        """
+        ...
+
+
+@runtime_checkable
+class Doubtful(Protocol):
+    """A format whose evidence can leave a doubt that only the user can settle."""
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        """What else the rows could mean, and the flag that settles it; None when nothing else.
+
+        Args:
+            columns: those that ``--map`` named by hand; they are meant.
+        """
+        ...
+
+
+@runtime_checkable
+class Texts(Protocol):
+    """A format with prompts that are texts, which may turn out to carry a chat template.
+
+    Attributes:
+        prompts: the columns that hold such a text.
+    """
+
+    prompts: tuple[str, ...]
+
+
+@runtime_checkable
+class TokenRows(Protocol):
+    """A format whose rows are token ids, which are neither rendered nor encoded."""
+
+    token_ids: bool
+
+
+@runtime_checkable
+class NamedOnly(Protocol):
+    """A format that is recognised but read only when ``--format`` names it.
+
+    Attributes:
+        because: why, in words.
+    """
+
+    because: str
 
 
 class Stage(Protocol):

@@ -51,11 +51,11 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-    from pipeline.options import read_template
+    from pipeline.options import read_text
 
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = given["cache_dir"] or default_cache()
-    source = read_template(template) if template else None
+    source = read_text(template) if template else None
     found = doctor.examine(doctor.Wanted(**given, chat_template=source))
     described = doctor.described(found, stop)
     if as_json:
