@@ -200,7 +200,7 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
         "engine": recipe.config.engine,
         "tokenizer_source": recipe.tokenizer_source,
         "model": recipe.config.model,
-        "inputs": [str(Path(source.path).absolute()) for source in inputs],
+        "inputs": [source.address for source in inputs],
         "python": sys.version.split()[0],
     }
 
@@ -224,7 +224,7 @@ def build(config: Config, report: Report) -> Built:
     """
     started = time.time()
     target = publish.check_target(config.output)
-    inputs = scan(config.data)
+    inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)

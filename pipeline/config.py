@@ -59,6 +59,7 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    salvage: bool = False
     already_templated: bool = False
     reasoning_in: str = "template"
     stop: tuple[str, ...] = ()

@@ -113,7 +113,7 @@ def _changed(source: Input, kinds: tuple[str, str], mapping: Mapping[str, str]) 
     return DataError(f"{source.path} holds rows of two shapes.", "Name one with --format.")
 
 
-def _require_mapped(source: Input, rows: list[Row], mapping: Mapping[str, str]) -> None:
+def _require_mapped(where: str, rows: list[Row], mapping: Mapping[str, str]) -> None:
     """Every column that ``--map`` names stands in some row.
 
     Raises:
@@ -123,32 +123,40 @@ def _require_mapped(source: Input, rows: list[Row], mapping: Mapping[str, str]) 
         if all(lookup(row, column) is None for row in rows):
             keys = ", ".join(dict.fromkeys(itertools.chain(*rows[:10])))
             raise UsageError(
-                f"--map {name}={column}: no sampled row of {source.path} has {column}.",
+                f"--map {name}={column}: no sampled row of {where} has {column}.",
                 f"Its columns: {keys}.",
             )
 
 
-def recognise(source: Input, config: Config) -> Detection:
-    """The reading of an input.
+def recognise_rows(raw: list[Row], where: str, config: Config) -> Detection:
+    """The reading of some rows of a file; ``change`` is left to the caller.
 
     Raises:
         UsageError: ``--format`` or ``--map`` names what is not there.
         DataError: the rows fit no format, or more than one.
     """
     named = None if config.format == "auto" else formats.choose(config.format, config.task)
-    raw = sample(source)
     mapping = dict(config.map)
-    _require_mapped(source, raw, mapping)
+    _require_mapped(where, raw, mapping)
     rows = [renamed(row, mapping) for row in raw]
     if named is None:
-        found = detect(rows, config.task, source.path, config.already_templated, mapping)
-        if found.change is not None:
-            raise _changed(source, found.change, mapping)
-        return found
+        return detect(rows, config.task, where, config.already_templated, mapping)
     fitting = [row for row in rows if named.matches(row)]
     reading, more = config.format, ""
     if "/" not in reading:
-        reading, more = settle(named, fitting, source.path, config.already_templated)
+        reading, more = settle(named, fitting, where, config.already_templated)
     counts = {named.name: len(fitting)}
     evidence = f"named by --format, fits {len(fitting)} of {len(rows)} sampled rows{more}"
     return Detection(reading, evidence, len(rows), counts)
+
+
+def recognise(source: Input, config: Config) -> Detection:
+    """The reading of an input.
+
+    Raises:
+        UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
+    """
+    found = recognise_rows(sample(source), source.path, config)
+    if found.change is not None:
+        raise _changed(source, found.change, dict(config.map))
+    return found

@@ -155,6 +155,12 @@ def _padding(outcome: Outcome) -> dict[str, Any] | None:
     return {"width": outcome.plan.width, "waste": round(padding / (tokens + padding), 6)}
 
 
+def _notes(outcome: Outcome) -> Counter[str]:
+    notes = Counter(outcome.counts.get("note", Counter()))
+    salvaged = sum(part.rows for part in outcome.parts if part.damage)
+    return notes + Counter({"salvaged_before_damage": salvaged})
+
+
 def _rows(outcome: Outcome) -> dict[str, Any]:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
@@ -166,7 +172,7 @@ def _rows(outcome: Outcome) -> dict[str, Any]:
         "duplicates": outcome.duplicate_rows,
         "duplicates_found": int(plan.duplicate.sum()),
         "rejected_by_code": dict(sorted(ledger.rows_by_code.items())),
-        "notes": dict(sorted(outcome.counts.get("note", Counter()).items())),
+        "notes": dict(sorted(_notes(outcome).items())),
     }
 
 
@@ -222,9 +228,17 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _damages(outcome: Outcome) -> list[str | None]:
+    """Per input, the damage before which its rows end."""
+    found = iter(outcome.parts)
+    parts = [[next(found) for _ in source.splits] for source in outcome.inputs]
+    return [next((part.damage for part in mine if part.damage), None) for mine in parts]
+
+
 def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
     recipe = outcome.recipe
-    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence)
+    damages = _damages(outcome)
+    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, damages)
     return [
         {
             "path": source.name,
@@ -233,8 +247,9 @@ def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
             "rows": rows,
             "format": name,
             "evidence": why,
+            "damage": damage,
         }
-        for source, rows, name, why in zip(*columns, strict=True)
+        for source, rows, name, why, damage in zip(*columns, strict=True)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -48,6 +49,7 @@ BUILD = (
     _option("--prm-template", type=click.Choice(["chat", "raw"]), help="Render PRM rows as a chat, or as their own text."),
     _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
+    _option("--salvage/--no-salvage", default=False, help="Keep the rows before the damage of a damaged archive or array; the manifest says so."),
     _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
     _option("--reasoning-in", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
@@ -133,8 +135,10 @@ def read_text(path: Path) -> str:
 
 
 def _stem(path: str) -> str:
-    name = Path(path).name or "data"
-    return name.split(".")[0] or "data"
+    if path == "-":
+        return "stdin"
+    name = Path(path.partition("?")[0] if "://" in path else path).name or "data"
+    return re.split("[.:]", name)[0] or "data"
 
 
 def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Config:

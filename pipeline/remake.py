@@ -72,7 +72,7 @@ def remake(config: Config, said: dict[str, Any], metrics: Path, shards: list[Mea
     Raises:
         PipelineError: the source is gone or changed, or the model cannot be found here.
     """
-    inputs = scan(config.data)
+    inputs = scan(config)
     _same_source(inputs, said)
     recipe = replace(resolve_recipe(config, inputs), backend="tokenizers")
     model = manifest.model_of(recipe.model)

@@ -143,7 +143,7 @@ def run_until(config: Config, until: str) -> int:
             "Stages look at rows alone; --dedup, --shuffle and --test-size need them all.",
             "Leave them out, or use: pipeline run",
         )
-    inputs = scan(config.data)
+    inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     stages = _named(recipe)
     names = ["normalize", *(name for name, _ in stages)]

@@ -29,6 +29,7 @@ class Split:
             an input that changes during a build is noticed.
         reader: the reader's name.
         piece: which piece, where the bytes are those of the whole file.
+        salvage: rows before a damage are kept, and the damage is told, instead of refusing all.
     """
 
     path: str
@@ -37,6 +38,7 @@ class Split:
     sha256: str
     reader: str
     piece: int = 0
+    salvage: bool = False
 
 
 @dataclass(slots=True)
@@ -59,10 +61,32 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a reader yields: some records, and how many lines they span."""
+    """What a reader yields: some records, and how many lines they span.
+
+    Attributes:
+        damage: what ended the file too early, where only the rows before it are kept.
+    """
 
     records: list[Record]
     lines: int
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """Some rows of a file that was not read as a whole.
+
+    Attributes:
+        records: in file order. Where a row's number is unknown, ``line`` is -1; ``offset`` counts
+            from the file's start.
+        where: which rows they are, in words.
+        rows: rows of the file; an estimate unless ``exact``.
+    """
+
+    records: list[Record]
+    where: str
+    rows: int
+    exact: bool
 
 
 class Reader(Protocol):
@@ -85,6 +109,14 @@ class Reader(Protocol):
         Raises:
             ContainerError: the container is damaged.
             SurroundingsError: the bytes are not those that were planned over.
+        """
+        ...
+
+    def glimpse(self, path: str, rows: int) -> Glimpse:
+        """About so many rows from all over the file, in a time that does not grow with it.
+
+        Raises:
+            ContainerError: the container is damaged where it was looked at.
         """
         ...
 

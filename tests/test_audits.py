@@ -122,7 +122,7 @@ def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> 
 
 
 def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> None:
-    """Unique last tokens are guessed, whatever they are; one that is the same everywhere tells all."""
+    """Unique last tokens are guessed; one that is the same everywhere tells all."""
     context = Context("rm", "ragged", 64, model)
     facts = Facts(context, {}, np.zeros(0, np.int64), 0, ())
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
