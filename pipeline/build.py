@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pipeline import gather, manifest, part, publish, rejects
+from pipeline import gather, launch, manifest, part, publish, rejects, stored
 from pipeline import plan as planning
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
@@ -105,7 +105,7 @@ def _sources(inputs: list[Input], works: list[Work], parts: list[PartReport]) ->
     return sources
 
 
-def _shards(plan: planning.Plan) -> list[Shard]:
+def _shards(plan: planning.Plan, container: str) -> list[Shard]:
     shards = []
     for side in plan.sides:
         count = len(side.shards) - 1
@@ -113,7 +113,7 @@ def _shards(plan: planning.Plan) -> list[Shard]:
         for index in range(count):
             rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
             order = side.order[int(bounds[rows.start]) : int(bounds[rows.stop])]
-            name = f"{side.name}/data-{index:05d}-of-{count:05d}.arrow"
+            name = f"{side.name}/data-{index:05d}-of-{count:05d}.{container}"
             shards.append(Shard(name, side.name, order, side.sizes[rows]))
     return shards
 
@@ -188,9 +188,11 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
     sides = list(dict.fromkeys(shard.split for shard in shards))
     for side in sides:
         mine = [shard for shard in shards if shard.split == side]
-        schema = gather.read(folder / mine[0].path).schema
-        write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
-    write_splits(folder, sides)
+        schema = stored.read_file(folder / mine[0].path).schema
+        if mine[0].path.endswith(".arrow"):
+            write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
+    if shards[0].path.endswith(".arrow"):
+        write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
     write_serving(folder / "serving.json", recipe.model, recipe.config.stop)
 
@@ -270,7 +272,8 @@ def _assemble(
         plan.width,
         "margin" in recipe.task.kept and _all_margins(works),
     )
-    shards = _run(gather.make_shard, shared, _shards(plan), config, report, "write")
+    container = recipe.export.container if recipe.export else "arrow"
+    shards = _run(gather.make_shard, shared, _shards(plan, container), config, report, "write")
     findings = _judge(shards)
     _write_dataset(folder, recipe, shards, manifest.build_id(recipe, inputs))
     write_json(folder / "validation.json", {"passed": True, "expectations": findings})
@@ -286,7 +289,9 @@ def _assemble(
         len(np.unique(rows)) - len(np.unique(rows[plan.kept])),
     )
     known = {shard.path: shard.sha256 for shard in shards}
-    described = manifest.describe(outcome, manifest.hash_files(folder, known))
+    described = manifest.describe(outcome, {})
+    launch.write(folder, recipe.export, described)
+    described["files"] = dict(sorted(manifest.hash_files(folder, known).items()))
     _require_balance(described)
     return described
 

@@ -22,6 +22,7 @@ _AFTER_PARTS = {
     "shuffle",
     "seed",
     "max_reject",
+    "trainer",
 }
 
 
@@ -42,6 +43,7 @@ class Config:
     format: str = "auto"
     map: Mapping[str, str] = field(default_factory=dict)
     layout: str = ""
+    trainer: str = ""  # --for
     padding_side: str = "left"
     pad_to: str = "longest"
     max_length: int = 4096

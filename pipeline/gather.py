@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +11,16 @@ import pyarrow as pa
 
 from expectations.contract import EXAMPLE, Context
 from expectations.suite import Finding, judge
+from pipeline import stored
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
+from pipeline.stored import BATCH_ROWS
 from stages.columns import IDS, IGNORED, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.fold import unfold
 from stages.pack import pack
 from stages.pad import pad
 from stages.ragged import ragged
-
-BATCH_ROWS = 256  # rows per record batch: what a random read touches
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,8 @@ class ShardReport:
     bytes: int
     sha256: str
     soft_labels: bool
+    unlabelled: bool
+    columns: tuple[str, ...]
     findings: tuple[Finding, ...]
     first_row_ids: tuple[str, ...]
 
@@ -180,13 +181,13 @@ def lay_out(table: pa.Table, layout: str, sizes: Ints, width: int, recipe: Recip
 
 
 def write(
-    path: Path,
+    sink: stored.Sink,
     order: Ints,
     sizes: Ints,
     examples: Callable[[Ints], pa.Table],
     rows: Callable[[pa.Table, Ints], pa.Table],
 ) -> tuple[str, int]:
-    """Write a shard as an Arrow IPC stream, one record batch at a time.
+    """Write a shard, one record batch at a time.
 
     Args:
         order: the shard's examples; ``sizes``: how many of them each training row holds.
@@ -195,28 +196,15 @@ def write(
     Returns:
         The file's sha256, and the number of its tokens without padding.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     bounds = offsets_of(sizes)
     tokens = 0
-    writer = None
-    with pa.OSFile(str(path), "wb") as sink:
+    with sink:
         for start in range(0, len(sizes), BATCH_ROWS):
             stop = min(start + BATCH_ROWS, len(sizes))
             block = examples(order[bounds[start] : bounds[stop]])
             tokens += _stored(block)[1]
-            table = rows(block, sizes[start:stop])
-            writer = writer or pa.ipc.new_stream(sink, table.schema)
-            writer.write_table(table)
-        if writer is not None:
-            writer.close()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest(), tokens
-
-
-def read(path: Path) -> pa.Table:
-    """A shard as a trainer reads it."""
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_stream(file).read_all()
+            sink.write(rows(block, sizes[start:stop]))
+    return sink.sha256(), tokens
 
 
 def _stored(table: pa.Table) -> tuple[int, int]:
@@ -233,24 +221,25 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     """Make, write, read back and judge one shard."""
     recipe = shared.recipe
     layout = recipe.config.layout
-    path = Path(shared.folder) / shard.path
+    folder = Path(shared.folder)
+    projection = recipe.projection
     collect = Collector(shared)
     try:
         sha256, tokens = write(
-            path,
+            stored.Sink(folder, shard.path, projection),
             shard.order,
             shard.sizes,
             collect,
             lambda table, sizes: lay_out(table, layout, sizes, shared.width, recipe),
         )
-        written = read(path)
+        written = stored.read(folder, shard.path, projection)
     except (pa.ArrowInvalid, OSError) as error:
         raise SurroundingsError(
             f"Shard {shard.path} cannot be written: {error}.", "Make room on the disk."
         ) from error
     context = Context(recipe.config.task, layout, recipe.config.longest_example, recipe.model)
     findings = judge(written, context)
-    trained, stored = _stored(written)
+    trained, all_tokens = _stored(written)
     return ShardReport(
         shard.path,
         shard.split,
@@ -258,10 +247,12 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
         len(shard.order),
         tokens,
         trained,
-        stored - tokens,
-        path.stat().st_size,
+        all_tokens - tokens,
+        (folder / shard.path).stat().st_size,
         sha256,
         _soft(written),
+        _unlabelled(written),
+        tuple(written.schema.names),
         tuple(findings),
         _named(written, findings),
     )
@@ -276,6 +267,12 @@ def _named(table: pa.Table, findings: list[Finding]) -> tuple[str, ...]:
         listed = examples if finding.level == EXAMPLE else [str(row) for row in names]
         found += [listed[i] for i in finding.rows[:1] if i < len(listed)]
     return tuple(found)
+
+
+def _unlabelled(table: pa.Table) -> bool:
+    if "step_labels" not in table.schema.names:
+        return False
+    return any(chunk.flatten().null_count for chunk in table.column("step_labels").chunks)
 
 
 def _soft(table: pa.Table) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import __version__
+from pipeline import __version__, exports
 from pipeline.gather import ShardReport
 from pipeline.inputs import Input, identity
 from pipeline.part import PartReport
@@ -163,6 +163,7 @@ def _prm(outcome: Outcome) -> dict[str, Any] | None:
         "step_separator": "\n" if config.prm_template == "chat" else None,
         "label_kind": "soft" if any(s.soft_labels for s in outcome.shards) else "hard",
         "neutral": config.neutral,
+        "unlabelled": any(s.unlabelled for s in outcome.shards),
     }
 
 
@@ -213,7 +214,7 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
     recipe = outcome.recipe
     config = recipe.config
     probes = recipe.model.probes.items()
-    return {
+    described = {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
         "build_id": build_id(recipe, outcome.inputs),
@@ -235,9 +236,13 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "splits": _splits(outcome),
         "probes": {name: {"passed": True, "detail": detail} for name, detail in probes},
         "encoder": _encoder(outcome),
+        "columns": list(outcome.shards[0].columns),
+        "export": {"trainer": config.trainer} if config.trainer else None,
         "trainers": {},
         "files": dict(sorted(files.items())),
     }
+    described["trainers"] = exports.verdicts(exports.facts_of(described))
+    return described
 
 
 def hash_files(folder: Path, known: dict[str, str]) -> dict[str, str]:

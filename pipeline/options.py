@@ -32,6 +32,7 @@ BUILD = (
     _option("--format", help="Record format; auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
+    _option("--for", "trainer", metavar="TRAINER", help="Write this trainer's columns and launch script (see: list trainers)."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from pipeline import tasks
+from pipeline import exports, tasks
 from pipeline.config import Config
 from pipeline.inputs import Input, recognise
 from stages import encoders, formats
@@ -91,6 +91,25 @@ class Recipe:
         raw = config.prm_template == "raw"
         return Witness(self.model, reference, config.task, config.system, raw)
 
+    @property
+    def export(self) -> exports.Export | None:
+        """The trainer of ``--for``."""
+        return exports.load(self.config.trainer) if self.config.trainer else None
+
+    @property
+    def projection(self) -> exports.Projection | None:
+        """How rows are stored for it; None stores our columns."""
+        export, config, model = self.export, self.config, self.model
+        if export is None:
+            return None
+        ids = {
+            "pad_token_id": model.pad_id,
+            "eos_token_id": model.eos_id,
+            "good_token_id": model.good_id,
+            "bad_token_id": model.bad_id,
+        }
+        return export.projection(exports.Facts(config.task, config.layout, config.max_length, ids))
+
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)
 
@@ -135,6 +154,25 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     return found, model
 
 
+def _layout(config: Config, task: tasks.Task) -> str:
+    """The build's layout: as asked for, or the first that task and trainer have in common.
+
+    Raises:
+        UsageError: it is not offered.
+    """
+    export = exports.load(config.trainer) if config.trainer else None
+    if not config.layout:
+        return export.layout(task.name, task.layouts) if export else task.layouts[0]
+    if config.layout not in task.layouts:
+        raise UsageError(
+            f"Layout {config.layout} is not offered for {task.name}.",
+            f"Choose {' or '.join(task.layouts)}.",
+        )
+    if export is not None:
+        export.require(exports.Facts(config.task, config.layout, config.max_length, {}))
+    return config.layout
+
+
 def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
     """Resolve a build's options over its inputs.
 
@@ -143,13 +181,7 @@ def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
         DataError: an input's format cannot be told.
     """
     task = tasks.load(config.task)
-    layout = config.layout or task.layouts[0]
-    if layout not in task.layouts:
-        raise UsageError(
-            f"Layout {layout} is not offered for {task.name}.",
-            f"Choose {' or '.join(task.layouts)}.",
-        )
-    config = replace(config, layout=layout)
+    config = replace(config, layout=_layout(config, task))
     detected = [recognise(i, config.format, config.task, dict(config.map)) for i in inputs]
     found, model = find_model(config)
     recipe = Recipe(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import gather
+from pipeline import gather, stored
 from pipeline import plan as planning
 from pipeline.config import Config
 from pipeline.dataset_files import write_split, write_splits
@@ -235,13 +235,13 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
         files.append(f"data-{index:05d}-of-{count:05d}.arrow")
         gather.write(
-            output / "train" / files[-1],
+            stored.Sink(output, f"train/{files[-1]}", None),
             side.order[bounds[rows.start] : bounds[rows.stop]],
             side.sizes[rows],
             lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
             lambda block, sizes: gather.lay_out(block, layout, sizes, width, recipe),
         )
-    schema = gather.read(output / "train" / files[0]).schema
+    schema = stored.read_file(output / "train" / files[0]).schema
     write_split(output, "train", schema, files, "0" * 16)
     write_splits(output, ["train"])
     write_tokenizer(output / "tokenizer", recipe.model)

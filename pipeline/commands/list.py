@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-_KINDS = ("models", "formats", "tasks", "stages", "expectations")
+_KINDS = ("models", "formats", "tasks", "stages", "trainers", "expectations")
 
 
 def models() -> list[tuple[str, str]]:
@@ -52,6 +52,17 @@ def stages() -> list[tuple[str, str]]:
     ]
 
 
+def trainers() -> list[tuple[str, str]]:
+    """Trainers, the versions read, and the layouts that each task can be stored in."""
+    from pipeline import exports
+
+    found = []
+    for export in map(exports.load, exports.names()):
+        takes = "; ".join(f"{task}: {', '.join(x)}" for task, x in export.takes.items())
+        found.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
+    return found
+
+
 @click.command(name="list", help="What there is to choose from.")
 @click.argument("kind", type=click.Choice(_KINDS))
 def COMMAND(kind: str) -> None:
@@ -61,6 +72,7 @@ def COMMAND(kind: str) -> None:
         "formats": formats,
         "tasks": tasks,
         "stages": stages,
+        "trainers": trainers,
         "expectations": expectations,
     }[kind]()
     width = max(len(name) for name, _ in rows)
