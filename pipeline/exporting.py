@@ -35,7 +35,8 @@ class Stored:
 
     @property
     def facts(self) -> Facts:
-        return exports.facts_of(self.manifest)
+        tokenizer = (self.folder / "tokenizer" / "tokenizer.json").read_bytes()
+        return replace(exports.facts_of(self.manifest), tokenizer_json=tokenizer)
 
     @property
     def projection(self) -> Projection | None:

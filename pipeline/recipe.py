@@ -102,13 +102,17 @@ class Recipe:
         export, config, model = self.export, self.config, self.model
         if export is None:
             return None
-        ids = {
+        known = {
             "pad_token_id": model.pad_id,
             "eos_token_id": model.eos_id,
+            "eos_token": model.profile.eos_token,
             "good_token_id": model.good_id,
             "bad_token_id": model.bad_id,
+            "good_token": model.profile.step_tokens.good,
+            "bad_token": model.profile.step_tokens.bad,
         }
-        return export.projection(exports.Facts(config.task, config.layout, config.max_length, ids))
+        facts = exports.Facts(config.task, config.layout, config.max_length, known)
+        return export.projection(replace(facts, tokenizer_json=model.tokenizer_json))
 
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)

@@ -1,7 +1,7 @@
 """How a shard lies on the disk: our columns as they are, or a trainer's with the rest beside them.
 
 A trainer's shard ``train/data-0.arrow`` may lack what only we keep (row ids, step positions).
-That is stored in ``lineage/train/data-0.arrow``, row by row, and ``read`` puts both together.
+That is stored in ``__lineage__/train/data-0.arrow``, row by row, and ``read`` puts both together.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _ORDER = b"columns"  # of a lineage file's schema: our columns in their order
 
 
 def lineage_of(path: str) -> str:
-    """Where the columns that a trainer's shard lacks are, relative to the build."""
-    return f"lineage/{path.rpartition('.')[0]}.arrow"
+    """Where the columns that a trainer's shard lacks are, relative to the build.
+
+    ``load_dataset(DIR)`` passes over folders with two underscores, and so takes the shards alone.
+    """
+    return f"__lineage__/{path.rpartition('.')[0]}.arrow"
 
 
 def read_file(path: Path) -> pa.Table:

@@ -1,7 +1,7 @@
 """One trainer per file: each provides EXPORT, which says what that trainer takes and how.
 
 A projection turns our columns into a trainer's and back. What it cannot carry goes beside the
-shards, row by row, into ``lineage/``, so that an export can be exported again.
+shards, row by row, into ``__lineage__/``, so that an export can be exported again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Facts:
         model: the manifest's ``model``.
         columns: of the training rows, ours; empty before a shard is written.
         splits: names, in order.
+        tokenizer_json: of the build; empty where nothing is projected yet.
         soft: some step's rating is neither 0 nor 1; ``unlabelled``: some step has none.
     """
 
@@ -37,6 +38,7 @@ class Facts:
     splits: tuple[str, ...] = ("train",)
     soft: bool = False
     unlabelled: bool = False
+    tokenizer_json: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Projection:
     """Our columns to a trainer's, and back.
 
     Attributes:
-        keeps: our columns that ``back`` gives again; the others go into ``lineage/``.
+        keeps: our columns that ``back`` gives again; the others go into ``__lineage__/``.
         forward: a table of ours to the trainer's; raises UsageError for rows that it cannot say.
         back: the trainer's table to ``keeps``.
     """

@@ -44,7 +44,7 @@ _SFT = """
 if args.packing or args.max_length is not None or args.assistant_only_loss:
     sys.exit("this build is packed and masked already: leave packing, max_length and masks alone")
 model = AutoModelForCausalLM.from_pretrained(
-    model_dir, dtype="auto", attn_implementation={attention!r}, use_cache=False
+    model_dir, dtype="auto", attn_implementation="{attention}", use_cache=False
 )
 """
 
