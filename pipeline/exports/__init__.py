@@ -135,7 +135,7 @@ class Export:
         """
         why = self.reason(facts)
         if why is not None:
-            raise UsageError(why, "See trainers in the manifest for those that can.")
+            raise UsageError(why, "See what each takes with: pipeline list trainers")
 
 
 def facts_of(manifest: Mapping[str, Any]) -> Facts:

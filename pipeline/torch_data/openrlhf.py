@@ -106,9 +106,13 @@ class ShardPRM(ShardSFT):
             )
         self._step = found[0]
         self._check_rewards(tokenizer, strategy.args.reward_tokens)
-        self._soft = any(
-            label not in (0.0, 1.0, None) for labels in dataset["step_labels"] for label in labels
-        )
+        ratings = {label for labels in dataset["step_labels"] for label in labels}
+        if None in ratings and not ratings <= {0.0, 1.0, None}:
+            raise UsageError(
+                "Soft labels stand beside unlabelled steps, which the loss would read as -100.",
+                "Build with --neutral good or bad, or with hard labels.",
+            )
+        self._soft = not ratings <= {0.0, 1.0, None}
 
     def _check_rewards(self, tokenizer: Any, tokens: Sequence[str] | None) -> None:
         rewards = {
