@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench wheel clean
+.PHONY: demo test test-slow test-parity test-training lint bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,29 @@ test: $(READY)  ## Run the tests.
 test-slow: $(READY)  ## Run the laws over wider samples.
 	$(BIN)/python -m pytest -n 2 -m slow
 
+# With torch, which `make test` asserts is absent: an environment of its own, and beside it the
+# trainers as they were published, each in a folder of its own and without what needs a GPU.
+TORCH := .venv-torch
+PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0
+
+$(TORCH)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 'accelerate>=1.15' 'einops>=0.8' --editable . --group dev
+	touch $@
+
+$(TORCH)/.peers: $(TORCH)/.ready
+	for peer in $(PEERS); do \
+	    $(TORCH)/bin/python -m pip install --quiet --no-deps --upgrade --target $(TORCH)/peers/$${peer%%==*}-$${peer##*==} $$peer || exit 1; \
+	done
+	touch $@
+
+test-training: $(TORCH)/.ready  ## Run what needs torch: collators, isolation, training.
+	$(TORCH)/bin/python -m pytest tests/training
+
+test-parity: $(TORCH)/.peers  ## Run the trainers' own code on our builds and compare tensors.
+	$(TORCH)/bin/python -m pytest tests/parity
+
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,4 +63,4 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/*.whl
 
 clean:
-	rm -rf $(VENV) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TORCH) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from expectations.suite import invariants
 from pipeline.cli import cli
-from pipeline.commands.list import formats, models
+from pipeline.commands.list import formats, models, trainers
 from pipeline.stage_table import stage_table
 
 ROOT = Path(__file__).parent.parent
@@ -63,6 +63,12 @@ def reference() -> str:
         lines += [f"## {' '.join(('pipeline', *path))}", "", "```", _help(path), "```", ""]
     lines += ["## Formats", "", *_table(("format", "what a row is"), formats()), ""]
     lines += ["## Models", "", *_table(("profile", "hub id"), models()), ""]
+    lines += [
+        "## Trainers",
+        "",
+        *_table(("trainer", "versions read, and layouts by task"), trainers()),
+        "",
+    ]
     stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
     lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
     lines += [

@@ -302,6 +302,9 @@ def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout
             assert 'BUILD=$(cd "$(dirname "$0")/.." && pwd)' in text
         if file.endswith(".py"):
             compile(text, file, "exec")
+            # Its own folder comes first on the path: it must not be what it imports.
+            assert f"import {Path(file).stem}" not in text
+            assert not re.search(rf"from {Path(file).stem}[ .]", text)
     if name == "openrlhf" and task == "prm":
         assert "--placeholder_token '<step>' \\\n" in files["openrlhf.sh"]
         assert "--reward_tokens '<good>' '<bad>' \\\n" in files["openrlhf.sh"]

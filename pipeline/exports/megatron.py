@@ -48,11 +48,11 @@ def _files(facts: Facts) -> Mapping[str, str]:
         validation='f"{build}/test"' if test else "None",
         evaluate=test,
     )
-    return {"megatron.py": program}
+    return {"train_megatron.py": program}
 
 
 def _launch(facts: Facts) -> str:
-    lines = [["python", "$BUILD/launch/megatron.py"], ["$BUILD", "$MODEL"]]
+    lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
     notes = ["It makes the dataset configuration; the model's recipe and the ranks are yours."]
     return script("with Megatron-Bridge", "megatron.sh", lines, notes)
 

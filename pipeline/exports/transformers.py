@@ -60,12 +60,12 @@ def _program(facts: Facts) -> str:
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
-    return {"transformers.py": _program(facts)}
+    return {"train_transformers.py": _program(facts)}
 
 
 def _launch(facts: Facts) -> str:
     lines = [
-        ["accelerate", "launch", "$BUILD/launch/transformers.py"],
+        ["accelerate", "launch", "$BUILD/launch/train_transformers.py"],
         ["$BUILD", "$MODEL"],
     ]
     return script("with transformers.Trainer", "transformers.sh", lines)

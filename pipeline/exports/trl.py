@@ -83,14 +83,14 @@ def _program(facts: Facts) -> str:
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
-    return {"trl.py": _program(facts)}
+    return {"train_trl.py": _program(facts)}
 
 
 def _launch(facts: Facts) -> str:
     notes = []
     if facts.task == "prm":
         notes = ["Needs trl 1.13.0 or older: newer ones have no such trainer."]
-    lines = [["accelerate", "launch", "$BUILD/launch/trl.py"], ["$BUILD", "$MODEL"]]
+    lines = [["accelerate", "launch", "$BUILD/launch/train_trl.py"], ["$BUILD", "$MODEL"]]
     return script("with TRL", "trl.sh", lines, notes)
 
 
