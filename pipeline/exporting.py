@@ -184,6 +184,7 @@ def _describe(
     found["build_id"] = hashlib.sha256("\0".join(names).encode()).hexdigest()
     found["layout"], found["splits"] = facts.layout, splits
     found["tokens"] = {**found["tokens"], "padding": padding}
+    found["for"] = None
     found["export"] = {"trainer": export.name, "of": source.manifest["build_id"]}
     found["packing"] = found["padding"] = None
     if facts.layout == "packed":
@@ -195,6 +196,27 @@ def _describe(
         width = (tokens + padding) // rows_made // (2 if facts.task == "rm" else 1)
         found["padding"] = {"width": width, "waste": round(padding / (tokens + padding), 6)}
     return found
+
+
+def _write(source: Stored, export: Export, facts: Facts, staged: Path) -> None:
+    """A whole export, in an empty directory."""
+    written = {s: _write_split(source, s, facts, export, staged) for s in facts.splits}
+    padding = sum(found[1] for found in written.values())
+    if export.container == "arrow":
+        write_splits(staged, list(written))
+    for entry in _CARRIED:
+        origin = source.folder / entry
+        if origin.is_dir():
+            shutil.copytree(origin, staged / entry)
+        elif origin.exists():
+            shutil.copyfile(origin, staged / entry)
+    splits = {split: found[0] for split, found in written.items()}
+    described = _describe(source, facts, export, splits, padding)
+    described["columns"] = _columns(staged, splits, export, facts)
+    described["trainers"] = exports.verdicts(exports.facts_of(described))
+    launch.write(staged, export, described)
+    described["files"] = dict(sorted(manifest.hash_files(staged, {}).items()))
+    write_json(staged / publish.MANIFEST, described)
 
 
 def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Path:
@@ -210,35 +232,49 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Pat
     if target == Path(folder).resolve():
         raise UsageError(f"{output} is the build itself.", "Give another directory with -o.")
     with publish.staging(target) as staged:
-        written = {s: _write_split(source, s, facts, export, staged) for s in facts.splits}
-        padding = sum(found[1] for found in written.values())
-        if export.container == "arrow":
-            write_splits(staged, list(written))
-        for entry in _CARRIED:
-            origin = folder / entry
-            if origin.is_dir():
-                shutil.copytree(origin, staged / entry)
-            elif origin.exists():
-                shutil.copyfile(origin, staged / entry)
-        splits = {split: found[0] for split, found in written.items()}
-        described = _describe(source, facts, export, splits, padding)
-        first = next(source_table for source_table in _columns(staged, splits, export, facts))
-        described["columns"] = first
-        described["trainers"] = exports.verdicts(exports.facts_of(described))
-        launch.write(staged, export, described)
-        described["files"] = dict(sorted(manifest.hash_files(staged, {}).items()))
-        write_json(staged / publish.MANIFEST, described)
+        _write(source, export, facts, staged)
         publish.publish(staged, target)
     return output / publish.MANIFEST
 
 
-def _columns(
-    folder: Path, splits: dict[str, Any], export: Export, facts: Facts
-) -> Iterator[list[str]]:
-    """Our columns of the first shard of each split, read back."""
-    for split in splits.values():
-        path = split["shards"][0]["path"]
-        yield list(stored.read(folder, path, export.projection(facts)).schema.names)
+def for_trainer(folder: Path, described: dict[str, Any], name: str) -> dict[str, Any]:
+    """What the manifest says of trainers, once the shards are there; writes for the one of --for.
+
+    A trainer that reads our columns trains on the build itself. For any other its own rows are
+    written beside, in a folder of its name, which is an export like any other.
+
+    Raises:
+        UsageError: it cannot train from this build.
+    """
+    tables = [
+        stored.read_file(folder / shard["path"])
+        for split in described["splits"].values()
+        for shard in split["shards"]
+    ]
+    added: dict[str, Any] = {"columns": tables[0].schema.names, "for": name or None, "export": None}
+    if described["prm"]:
+        labels = [chunk for table in tables for chunk in table.column("step_labels").chunks]
+        unlabelled = any(chunk.flatten().null_count for chunk in labels)
+        added["prm"] = described["prm"] | {"unlabelled": unlabelled}
+    whole_manifest = described | added
+    source = Stored(folder, whole_manifest)
+    added["trainers"] = exports.verdicts(source.facts)
+    if name:
+        export = exports.load(name)
+        export.require(source.facts)
+        if export.projection(source.facts) is None:
+            launch.write(folder, export, whole_manifest)
+        else:
+            (folder / name).mkdir()
+            _write(source, export, source.facts, folder / name)
+            launch.forward(folder, name)
+    return added
+
+
+def _columns(folder: Path, splits: dict[str, Any], export: Export, facts: Facts) -> list[str]:
+    """Our columns of the first shard, read back."""
+    path = next(iter(splits.values()))["shards"][0]["path"]
+    return list(stored.read(folder, path, export.projection(facts)).schema.names)
 
 
 def manifest_json(path: Path) -> str:

@@ -30,6 +30,15 @@ def write(folder: Path, export: Export | None, manifest: Mapping[str, Any]) -> N
             path.chmod(0o755)
 
 
+def forward(folder: Path, name: str) -> None:
+    """A script in the build that starts the one of the export in its folder ``name``."""
+    (folder / "launch").mkdir(exist_ok=True)
+    path = folder / "launch" / f"{name}.sh"
+    text = f'#!/bin/sh\nexec sh "$(dirname "$0")/../{name}/launch/{name}.sh" "$@"\n'
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
+
+
 def command(folder: Path, trainer: str) -> str:
     """What a person types to start it."""
     return f"sh {folder / 'launch' / f'{trainer}.sh'} MODEL_DIR"

@@ -49,7 +49,8 @@ def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
 def unpad(table: pa.Table) -> pa.Table:
     """Padded rows without their padding."""
     get = {name: whole(table.column(name)) for name in table.schema.names}
-    made = {name: column for name, column in get.items() if "attention_mask" not in name}
+    beside = ("attention_mask", "token_type_ids")  # made when rows are padded
+    made = {name: column for name, column in get.items() if not name.endswith(beside)}
     for name in (*_PER_TOKEN, *_PADDED):
         if name in get:
             made[name] = _stripped(get[name], get[_PADDED.get(name, "attention_mask")])

@@ -7,14 +7,13 @@ a TargetModel is missing, so no stage asks "is there a pad token".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import orjson
 from tokenizers import Tokenizer
 
 from stages.encoders import parsed
-from stages.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +30,32 @@ class AddedToken:
 
 @dataclass(frozen=True, slots=True)
 class RankLayout:
-    """How the vendor's ``tokenizer.json`` is spelled beside its rank table.
+    """How ``tokenizer.json`` is rebuilt from the vocabulary that a package carries.
 
     Attributes:
-        sha256: of the vendor's file; a rebuilt file that differs is refused.
+        sha256: of the file; a rebuilt file that differs is refused.
+        added_tokens: in the order of their ids.
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
+        builder: module of ``stages.tokenizers`` that rebuilds it.
+        carrier: key of the package, see ``stages.tokenizers.carriers``.
+        of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are proved equal
+            to the vendor's own encoder instead.
     """
 
     sha256: str
-    added_tokens: tuple[AddedToken, ...]
+    added_tokens: tuple[AddedToken, ...] = ()
     merges_as_pairs: bool = False
+    builder: str = "qwen"
+    carrier: str = "qwen"
+    of_vendor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class StepTokens:
-    """The special tokens of PRM data: the marker after a step, and its two ratings."""
+    """The special tokens of PRM data: the marker after a step, and its two ratings.
+
+    Tokens that the vocabulary has keep their ids; others take the first free ones.
+    """
 
     step: str = "<|step|>"
     good: str = "<|good|>"
@@ -53,6 +63,22 @@ class StepTokens:
 
     def __iter__(self) -> Iterator[str]:
         return iter((self.step, self.good, self.bad))
+
+
+@dataclass(frozen=True, slots=True)
+class PairFraming:
+    """How an encoder is given two texts: the control tokens before, between and after them.
+
+    Attributes:
+        token_types: the second text has token type 1 (BERT); other families have no such input.
+        position_offset: what the first token's position is (RoBERTa: pad id + 1).
+    """
+
+    before: tuple[str, ...]
+    between: tuple[str, ...]
+    after: tuple[str, ...]
+    token_types: bool = False
+    position_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +100,16 @@ class ModelProfile:
         template_variants: keyword sets of the generation prompt; training starts after the
             longest generation prompt that the rendered example begins with.
         one_example_per_turn: the template is not prefix-stable over several turns.
-        ranks: how the tokenizer file is rebuilt from its rank table; None where it must be found.
+        ranks: how the tokenizer file is rebuilt; None where it must be found.
         is_base: a base model, which never saw its own chat template.
+        token_ids: ids that the family's tokenizer must give; a copy that differs is refused.
+        promoted: added tokens that the vendor does not flag as special though they open turns;
+            they become special, so that text cannot forge them. Ids stay.
+        text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
+        text_lead: what the tokenizer puts before a text that no control token precedes.
+        unk_token: what ordinary text may become where the vocabulary has no word for it.
+        pair: of encoder families, which read two texts and are trained as reward models only.
+        revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
     name: str
@@ -98,6 +132,18 @@ class ModelProfile:
     bos_token: str | None = None
     ranks: RankLayout | None = None
     step_tokens: StepTokens = field(default_factory=StepTokens)
+    token_ids: tuple[tuple[str, int], ...] = ()
+    promoted: tuple[str, ...] = ()
+    text_markers: tuple[str, ...] = ()
+    text_lead: str = ""
+    revision: str | None = None
+    unk_token: str | None = None
+    pair: PairFraming | None = None
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return "encoder" if self.pair else "decoder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,93 +170,68 @@ class TargetModel:
     vocab_size: int
     probes: dict[str, str] = field(repr=False)
 
+    @property
+    def unk_id(self) -> int:
+        """Id of the unknown token, which ordinary text may become; -1 where there is none."""
+        token = self.profile.unk_token
+        index = parsed(self.tokenizer_json).token_to_id(token) if token else None
+        return -1 if index is None else int(index)
+
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens at the first free ids of a ``tokenizer.json``."""
+    """Register the step tokens: at their own ids where the vocabulary has them, else free ones."""
     document = orjson.loads(tokenizer_json)
-    added = document["added_tokens"]
+    added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}
-    top = max(len(document["model"]["vocab"]) - 1, *(token["id"] for token in added))
+    top = max(len(vocab) - 1, *(token["id"] for token in added))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
         if content not in known:
-            top += 1
-            added.append({"id": top, "content": content, **flags, "special": True})
+            top += content not in vocab
+            index = vocab.get(content, top)
+            added.append({"id": index, "content": content, **flags, "special": True})
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
-    index = tokenizer.token_to_id(token)
-    if index is None or tokenizer.encode(token, add_special_tokens=False).ids != [index]:
-        raise ModelError(
-            f"{profile.name}: {what} {token!r} is not one token of the tokenizer.",
-            "Name one that is, or use the tokenizer that the profile was written for.",
-        )
-    if index >= profile.embedding_size:
-        raise ModelError(
-            f"{profile.name}: {what} {token!r} has id {index}, outside the model's "
-            f"{profile.embedding_size} embedding rows.",
-            "Use a model with spare rows.",
-        )
-    return int(index)
+def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
+    """The tokenizer with some of its added tokens flagged as special; ids stay."""
+    document = orjson.loads(tokenizer_json)
+    for token in document["added_tokens"]:
+        token["special"] |= token["content"] in names
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: int) -> None:
-    """A marker must stay one id between every kind of neighbour, not only when it stands alone."""
-    for before in ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n"):
-        for after in ("", "\nStep 2", " +", "x", "\n\n"):
-            ids = tokenizer.encode(before + step + after, add_special_tokens=False).ids
-            if ids.count(index) != 1:
-                raise ModelError(
-                    f"{profile.name}: step token {step!r} is not one id after {before!r}.",
-                    "Choose a step token that the tokenizer registers.",
-                )
+def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
+    """Ids of three tokens; -1 for what is none, which no probe lets pass."""
+    found = [tokenizer.token_to_id(token) for token in tokens]
+    first, second, third = (-1 if index is None else int(index) for index in found)
+    return first, second, third
 
 
-def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """Prove the profile against the tokenizer's bytes.
-
-    Raises:
-        ModelError: a token is not one id, lies outside the embedding, or two that must differ
-            are the same.
-    """
+def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """A profile beside its tokenizer, nothing proved; step tokens are added where asked for."""
+    if profile.promoted:
+        tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
-    end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
-    eos = _one_id(tokenizer, profile, "eos token", profile.eos_token)
-    pad = _one_id(tokenizer, profile, "pad token", profile.pad_token)
-    probes = {
-        "end_of_turn_is_one_token": f"{profile.end_of_turn} = {end_of_turn}",
-        "eos_is_one_token": f"{profile.eos_token} = {eos}",
-        "pad_is_one_token": f"{profile.pad_token} = {pad}",
-    }
-    if pad in (eos, end_of_turn):
-        raise ModelError(
-            f"{profile.name}: pad token {profile.pad_token!r} is also the eos or end-of-turn "
-            "token, so a loss that ignores padding would never train the stop.",
-            "Name another pad token in the profile.",
-        )
-    if profile.end_of_turn not in controls:
-        raise ModelError(
-            f"{profile.name}: end-of-turn {profile.end_of_turn!r} is not a special token.",
-            "Text could forge it; register it in the tokenizer.",
-        )
-    probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
-    for token in profile.generation_eos:
-        _one_id(tokenizer, profile, "generation eos token", token)
-    steps = (-1, -1, -1)
-    if with_steps:
-        names = ("step token", "good token", "bad token")
-        pairs = zip(names, profile.step_tokens, strict=True)
-        ids = [_one_id(tokenizer, profile, what, token) for what, token in pairs]
-        steps = (ids[0], ids[1], ids[2])
-        _in_context(tokenizer, profile, profile.step_tokens.step, steps[0])
-        probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {steps}"
-        probes["step_tokens_inside_embedding"] = f"{max(steps)} < {profile.embedding_size}"
+    eos, end, pad = _ids(tokenizer, (profile.eos_token, profile.end_of_turn, profile.pad_token))
+    steps = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return TargetModel(
-        profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
-    )
+    return TargetModel(profile, tokenizer_json, controls, eos, end, pad, *steps, size, {})
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """Prove what the profile says of tokens against the tokenizer's bytes.
+
+    Raises:
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
+    """
+    from stages import probes  # they speak of a TargetModel
+
+    model = declare(profile, tokenizer_json, with_steps)
+    model.probes.update(probes.require(probes.Subject(model, tokenizer_json), probes.TOKENS))
+    return model

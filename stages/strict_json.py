@@ -17,6 +17,7 @@ from stages.contract import Row
 from stages.errors import RowError
 
 MAX_DEPTH = 64
+_FLAT = frozenset((str, bool, type(None)))
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 
 
@@ -74,7 +75,8 @@ def parse(raw: bytes) -> Row:
         raise RowError("bad_json", f"not JSON: {error}") from error
     if type(row) is not dict:
         raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object")
-    keys, big = _walk(row, 1)
+    flat = _FLAT.issuperset(map(type, row.values()))  # most rows: nothing to walk into
+    keys, big = (len(row), False) if flat else _walk(row, 1)
     # Every key is followed by ':'; a count that differs from the tree's is an escaped quote in a
     # text, or a key that stood twice. Only the slow parse can tell.
     # A colon may also stand behind blanks; of these only spaces are allowed inside a text.

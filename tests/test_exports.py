@@ -212,13 +212,17 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
     ran = pipeline("export", "axolotl", builds["prm"], "-o", "later")
     assert ran.status == 0, ran.err
     assert ran.err.splitlines()[-1] == "train     sh later/launch/axolotl.sh MODEL_DIR"
-    one, two = (load_from_disk(str(tmp_path / name))["train"] for name in ("out", "later"))
+    folders = ("out/axolotl", "later")
+    one, two = (load_from_disk(str(tmp_path / name))["train"] for name in folders)
     assert sorted(map(str, one)) == sorted(map(str, two))
     assert canonical(tmp_path / "out") == canonical(builds["prm"])
     manifest = read_manifest(tmp_path / "out")
     assert manifest["layout"] == "ragged"  # the first that it takes
-    assert "launch/axolotl.yaml" in manifest["files"]
-    assert "__lineage__/train/data-00000-of-00001.arrow" in manifest["files"]
+    assert manifest["for"] == "axolotl"
+    assert {"launch/axolotl.sh", "axolotl/launch/axolotl.sh"} <= set(manifest["files"])
+    assert canonical(tmp_path / "out" / "axolotl") == canonical(builds["prm"])
+    ran = pipeline("check", "out")
+    assert ran.status == 0, ran.err
 
 
 def test_megatron_reads_parquet_whose_mask_is_one_ahead(
@@ -318,11 +322,9 @@ def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "good" / "tokenizer"))
-    found = load_from_disk(str(tmp_path / "good"))["train"]
+    found = load_from_disk(str(tmp_path / "good" / "openrlhf-text"))["train"]
     assert found.column_names == ["input", "output"]
-    for row, ours in zip(found, canonical(tmp_path / "good"), strict=False):
-        assert row["output"].endswith("<|im_end|>")
-        assert ours["row_id"]
+    assert all(row["output"].endswith("<|im_end|>") for row in found)
     ids = [tokenizer(r["input"] + r["output"], add_special_tokens=False).input_ids for r in found]
     own = [row["input_ids"] for row in open_rows(tmp_path / "good")]
     assert ids == [row[: len(text)] for row, text in zip(own, ids, strict=True)]

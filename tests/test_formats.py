@@ -20,7 +20,9 @@ from stages.contract import (
     Record,
     Row,
     StepChain,
+    Varied,
 )
+from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
 from stages.normalize import Normalize, renamed
 
@@ -335,6 +337,231 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         {"prompt": "P", "completions": ["s", "t", "u", "v"], "labels": [0.5, None, 1, "-"]},
         [StepChain("P", ["s", "t", "u", "v"], [0.5, None, 1.0, 0.0])],
     ),
+    "openai_legacy_call": (
+        "openai",
+        "sft",
+        {
+            "messages": [
+                *turns(Q),
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "function_call": {"name": "add", "arguments": '{"a": 1}'},
+                },
+                {"role": "function", "name": "add", "content": "2"},
+                {"role": "assistant", "content": "a", "reasoning": "hm", "tool_calls": None},
+            ]
+        },
+        [
+            Conversation(
+                [
+                    user("q"),
+                    said(None, fields={"tool_calls": [CALL]}),
+                    Message("tool", "2", {"name": "add"}),
+                    said("a", fields={"reasoning_content": "hm"}),
+                ]
+            )
+        ],
+    ),
+    "openai_system_column": (
+        "openai",
+        "sft",
+        {"system": "s", "messages": turns(Q, A)},
+        [Conversation([Message("system", "s"), user("q"), said("a")])],
+    ),
+    "alpaca_history": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "output": "a", "history": [["q0", "a0"]], "system": "s"},
+        [Conversation([Message("system", "s"), user("q0"), said("a0"), user("q"), said("a")])],
+    ),
+    "alpaca_context": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "context": "x", "response": "a", "category": "c"},
+        [Conversation([user("q\n\nx"), said("a")])],
+    ),
+    "input_output": (
+        "query_response",
+        "sft",
+        {"ID": 3, "Label": 1, "input": "q", "output": "a"},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "message_thinking": (
+        "message_thinking",
+        "sft",
+        {"problem": "q", "gtruth_answer": "1", "message_thinking": "hm", "message_content": "a"},
+        [Conversation([user("q"), said("a", fields={"reasoning_content": "hm"})])],
+    ),
+    "message_thinking_without": (
+        "message_thinking",
+        "sft",
+        {"problem": "q", "message_thinking": None, "message_content": "a"},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "preference_system": (
+        "preference",
+        "rm",
+        {"system": "s", "question": "q", "chosen": "a", "rejected": "b"},
+        [Pair([Message("system", "s"), user("q")], [said("a")], [said("b")])],
+    ),
+    "preference_ratings": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "chosen_rating": 5, "rejected_rating": 3},
+        [Pair([user("q")], [said("a")], [said("b")], 2.0)],
+    ),
+    "hh_rlhf": (
+        "hh_rlhf",
+        "rm",
+        {
+            "chosen": "\n\nHuman: q\n\nAssistant: a\n\nHuman: r\n\nAssistant: a \n",
+            "rejected": "\n\nHuman: q\n\nAssistant: a\n\nHuman: r\n\nAssistant: b",
+        },
+        [Pair([user("q"), said("a"), user("r")], [said("a")], [said("b")])],
+    ),
+    "hh_rlhf_prompt": (
+        "hh_rlhf",
+        "rm",
+        {"prompt": "\n\nHuman: q\n\nAssistant:", "chosen": " a", "rejected": " b"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "history_pair": (
+        "history_pair",
+        "rm",
+        {
+            "system": "s",
+            "history": [["q0", "a0"]],
+            "question": "q",
+            "response_chosen": "a",
+            "response_rejected": "b",
+        },
+        [
+            Pair(
+                [Message("system", "s"), user("q0"), said("a0"), user("q")],
+                [said("a")],
+                [said("b")],
+            )
+        ],
+    ),
+    "history_pair_alone": (
+        "history_pair",
+        "rm",
+        {
+            "system": "",
+            "history": None,
+            "question": "q",
+            "response_chosen": "a",
+            "response_rejected": "b",
+        },
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair": (
+        "indexed_pair/1-based",
+        "rm",
+        {"input": "q", "output_1": "b", "output_2": "a", "label": 2},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_from_0": (
+        "indexed_pair/0-based",
+        "rm",
+        {"prompt": "q", "response_0": "a", "response_1": "b", "better_response_id": 0},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_letter": (
+        "indexed_pair",
+        "rm",
+        {"question": "q", "answer_a": "b", "answer_b": "a", "winner": "model_b"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_conversations": (
+        "indexed_pair",
+        "rm",
+        {"conversation_a": turns(Q, A), "conversation_b": turns(Q, B), "winner": "A"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_list": (
+        "indexed_pair/0-based",
+        "rm",
+        {"prompt": "q", "responses": ["b", "a"], "label": "1"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "ranked": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "ranked": ["a", "b", "c"]},
+        [
+            Pair([user("q")], [said("a")], [said("b")]),
+            Pair([user("q")], [said("b")], [said("c")]),
+        ],
+    ),
+    "ranked_scores": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["c", "a", "b"], "scores": [1, 9, 4.5]},
+        [
+            Pair([user("q")], [said("a")], [said("b")], 4.5),
+            Pair([user("q")], [said("b")], [said("c")], 3.5),
+        ],
+    ),
+    "ranked_ranks": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": [{"text": "b", "rank": 2}, {"text": "a", "rank": 1}]},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "stepwise_steps": (
+        "stepwise",
+        "prm",
+        {"problem": "P", "steps": ["s", "t"], "label": [1, 0]},
+        [StepChain("P", ["s", "t"], [1.0, 0.0])],
+    ),
+    "error_list_from_1": (
+        "error_list/1-based",
+        "prm",
+        {"question": "P", "steps": ["s", "t", "u", "v"], "error_steps": [2, 4]},
+        [StepChain("P", ["s", "t", "u", "v"], [1.0, 0.0, None, 0.0])],
+    ),
+    "error_list_from_0": (
+        "error_list/0-based",
+        "prm",
+        {"question": "P", "steps": ["s", "t", "u"], "error_steps": [0, 1]},
+        [StepChain("P", ["s", "t", "u"], [0.0, 0.0, None])],
+    ),
+    "step_conversations": (
+        "step_conversations",
+        "prm",
+        {
+            "conversations": turns(
+                ("user", "P Step 1: s"),
+                ("assistant", "+"),
+                ("user", "Step 2: t"),
+                ("assistant", "-"),
+            )
+        },
+        [StepChain("P ", ["Step 1: s", "Step 2: t"], [1.0, 0.0])],
+    ),
+    "tagged_messages": (
+        "tagged_messages",
+        "prm",
+        {
+            "messages": turns(("user", "P"), ("assistant", "s<extra_0>t<extra_0>\n")),
+            "labels": [1, 0.25],
+        },
+        [StepChain("P", ["s", "t"], [1.0, 0.25])],
+    ),
+    "soft_prefix": (
+        "soft_prefix",
+        "prm",
+        {"question": "P", "prefixes": ["s", "s\nt", "s\nt\nu"], "values": [0.75, 0.5, None]},
+        [StepChain("P", ["s", "\nt", "\nu"], [0.75, 0.5, None])],
+    ),
+    "processbench_null": (
+        "processbench",
+        "prm",
+        {**STEPS, "label": None},
+        [StepChain("P", ["s", "t"], [1.0, 1.0])],
+    ),
     "processbench_no_error": (
         "processbench",
         "prm",
@@ -373,7 +600,8 @@ def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Ex
 def test_every_format_is_tested() -> None:
     """No format is without an example here."""
     known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
-    assert {name for name, *_ in READ.values()} | {"prm800k"} >= known
+    read = {name.partition("/")[0] for name, *_ in READ.values()}
+    assert read | {"prm800k", "pretokenized"} >= known
 
 
 def steps_row(**more: Any) -> Row:
@@ -569,6 +797,209 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         "prm",
         {"prompt": "P", "completions": [1], "labels": [True]},
         "bad_column",
+    ),
+    "tool_calls_text": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": None, "tool_calls": "add(1)"}]},
+        "bad_tool_call",
+    ),
+    "tool_calls_nameless": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": "", "tool_calls": [{}]}]},
+        "bad_tool_call",
+    ),
+    "history_of_threes": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "output": "a", "history": [["x", "y", "z"]]},
+        "bad_column",
+    ),
+    "system_number": (
+        "query_response",
+        "sft",
+        {"question": "q", "answer": "a", "system": 3},
+        "bad_column",
+    ),
+    "instances_text": (
+        "alpaca/instances",
+        "sft",
+        {"instruction": "q", "instances": "x"},
+        "bad_column",
+    ),
+    "instances_of_no_output": (
+        "alpaca/instances",
+        "sft",
+        {"instruction": "q", "instances": [{"input": "x"}]},
+        "bad_column",
+    ),
+    "thinking_number": (
+        "message_thinking",
+        "sft",
+        {"problem": "q", "message_thinking": 3, "message_content": "a"},
+        "bad_column",
+    ),
+    "tokens_text": ("pretokenized", "sft", {"input_ids": ["a"]}, "bad_column"),
+    "tokens_boolean": ("pretokenized", "sft", {"input_ids": [True, 1]}, "bad_column"),
+    "tokens_without_labels": ("pretokenized", "sft", {"input_ids": [1, 2]}, "no_labels"),
+    "tokens_of_other_labels": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2], "labels": [1]},
+        "label_count",
+    ),
+    "tokens_of_another_mask": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2], "loss_mask": [1]},
+        "label_count",
+    ),
+    "tokens_mask_of_twos": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2], "loss_mask": [1, 2]},
+        "bad_mask",
+    ),
+    "tokens_hidden_inside": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "attention_mask": [1, 0, 1]},
+        "bad_mask",
+    ),
+    "tokens_all_hidden": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1], "labels": [1], "attention_mask": [0]},
+        "no_tokens",
+    ),
+    "tokens_negative": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, -5], "labels": [1, -100]},
+        "id_outside_vocabulary",
+    ),
+    "tokens_label_minus_one": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 5], "labels": [-1, 5]},
+        "bad_label",
+    ),
+    "tokens_packed": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "position_ids": [0, 1, 0]},
+        "packed_row",
+    ),
+    "dialogue_of_nobody": (
+        "hh_rlhf",
+        "rm",
+        {"chosen": "Assistant: a", "rejected": "Assistant: b"},
+        "no_turns",
+    ),
+    "history_pair_without_an_answer": (
+        "history_pair",
+        "rm",
+        {"question": "q", "response_chosen": "a"},
+        "no_turns",
+    ),
+    "index_of_no_answer": (
+        "indexed_pair/1-based",
+        "rm",
+        {"input": "q", "output_1": "a", "output_2": "b", "label": 0},
+        "bad_label",
+    ),
+    "index_null": (
+        "indexed_pair/1-based",
+        "rm",
+        {"input": "q", "output_1": "a", "output_2": "b", "label": None},
+        "bad_label",
+    ),
+    "index_tie": (
+        "indexed_pair",
+        "rm",
+        {"input": "q", "output_1": "a", "output_2": "b", "winner": "tie"},
+        "tie",
+    ),
+    "index_of_three": (
+        "indexed_pair/0-based",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b", "c"], "label": 0},
+        "bad_column",
+    ),
+    "ranked_one": ("ranked", "rm", {"prompt": "q", "ranked": ["a"]}, "bad_column"),
+    "ranked_scores_missing": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b"], "scores": [1]},
+        "bad_margin",
+    ),
+    "ranked_score_text": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b"], "scores": [1, "2"]},
+        "bad_margin",
+    ),
+    "ranked_equal": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b"], "scores": [1, 1.0]},
+        "tie",
+    ),
+    "errors_beyond_the_steps": (
+        "error_list/1-based",
+        "prm",
+        {**STEPS, "error_steps": [3]},
+        "bad_label",
+    ),
+    "errors_below_the_steps": (
+        "error_list/1-based",
+        "prm",
+        {**STEPS, "error_steps": [0]},
+        "bad_label",
+    ),
+    "errors_text": ("error_list/0-based", "prm", {**STEPS, "error_steps": "1"}, "bad_label"),
+    "steps_and_ratings_out_of_turn": (
+        "step_conversations",
+        "prm",
+        {"messages": turns(("user", "P Step 1: s"), ("user", "Step 2: t"), ("assistant", "+"))},
+        "bad_column",
+    ),
+    "steps_rated_by_words": (
+        "step_conversations",
+        "prm",
+        {"messages": turns(("user", "P Step 1: s"), ("assistant", "fine"))},
+        "bad_label",
+    ),
+    "steps_behind_a_system_text": (
+        "step_conversations",
+        "prm",
+        {"messages": turns(("system", "x"), ("user", "P Step 1: s"), ("assistant", "+"))},
+        "system_text",
+    ),
+    "tags_fewer_than_labels": (
+        "tagged_messages",
+        "prm",
+        {"messages": turns(("user", "P"), ("assistant", "s<step>")), "labels": [1, 0]},
+        "label_count",
+    ),
+    "tags_and_more": (
+        "tagged_messages",
+        "prm",
+        {"messages": turns(("user", "P"), ("assistant", "s<step>t")), "labels": [1]},
+        "text_after_last_step",
+    ),
+    "prefixes_of_another_solution": (
+        "soft_prefix",
+        "prm",
+        {"question": "P", "prefixes": ["s", "t"], "values": [1, 1]},
+        "not_cumulative",
+    ),
+    "prefix_value_two": (
+        "soft_prefix",
+        "prm",
+        {"question": "P", "prefixes": ["s"], "values": [2]},
+        "bad_label",
     ),
     "error_beyond_the_steps": ("processbench", "prm", {**STEPS, "label": 2}, "bad_label"),
     "error_below_minus_one": ("processbench", "prm", {**STEPS, "label": -2}, "bad_label"),
@@ -842,7 +1273,10 @@ KEYS = (
     "messages conversations prompt completion completions chosen rejected text input output "
     "instruction label labels value question answer steps problem system tools margin "
     "score_chosen score_rejected role content from rating chosen_completion human_completion "
-    "weight train loss tool_calls name type"
+    "weight train loss tool_calls name type instances history response_chosen response_rejected "
+    "output_1 output_2 winner ranked responses scores rank error_steps first_error prefixes "
+    "input_ids loss_mask attention_mask message_thinking message_content reasoning function_call "
+    "arguments better_response_id context"
 ).split()
 ATOMS = (
     st.none()
@@ -866,27 +1300,45 @@ SHAPES = st.recursive(
 def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
     """Any object comes out of any format's door once or refused; nothing else is raised."""
     for task in ("sft", "rm", "prm"):
-        for found in formats.for_task(task):
-            batch = Normalize(task, found, FormatOptions(), raw=raw)([Record(0, 0, b"", row)])
-            assert batch.num_rows == 1 or found.fans_out
-            assert found.matches(row) is None or isinstance(found.matches(row), str)
+        for base in formats.for_task(task):
+            variants = base.variants.values() if isinstance(base, Varied) else ()
+            for found in (base, *variants):
+                door = Normalize(task, found, FormatOptions(), raw=raw, reasoning=None)
+                batch = door([Record(0, 0, b"", row)])
+                assert batch.num_rows == 1 or found.fans_out
+                assert found.matches(row) is None or isinstance(found.matches(row), str)
+
+
+@settings(max_examples=120, deadline=None)
+@given(rows=st.lists(st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), max_size=4))
+def test_no_rows_crash_detection(rows: list[Row]) -> None:
+    """Any sample has one reading or is refused with a sentence; nothing else is raised."""
+    for task in ("sft", "rm", "prm"):
+        try:
+            found = detect(rows, task, "x.jsonl")
+        except DataError as error:
+            said = str(error)
+        else:
+            said = found.evidence
+            assert task in found.format.tasks
+        assert "\n" not in said
 
 
 def test_each_row_format_is_detected() -> None:
     """Rows of one format are recognised as that format among those of their task, with a reason."""
     for name, task, row, _ in READ.values():
-        found, reason = formats.detect([row] * 3, task, "x.jsonl")
-        assert found.name == name
-        assert "3 of 3" in reason
-    assert formats.detect([ALTERNATIVES], "prm", "x.jsonl")[0].name == "prm800k"
+        found = detect([row] * 3, task, "x.jsonl")
+        assert found.reading.startswith(name)
+        assert "3 of 3" in found.evidence
+    assert detect([ALTERNATIVES], "prm", "x.jsonl").reading == "prm800k"
 
 
 def test_the_format_of_most_rows_is_detected() -> None:
     """Some odd rows do not hide the format; their own refusal will name them."""
     good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
-    assert formats.detect([good, odd, good], "sft", "x.jsonl")[0].name == "alpaca"
+    assert detect([good, odd, good], "sft", "x.jsonl").reading == "alpaca"
     with pytest.raises(DataError, match="no sft format fits"):
-        formats.detect([good, odd, odd], "sft", "x.jsonl")
+        detect([good, odd, odd], "sft", "x.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -900,7 +1352,7 @@ def test_the_format_of_most_rows_is_detected() -> None:
 def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
     """Where two formats fit equally well the user says which."""
     with pytest.raises(DataError, match="reads as") as caught:
-        formats.detect([row], task, "x.jsonl")
+        detect([row], task, "x.jsonl")
     assert "--format" in caught.value.remedy
 
 
@@ -914,7 +1366,7 @@ def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None
 def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
     """One answer and a thumb up or down is no pair; the message says so."""
     with pytest.raises(DataError, match="unpaired") as caught:
-        formats.detect([row, row], "rm", "x.jsonl")
+        detect([row, row], "rm", "x.jsonl")
     assert caught.value.exit_code == 3
 
 
@@ -922,7 +1374,7 @@ def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that there are."""
     with pytest.raises(DataError, match="alpha, beta") as caught:
-        formats.detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
+        detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
     assert all(found.name in caught.value.remedy for found in formats.for_task(task))
 
 
@@ -992,7 +1444,7 @@ def test_sample_files_are_recognised_and_read(
     """Each sample file has the format it shows; only the rows meant to be refused are refused."""
     found = records(SAMPLES / name)
     rows = [record.data for record in found if record.data is not None]
-    detected, _ = formats.detect(rows, task, name)
+    detected = detect(rows, task, name).format
     assert detected.name == format_name
     assert f"{len(found)} rows" == count
     batch = Normalize(task, detected, FormatOptions())(found)

@@ -83,6 +83,7 @@ class Export:
         projection: None stores our columns as they are.
         container: ``arrow`` or ``parquet``.
         takes_weights: reads ``loss_weights``.
+        takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
     """
 
     name: str
@@ -96,6 +97,7 @@ class Export:
     projection: Callable[[Facts], Projection | None] = _as_it_is
     container: str = "arrow"
     takes_weights: bool = False
+    takes_encoders: bool = False
 
     def layout(self, task: str, offered: tuple[str, ...]) -> str:
         """The first of packed, ragged, padded that this trainer takes and the task offers.
@@ -125,6 +127,10 @@ class Export:
             )
         if "loss_weights" in facts.columns and not self.takes_weights:
             return f"{self.name} reads no loss weights, and this build has fractional ones."
+        if facts.model.get("pair") and not self.takes_encoders:
+            return (
+                f"{self.name} reads the reward at the last token; an encoder has it at the first."
+            )
         return self.refuses(facts)
 
     def require(self, facts: Facts) -> None:

@@ -107,6 +107,8 @@ def _detail(facts: Facts) -> str:
 def _refuses(facts: Facts) -> str | None:
     if facts.soft:
         return "trl trains step rewards as two classes: soft labels cannot be said in them."
+    if (facts.model.get("pair") or {}).get("token_types"):
+        return "trl gives the model no token types, which this encoder tells two texts apart by."
     return None
 
 
@@ -134,5 +136,6 @@ EXPORT = Export(
     launch=_launch,
     files=_files,
     refuses=_refuses,
+    takes_encoders=True,
     projection=_projection,
 )

@@ -25,7 +25,8 @@ def cached(model_id: str) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _answers() -> bool:
+def answers() -> bool:
+    """Whether the hub may be asked, and answers within ``PROBE_SECONDS``."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
     from huggingface_hub import constants, get_session
@@ -43,7 +44,7 @@ def download(model_id: str) -> Path | None:
     Raises:
         ModelError: the hub answers, but has no such model, or it may not be read.
     """
-    if not _answers():
+    if not answers():
         return None
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError

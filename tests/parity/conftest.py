@@ -99,6 +99,8 @@ def build(pipeline: Callable[..., Ran], tmp_path: Path) -> Build:
         more = ("--max-length", 16384, "--max-reject", 1, *options)
         ran = pipeline("run", task, data, "--model", model, "-o", name, *more)
         assert ran.status == 0, ran.err
-        return tmp_path / name
+        trainer = options[options.index("--for") + 1] if "--for" in options else ""
+        beside = tmp_path / name / str(trainer)  # where it reads other columns than ours
+        return beside if trainer and beside.is_dir() else tmp_path / name
 
     return make
