@@ -31,21 +31,32 @@ class AddedToken:
 
 @dataclass(frozen=True, slots=True)
 class RankLayout:
-    """How the vendor's ``tokenizer.json`` is spelled beside its rank table.
+    """How ``tokenizer.json`` is rebuilt from the vocabulary that a package carries.
 
     Attributes:
-        sha256: of the vendor's file; a rebuilt file that differs is refused.
+        sha256: of the file; a rebuilt file that differs is refused.
+        added_tokens: in the order of their ids.
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
+        builder: module of ``stages.tokenizers`` that rebuilds it.
+        carrier: key of the package, see ``stages.tokenizers.carriers``.
+        of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are proved equal
+            to the vendor's own encoder instead.
     """
 
     sha256: str
-    added_tokens: tuple[AddedToken, ...]
+    added_tokens: tuple[AddedToken, ...] = ()
     merges_as_pairs: bool = False
+    builder: str = "qwen"
+    carrier: str = "qwen"
+    of_vendor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class StepTokens:
-    """The special tokens of PRM data: the marker after a step, and its two ratings."""
+    """The special tokens of PRM data: the marker after a step, and its two ratings.
+
+    Tokens that the vocabulary has keep their ids; others take the first free ones.
+    """
 
     step: str = "<|step|>"
     good: str = "<|good|>"
@@ -74,8 +85,14 @@ class ModelProfile:
         template_variants: keyword sets of the generation prompt; training starts after the
             longest generation prompt that the rendered example begins with.
         one_example_per_turn: the template is not prefix-stable over several turns.
-        ranks: how the tokenizer file is rebuilt from its rank table; None where it must be found.
+        ranks: how the tokenizer file is rebuilt; None where it must be found.
         is_base: a base model, which never saw its own chat template.
+        token_ids: ids that the family's tokenizer must give; a copy that differs is refused.
+        promoted: added tokens that the vendor does not flag as special though they open turns;
+            they become special, so that text cannot forge them. Ids stay.
+        text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
+        text_lead: what the tokenizer puts before a text that no control token precedes.
+        revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
     name: str
@@ -98,6 +115,11 @@ class ModelProfile:
     bos_token: str | None = None
     ranks: RankLayout | None = None
     step_tokens: StepTokens = field(default_factory=StepTokens)
+    token_ids: tuple[tuple[str, int], ...] = ()
+    promoted: tuple[str, ...] = ()
+    text_markers: tuple[str, ...] = ()
+    text_lead: str = ""
+    revision: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +148,36 @@ class TargetModel:
 
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens at the first free ids of a ``tokenizer.json``."""
+    """Register the step tokens: at the vocabulary's ids where it has them, else at free ones."""
     document = orjson.loads(tokenizer_json)
-    added = document["added_tokens"]
+    added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}
-    top = max(len(document["model"]["vocab"]) - 1, *(token["id"] for token in added))
+    top = max(len(vocab) - 1, *(token["id"] for token in added))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
         if content not in known:
-            top += 1
-            added.append({"id": top, "content": content, **flags, "special": True})
+            top += content not in vocab
+            index = vocab.get(content, top)
+            added.append({"id": index, "content": content, **flags, "special": True})
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
+    """The tokenizer with some of its added tokens flagged as special; ids stay."""
+    document = orjson.loads(tokenizer_json)
+    for token in document["added_tokens"]:
+        token["special"] |= token["content"] in names
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def _require_ids(tokenizer: Tokenizer, profile: ModelProfile) -> None:
+    for token, index in profile.token_ids:
+        found = tokenizer.token_to_id(token)
+        if found != index:
+            raise ModelError(
+                f"{profile.name}: {token!r} is {index} in this family, but {found} here.",
+                "This is another model's tokenizer; give the one that the profile was written for.",
+            )
 
 
 def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
@@ -167,16 +208,32 @@ def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: i
                 )
 
 
+def _step_ids(
+    tokenizer: Tokenizer, profile: ModelProfile, probes: dict[str, str]
+) -> tuple[int, int, int]:
+    names = ("step token", "good token", "bad token")
+    pairs = zip(names, profile.step_tokens, strict=True)
+    step, good, bad = (_one_id(tokenizer, profile, what, token) for what, token in pairs)
+    _in_context(tokenizer, profile, profile.step_tokens.step, step)
+    ids = (step, good, bad)
+    probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {ids}"
+    probes["step_tokens_inside_embedding"] = f"{max(ids)} < {profile.embedding_size}"
+    return ids
+
+
 def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
     """Prove the profile against the tokenizer's bytes.
 
     Raises:
-        ModelError: a token is not one id, lies outside the embedding, or two that must differ
-            are the same.
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
     """
+    if profile.promoted:
+        tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
+    _require_ids(tokenizer, profile)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
     end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
@@ -199,17 +256,12 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
             "Text could forge it; register it in the tokenizer.",
         )
     probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
+    if profile.text_markers:
+        markers = " and ".join(profile.text_markers)
+        probes["turn_markers_are_text"] = f"texts that hold {markers} are refused"
     for token in profile.generation_eos:
         _one_id(tokenizer, profile, "generation eos token", token)
-    steps = (-1, -1, -1)
-    if with_steps:
-        names = ("step token", "good token", "bad token")
-        pairs = zip(names, profile.step_tokens, strict=True)
-        ids = [_one_id(tokenizer, profile, what, token) for what, token in pairs]
-        steps = (ids[0], ids[1], ids[2])
-        _in_context(tokenizer, profile, profile.step_tokens.step, steps[0])
-        probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {steps}"
-        probes["step_tokens_inside_embedding"] = f"{max(steps)} < {profile.embedding_size}"
+    steps = _step_ids(tokenizer, profile, probes) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     return TargetModel(
         profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
