@@ -92,6 +92,7 @@ class ModelProfile:
             they become special, so that text cannot forge them. Ids stay.
         text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
         text_lead: what the tokenizer puts before a text that no control token precedes.
+        file_sha256: of the vendor's ``tokenizer.json``, where it must be found; None if unknown.
         revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
@@ -119,6 +120,7 @@ class ModelProfile:
     promoted: tuple[str, ...] = ()
     text_markers: tuple[str, ...] = ()
     text_lead: str = ""
+    file_sha256: str | None = None
     revision: str | None = None
 
 
@@ -259,6 +261,8 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
     if profile.text_markers:
         markers = " and ".join(profile.text_markers)
         probes["turn_markers_are_text"] = f"texts that hold {markers} are refused"
+    for token in profile.promoted:
+        _one_id(tokenizer, profile, "turn marker", token)
     for token in profile.generation_eos:
         _one_id(tokenizer, profile, "generation eos token", token)
     steps = _step_ids(tokenizer, profile, probes) if with_steps else (-1, -1, -1)

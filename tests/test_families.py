@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
 from stages.encode import Encode, SegmentEncoder
 from stages.normalize import Normalize
-from stages.profile import TargetModel, bind
-from stages.profiles import all_profiles
+from stages.profile import AddedToken, TargetModel, bind
+from stages.profiles import all_profiles, llama3
 from stages.render import Render, Renderer
 from stages.segments import controls_pattern
 from stages.tokenizers import builtin
@@ -48,6 +48,28 @@ FAMILIES = {
 }
 
 
+_DISTILLED = {
+    "<|begin_of_text|>": "<｜begin▁of▁sentence｜>",
+    "<|end_of_text|>": "<｜end▁of▁sentence｜>",
+    "<|reserved_special_token_3|>": "<｜User｜>",
+    "<|reserved_special_token_4|>": "<｜Assistant｜>",
+    "<|reserved_special_token_5|>": "<think>",
+    "<|reserved_special_token_6|>": "</think>",
+}
+# Where no package carries a family's tokenizer, one with its tokens stands in; not the vendor's.
+STAND_INS = {
+    "deepseek-r1-distill-llama-8b": replace(
+        llama3.RANKS_3_1,
+        sha256="709191b3ddf7b35c6dbfa57385db754aa6e663c2ec9b9b6998046e6f0d1e8560",
+        of_vendor=False,
+        added_tokens=tuple(
+            AddedToken(_DISTILLED.get(name, name), special=name not in list(_DISTILLED)[2:])
+            for name in llama3.SPECIAL
+        ),
+    )
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """A bound model, and its emitted tokenizer as a trainer loads it."""
@@ -68,8 +90,8 @@ class Family:
 def family(name: str, cache: Path, folder: Path) -> Family:
     """One at a time: their tokenizers are large."""
     profile = all_profiles()[name]
-    assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache)
+    layout = profile.ranks or STAND_INS[name]
+    content = builtin.tokenizer_json(profile, layout, cache)
     model = bind(profile, content, with_steps=False)
     target = folder / name
     if not target.is_dir():

@@ -6,7 +6,6 @@ inference sees: earlier answers without reasoning, and the last one behind the g
 with its reasoning, or with an empty block where it has none.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from stages.profile import AddedToken, ModelProfile, RankLayout, StepTokens
@@ -24,24 +23,6 @@ _QWEN = RankLayout(
             for t in "<|EOT|> <think> </think>".split()
         ),
         *qwen2_5.RANKS.added_tokens[7:],
-    ),
-)
-_NAMED = {
-    "<|begin_of_text|>": "<｜begin▁of▁sentence｜>",
-    "<|end_of_text|>": "<｜end▁of▁sentence｜>",
-    "<|reserved_special_token_3|>": _TURNS[0],
-    "<|reserved_special_token_4|>": _TURNS[1],
-    "<|reserved_special_token_5|>": "<think>",
-    "<|reserved_special_token_6|>": "</think>",
-}
-_PLAIN = {*_TURNS, "<think>", "</think>"}
-_LLAMA = replace(
-    llama3.RANKS_3_1,
-    sha256="709191b3ddf7b35c6dbfa57385db754aa6e663c2ec9b9b6998046e6f0d1e8560",
-    of_vendor=False,
-    added_tokens=tuple(
-        AddedToken(_NAMED.get(name, name), special=_NAMED.get(name) not in _PLAIN)
-        for name in llama3.SPECIAL
     ),
 )
 
@@ -83,9 +64,9 @@ def _on_llama(size: str) -> ModelProfile:
         vocab_size=128000,
         embedding_size=128256,
         pad_token="<|finetune_right_pad_id|>",
-        ranks=_LLAMA,
+        file_sha256="b9c9eb63a8e03059914880f918cd28a880dec8b6e15e4461e1ff677e3743dbb8",
         step_tokens=StepTokens(*llama3.SPECIAL[-3:]),
-        token_ids=((_TURNS[0], 128011), (_TURNS[1], 128012), ("<think>", 128013)),
+        token_ids=(("<｜begin▁of▁sentence｜>", 128000), ("<｜end▁of▁sentence｜>", 128001)),
     )
 
 

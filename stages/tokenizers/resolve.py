@@ -52,6 +52,13 @@ def _from_hub(profile: ModelProfile) -> Found:
             snapshot = fetch(model_id)
             if snapshot is not None and (snapshot.folder / "tokenizer.json").is_file():
                 content = (snapshot.folder / "tokenizer.json").read_bytes()
+                digest = hashlib.sha256(content).hexdigest()
+                if profile.file_sha256 not in (None, digest):
+                    raise ModelError(
+                        f"{profile.name}: the hub's tokenizer.json is not the one that the profile "
+                        f"was written for ({digest[:12]} instead of {profile.file_sha256[:12]}).",
+                        f"To use it with its own template, say --model {model_id}.",
+                    )
                 return Found(replace(profile, revision=snapshot.revision), content, source)
     known = profile.model_ids[0] if profile.model_ids else profile.name
     raise ModelError(
