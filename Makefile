@@ -1,16 +1,24 @@
 # Everything a fresh machine needs is set up in .venv by the first target that is asked for.
 PYTHON ?= python3
 VENV := .venv
+TRAINING := .venv-training
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test test-slow lint bench wheel clean
+.PHONY: demo test test-slow test-training lint bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $(READY)
+
+$(TRAINING_READY): pyproject.toml
+	$(PYTHON) -m venv $(TRAINING)
+	$(TRAINING)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(TRAINING)/bin/python -m pip install --quiet --editable . --group training
+	touch $(TRAINING_READY)
 
 demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build/.
 	$(BIN)/pipeline run prm --model qwen2-1.5b sample_data/prm/math_shepherd.jsonl -o demo-build/prm
@@ -23,6 +31,9 @@ test: $(READY)  ## Run the tests.
 
 test-slow: $(READY)  ## Run the laws over wider samples.
 	$(BIN)/python -m pytest -n 2 -m slow
+
+test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
+	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures
 
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .
@@ -40,4 +51,4 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/*.whl
 
 clean:
-	rm -rf $(VENV) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRAINING) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -40,12 +40,12 @@ def main() -> None:
         grown["grow"](grown["seed_rows"](options.data), options.rows, source)
         data = (str(source),)
         config = Config("sft", data, "qwen2-1.5b", Path(folder) / "out", cache_dir=default_cache())
-        inputs = scan(data)
+        inputs = scan(config)
         started = time.perf_counter()
         recipe = resolve_recipe(config, inputs)
         print(f"model, tokenizers and format: {time.perf_counter() - started:.2f} s")
         normalize = recipe.normalize(recipe.formats[0])
-        stages = [(stage.name, stage) for stage in recipe.stages()]
+        stages = [(stage.name, stage) for stage in recipe.stages(recipe.formats[0])]
         for split in inputs[0].splits:
             reading = iter(readers.load(split.reader).read(split))
             while True:

@@ -6,14 +6,13 @@ say what a trainer will read. Packs and padding are undone first; what remains i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from expectations.contract import Context
+from expectations.unlay import Examples, Ids, Sequences, column, sides, unlay
 from stages.columns import (
     IGNORED,
     Ints,
@@ -22,27 +21,8 @@ from stages.columns import (
     numbers,
     offsets_of,
     sum_per_row,
-    whole,
 )
-
-Bools = npt.NDArray[np.bool_]
-Ids = npt.NDArray[np.int32]
-
-
-@dataclass(slots=True)
-class _Sequences:
-    """Unpadded sequences, flat."""
-
-    offsets: Ints
-    ids: Ids
-
-    def per_row(self, tokens: Bools) -> Ints:
-        return count_per_row(self.offsets, tokens)
-
-    def at(self, which: Ints) -> Ids:
-        """The id at a flat index; -1 where the row is empty."""
-        filled = np.append(self.ids, np.int32(-1))
-        return np.where(np.diff(self.offsets) > 0, filled[np.minimum(which, len(self.ids))], -1)
+from stages.profile import TargetModel
 
 
 def _highest(offsets: Ints, values: Ids) -> Ints:
@@ -52,31 +32,46 @@ def _highest(offsets: Ints, values: Ids) -> Ints:
     return np.where(np.diff(offsets) > 0, highest, -1).astype(np.int64)
 
 
-def _sequence_metrics(sequences: _Sequences, context: Context) -> dict[str, npt.ArrayLike]:
+def _sequence_metrics(sequences: Sequences, context: Context) -> dict[str, npt.ArrayLike]:
     model = context.model
-    controls = np.fromiter(model.controls.values(), np.int32)
+    # The unknown token is registered like the others, but any text may become it.
+    known = (index for index in model.controls.values() if index != model.unk_id)
+    controls = np.fromiter(known, np.int32)
     high = np.flatnonzero(sequences.ids >= controls.min())  # control tokens end a vocabulary
     is_control = high[np.isin(sequences.ids[high], controls)]
     return {
         "n_tokens": np.diff(sequences.offsets),
         "max_id": _highest(sequences.offsets, sequences.ids),
         "n_negative": sequences.per_row(sequences.ids < 0),
+        "n_bos_inside": _bos_inside(sequences, model),
         "n_pad": sequences.per_row(sequences.ids == model.pad_id),
         "n_controls": np.diff(np.searchsorted(is_control, sequences.offsets)),
+        "first_id": sequences.at(sequences.offsets[:-1]).astype(np.int64),
         "last_id": sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64),
     }
 
 
-def _label_metrics(
-    sequences: _Sequences, labels: Ids, context: Context
-) -> dict[str, npt.ArrayLike]:
+def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
+    """How many beginning-of-text tokens stand behind the first place; none where a family has
+    none, or ends its turns with the same token."""
+    token = model.profile.bos_token
+    index = model.controls.get(token, -1) if token else -1
+    if index < 0 or index in (model.end_of_turn_id, model.pad_id):
+        return np.zeros(len(sequences.offsets) - 1, np.int64)
+    found = sequences.ids == index
+    opening = sequences.at(sequences.offsets[:-1]) == index
+    inside: Ints = sequences.per_row(found) - opening
+    return inside
+
+
+def _label_metrics(sequences: Sequences, labels: Ids, context: Context) -> dict[str, npt.ArrayLike]:
     trained = labels != IGNORED
     ends = trained.copy()
     ends[:-1] &= ~trained[1:]
     lasts = sequences.offsets[1:][np.diff(sequences.offsets) > 0] - 1
     ends[lasts] = trained[lasts]
     firsts = sequences.offsets[:-1]
-    first_label = _Sequences(sequences.offsets, labels).at(firsts)
+    first_label = Sequences(sequences.offsets, labels).at(firsts)
     return {
         "n_trained": sequences.per_row(trained),
         "n_labels_not_ids": sequences.per_row(trained & (labels != sequences.ids)),
@@ -86,7 +81,7 @@ def _label_metrics(
 
 
 def _step_metrics(
-    sequences: _Sequences,
+    sequences: Sequences,
     labels: Ids,
     positions: pa.ListArray,
     ratings: pa.ListArray,
@@ -115,6 +110,8 @@ def _step_metrics(
         "n_positions": counts,
         "n_step_labels": np.diff(rated_at),
         "n_labelled": count_per_row(rated_at, ~np.isnan(values)),
+        "n_labelled_after_error": _after_error(rated_at, values),
+        "n_good": sequences.per_row(labels == good),
         "n_labels": sequences.per_row(trained),
         "n_labels_off_markers": sequences.per_row(trained & ~marker),
         "n_labels_no_reward": sequences.per_row(trained & (labels != good) & (labels != bad)),
@@ -123,15 +120,20 @@ def _step_metrics(
     }
 
 
-def _pair_metrics(table: pa.Table, context: Context, padded: bool) -> dict[str, npt.ArrayLike]:
-    sides = {}
-    for name in ("chosen", "rejected"):
-        mask = _column(table, f"{name}_attention_mask") if padded else None
-        sides[name] = _unpadded(_column(table, f"{name}_ids"), mask)
-    chosen, rejected = sides["chosen"], sides["rejected"]
+def _after_error(offsets: Ints, ratings: npt.NDArray[np.float64]) -> Ints:
+    """How many steps behind a row's first bad one have a rating."""
+    wrong = offsets_of((ratings < 0.5).astype(np.int64))
+    before = wrong[:-1] - np.repeat(wrong[offsets[:-1]], np.diff(offsets))
+    return count_per_row(offsets, (before > 0) & ~np.isnan(ratings))
+
+
+def _pair_metrics(
+    table: pa.Table, found: dict[str, Sequences], context: Context
+) -> dict[str, npt.ArrayLike]:
+    chosen, rejected = found["chosen"], found["rejected"]
     shared = table.column("prompt_length").to_numpy()
     metrics: dict[str, npt.ArrayLike] = {}
-    for name, side in sides.items():
+    for name, side in found.items():
         for key, values in _sequence_metrics(side, context).items():
             metrics[f"{name}_{key}"] = values
     lengths = [np.diff(side.offsets) for side in (chosen, rejected)]
@@ -152,109 +154,51 @@ def _pair_metrics(table: pa.Table, context: Context, padded: bool) -> dict[str, 
     return metrics
 
 
-def _column(table: pa.Table, name: str) -> pa.ListArray:
-    return whole(table.column(name))
-
-
-def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> _Sequences:
-    offsets, flat = numbers(ids)
-    if mask is None:
-        return _Sequences(offsets, flat)
-    real = numbers(mask)[1] == 1
-    if len(real) != len(flat):  # judged by padding_in_place
-        return _Sequences(offsets, flat)
-    return _Sequences(offsets_of(count_per_row(offsets, real)), flat[real])
-
-
-def _fitted(labels: _Sequences, rows: Ints) -> tuple[Ids, Bools]:
-    """Labels on the tokens they belong to, and which rows have as many of them as tokens."""
-    fits = np.diff(labels.offsets) == np.diff(rows)
-    if fits.all():
-        return labels.ids, fits
-    found = np.full(int(rows[-1]), IGNORED, np.int32)
-    for row in np.flatnonzero(fits):
-        found[rows[row] : rows[row + 1]] = labels.ids[labels.offsets[row] : labels.offsets[row + 1]]
-    return found, fits
-
-
 def examples(table: pa.Table, context: Context) -> pl.DataFrame:
     """One row of metrics per example, in stored order.
 
     Args:
         table: a batch after ``encode``, or a shard of the context's layout.
     """
-    padded = context.layout == "padded"
     if context.task == "rm":
-        return pl.DataFrame(_pair_metrics(table, context, padded))
-    mask = _column(table, "attention_mask") if padded else None
-    sequences = _unpadded(_column(table, "input_ids"), mask)
-    row_offsets = sequences.offsets
-    labels, fits = _fitted(_unpadded(_column(table, "labels"), mask), row_offsets)
-    if context.layout == "packed":
-        lengths = np.maximum(numbers(_column(table, "seq_lengths"))[1], 0)
-        sequences = _Sequences(offsets_of(lengths), sequences.ids)
-        if sequences.offsets[-1] != len(sequences.ids):  # judged by seq_lengths_fill_the_pack
-            sequences = _Sequences(row_offsets, sequences.ids)
-    metrics = _sequence_metrics(sequences, context)
-    metrics.update(_label_metrics(sequences, labels, context))
-    row_of = np.searchsorted(row_offsets, sequences.offsets[:-1], side="right") - 1
-    metrics["labels_fit"] = fits[np.clip(row_of, 0, len(fits) - 1)]
-    if context.task == "prm":
+        return pairs(table, sides(table, context), context)
+    return singles(unlay(table, context), context)
+
+
+def pairs(table: pa.Table, found: dict[str, Sequences], context: Context) -> pl.DataFrame:
+    """Metrics of pairs whose layout was undone."""
+    return pl.DataFrame(_pair_metrics(table, found, context))
+
+
+def singles(found: Examples, context: Context) -> pl.DataFrame:
+    """Metrics of SFT or PRM examples whose layout was undone."""
+    metrics = _sequence_metrics(found.sequences, context)
+    metrics.update(_label_metrics(found.sequences, found.labels, context))
+    row_of = np.searchsorted(found.rows, found.sequences.offsets[:-1], side="right") - 1
+    metrics["labels_fit"] = found.fits[np.clip(row_of, 0, len(found.fits) - 1)]
+    if found.steps is not None:
         model = context.model
         tokens = np.array([model.step_id, model.good_id, model.bad_id], np.int32)
-        steps = _step_columns(table, context, row_offsets, sequences.offsets)
-        metrics.update(_step_metrics(sequences, labels, *steps, tokens))
+        metrics.update(_step_metrics(found.sequences, found.labels, *found.steps, tokens))
     return pl.DataFrame(metrics)
-
-
-def _step_columns(
-    table: pa.Table, context: Context, rows: Ints, sequences: Ints
-) -> tuple[pa.ListArray, pa.ListArray]:
-    """Positions and labels per example, positions counted from the example's first token."""
-    positions, ratings = _column(table, "step_positions"), _column(table, "step_labels")
-    if context.layout == "ragged":
-        return positions, ratings
-    at, flat = numbers(positions)
-    row_of = np.repeat(np.arange(len(at) - 1), np.diff(at))
-    if context.layout == "padded":
-        stored = np.diff(numbers(_column(table, "input_ids"))[0])
-        left = (
-            (stored - np.diff(rows)) if context.model.profile.padding_side == "left" else 0 * stored
-        )
-        return pa.ListArray.from_arrays(
-            pa.array(at.astype(np.int32)), pa.array((flat - left[row_of]).astype(np.int32))
-        ), ratings
-    absolute = flat + rows[row_of]
-    owner = np.clip(np.searchsorted(sequences, absolute, side="right") - 1, 0, len(sequences) - 2)
-    counts = offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
-    relative = (absolute - sequences[owner]).astype(np.int32)
-    rated_at, values = list_parts(ratings)
-    if not np.array_equal(rated_at, at):  # a pack with more or fewer labels than positions
-        first = np.searchsorted(sequences, rows[:-1], side="left")
-        spread = np.zeros(len(sequences) - 1, np.int64)
-        spread[np.clip(first, 0, len(spread) - 1)] = np.diff(rated_at)
-        rated = offsets_of(spread).astype(np.int32)
-    else:
-        rated = counts
-    return (
-        pa.ListArray.from_arrays(pa.array(counts), pa.array(relative)),
-        pa.ListArray.from_arrays(pa.array(rated), values),
-    )
 
 
 def rows(table: pa.Table, context: Context) -> pl.DataFrame:
     """One row of metrics per training row: a pack, or a padded row."""
     if context.layout == "packed":
-        stored = np.diff(numbers(_column(table, "input_ids"))[0])
-        at, lengths = numbers(_column(table, "seq_lengths"))
-        names = np.diff(_column(table, "row_ids").offsets.to_numpy())
+        stored = np.diff(numbers(column(table, "input_ids"))[0])
+        at, lengths = numbers(column(table, "seq_lengths"))
+        begins = offsets_of(lengths)[:-1]
+        begins = begins - np.repeat(offsets_of(lengths)[at[:-1]], np.diff(at))
+        restarts = (lengths > 0) & (begins < np.repeat(stored, np.diff(at)))
+        names = np.diff(column(table, "row_ids").offsets.to_numpy())
         return pl.DataFrame(
             {
                 "n_tokens": stored,
                 "n_in_examples": sum_per_row(at, lengths.astype(np.int64)),
                 "n_examples": np.diff(at),
                 "n_names": names,
-                "n_empty_examples": count_per_row(at, lengths <= 0),
+                "n_restarts": count_per_row(at, restarts),
             }
         )
     sides = ("chosen_", "rejected_") if context.task == "rm" else ("",)
@@ -265,9 +209,9 @@ def rows(table: pa.Table, context: Context) -> pl.DataFrame:
 
 
 def _padding_metrics(table: pa.Table, context: Context, side: str) -> dict[str, npt.ArrayLike]:
-    ids = _column(table, f"{side}ids" if side else "input_ids")
+    ids = column(table, f"{side}ids" if side else "input_ids")
     offsets, flat = numbers(ids)
-    mask_offsets, mask = numbers(_column(table, f"{side}attention_mask"))
+    mask_offsets, mask = numbers(column(table, f"{side}attention_mask"))
     width = np.diff(offsets)
     if not np.array_equal(mask_offsets, offsets):
         wrong = np.diff(mask_offsets) != width
@@ -283,4 +227,25 @@ def _padding_metrics(table: pa.Table, context: Context, side: str) -> dict[str, 
         "n_mask_out_of_place": count_per_row(offsets, real != expected),
         "n_padding_not_pad": count_per_row(offsets, ~real & (flat != context.model.pad_id)),
         "n_mask_not_binary": count_per_row(offsets, (mask != 0) & (mask != 1)),
+        "n_types_out_of_place": _types_out_of_place(table, context, side, real),
     }
+
+
+def _types_out_of_place(
+    table: pa.Table, context: Context, side: str, real: npt.NDArray[np.bool_]
+) -> Ints:
+    """Token types that are not 1 from behind the first separator on; the family may have none."""
+    offsets, flat = numbers(column(table, f"{side}ids" if side else "input_ids"))
+    width = np.diff(offsets)
+    pair = context.model.profile.pair
+    name = f"{side}token_type_ids"
+    if pair is None or not pair.token_types or name not in table.schema.names:
+        wanted = pair is not None and pair.token_types
+        return 0 * width if wanted == (name in table.schema.names) else width
+    at, types = numbers(column(table, name))
+    if not np.array_equal(at, offsets):
+        return np.maximum(np.diff(at), 1)
+    seen = offsets_of(flat == context.model.end_of_turn_id)  # separators before each token
+    answer = seen[:-1] > np.repeat(seen[offsets[:-1]], width)
+    wrong: npt.NDArray[np.bool_] = types != (answer & real)
+    return count_per_row(offsets, wrong)

@@ -6,7 +6,9 @@ and only after every shard, read back from the disk, has passed every critical i
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,19 +19,31 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pipeline import gather, manifest, part, publish, rejects
+from expectations import engine
+from expectations.audit import require
+from expectations.suites import Suite
+from expectations.verdict import Verdict
+from expectations.written import Sources
+from pipeline import gate, gather, manifest, part, publish, rejects
 from pipeline import plan as planning
+from pipeline import report as report_page
+from pipeline.audits import audit
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
+from pipeline.drift import drift
+from pipeline.gate import Evidence
 from pipeline.gather import Gather, Shard, ShardReport, Source
 from pipeline.inputs import Input, scan
 from pipeline.manifest import Outcome
+from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
-from pipeline.tokenizer_files import write_serving, write_tokenizer
-from stages import catalog
+from pipeline.seal import sealed
+from pipeline.serving import contract
+from pipeline.tokenizer_files import write_tokenizer
+from stages import catalog, formats
 from stages.columns import Ints
-from stages.errors import DataError, ExpectationError, ParityError, PipelineError
+from stages.errors import DataError, ParityError, PipelineError
 
 MIN_REJECTS = 10  # a handful of refused rows fails no build
 
@@ -42,18 +56,18 @@ class Built:
 
     Attributes:
         fresh: False when an equal build was there already.
+        drift: what changed against the build before; None when there was none.
     """
 
     folder: Path
     manifest: dict[str, Any]
     fresh: bool
+    drift: dict[str, Any] | None = None
 
 
 def _workers(config: Config) -> int:
     if config.workers:
         return config.workers
-    import os
-
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -114,7 +128,10 @@ def _shards(plan: planning.Plan) -> list[Shard]:
             rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
             order = side.order[int(bounds[rows.start]) : int(bounds[rows.stop])]
             name = f"{side.name}/data-{index:05d}-of-{count:05d}.arrow"
-            shards.append(Shard(name, side.name, order, side.sizes[rows]))
+            digest = plan.examples.digest[order]
+            halves = (digest["a"].view(np.int64), digest["b"].view(np.int64))
+            lengths = plan.examples.length[order]
+            shards.append(Shard(name, side.name, order, side.sizes[rows], lengths, halves))
     return shards
 
 
@@ -129,7 +146,7 @@ def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float)
     if left and not too_many:
         return
     reasons = "\n".join(
-        f"  {count:>7} {code}: {', '.join(ledger.first[code])}"
+        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
         for code, count in ledger.rows_by_code.most_common()
     )
     what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
@@ -139,30 +156,6 @@ def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float)
         if left
         else "See what each row lacks with: pipeline stage normalize.",
     )
-
-
-def _judge(shards: list[ShardReport]) -> list[dict[str, Any]]:
-    """The invariants' findings over all shards.
-
-    Raises:
-        ExpectationError: a critical one is broken.
-    """
-    total: dict[str, dict[str, Any]] = {}
-    for shard in shards:
-        for found in shard.findings:
-            entry = total.setdefault(
-                found.name,
-                {"name": found.name, "severity": found.severity, "checked": 0, "broken": 0},
-            )
-            entry["checked"] += found.checked
-            entry["broken"] += found.broken
-            if found.broken and found.severity == "critical":
-                where = ", ".join(shard.first_row_ids) or str(found.rows[0])
-                raise ExpectationError(
-                    f"{shard.path}: {found.broken} rows break {found.name} ({where}).",
-                    "Nothing was published; please report it with the recipe.",
-                )
-    return [total[name] for name in sorted(total)]
 
 
 def _rows_of_inputs(inputs: list[Input], parts: list[PartReport]) -> list[int]:
@@ -188,11 +181,11 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
     sides = list(dict.fromkeys(shard.split for shard in shards))
     for side in sides:
         mine = [shard for shard in shards if shard.split == side]
-        schema = gather.read(folder / mine[0].path).schema
+        schema = read(folder / mine[0].path).schema
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
-    write_serving(folder / "serving.json", recipe.model, recipe.config.stop)
+    write_json(folder / "serving.json", contract(recipe.model, recipe.config.stop))
 
 
 def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str, Any]:
@@ -207,7 +200,8 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
         "engine": recipe.config.engine,
         "tokenizer_source": recipe.tokenizer_source,
         "tokenizer_revision": recipe.model.profile.revision,
-        "inputs": [source.path for source in inputs],
+        "model": recipe.config.model,
+        "inputs": [source.address for source in inputs],
         "python": sys.version.split()[0],
     }
 
@@ -231,20 +225,25 @@ def build(config: Config, report: Report) -> Built:
     """
     started = time.time()
     target = publish.check_target(config.output)
-    inputs = scan(config.data)
+    inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)
     if found is not None:
         return Built(config.output, found, fresh=False)
+    if _workers(config) > 1:
+        engine.warm()
+    users = gate.user_suites(config.expectations)
     with publish.staging(target) as folder:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
-        described = _assemble(recipe, inputs, works, parts, folder, report)
-        write_json(folder / "run.json", _run_record(recipe, inputs, started))
-        write_json(folder / publish.MANIFEST, described)
+        described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
+        changed = drift(target, folder, described)
+        record = _run_record(recipe, inputs, started) | {"drift": changed}
+        write_json(folder / "run.json", sealed(record))
+        described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)
-    return Built(config.output, described, fresh=True)
+    return Built(config.output, described, fresh=True, drift=changed)
 
 
 def _assemble(
@@ -253,9 +252,11 @@ def _assemble(
     works: list[Work],
     parts: list[PartReport],
     folder: Path,
+    users: list[Suite],
     report: Report,
-) -> dict[str, Any]:
-    """Everything of the build but ``run.json`` and the manifest; returns the manifest."""
+) -> tuple[dict[str, Any], Verdict]:
+    """Everything of the build but ``run.json`` and the manifest; returns the manifest, and the
+    verdict without which it cannot be written."""
     config = recipe.config
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources = _sources(inputs, works, parts)
@@ -266,16 +267,15 @@ def _assemble(
     shared = Gather(
         recipe,
         tuple(sources),
+        _named(recipe, inputs),
         plan.examples.starts,
         str(folder),
         plan.width,
         "margin" in recipe.task.kept and _all_margins(works),
     )
+    (folder / METRICS).mkdir()
     shards = _run(gather.make_shard, shared, _shards(plan), config, report, "write")
-    findings = _judge(shards)
     _write_dataset(folder, recipe, shards, manifest.build_id(recipe, inputs))
-    write_json(folder / "validation.json", {"passed": True, "expectations": findings})
-    rows = plan.examples.row
     outcome = Outcome(
         recipe,
         inputs,
@@ -284,29 +284,39 @@ def _assemble(
         plan,
         shards,
         ledger,
-        len(np.unique(rows)) - len(np.unique(rows[plan.kept])),
+        len(np.unique(plan.examples.row)) - len(np.unique(plan.examples.row[plan.kept])),
     )
+    report("judge", 0, 1)
+    verdict = _judge(outcome, folder, users)
+    report("judge", 1, 1)
     known = {shard.path: shard.sha256 for shard in shards}
-    described = manifest.describe(outcome, manifest.hash_files(folder, known))
-    _require_balance(described)
-    return described
+    described = manifest.describe(outcome) | {"validation": verdict.summary()}
+    require(audit(folder, outcome, described))
+    report_page.write(folder, described)
+    return described | {"files": manifest.hash_files(folder, known)}, verdict
 
 
-def _require_balance(described: dict[str, Any]) -> None:
-    """Conservation, as the manifest states it.
+def _named(recipe: Recipe, inputs: list[Input]) -> Sources:
+    """What row ids may name, and which of it rates steps up to the first error only."""
+    names = tuple(source.name for source in inputs)
+    return Sources(names, tuple(formats.rates_to_first_error(name) for name in recipe.formats))
+
+
+def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
+    """Judge what lies in the staging directory, and write the verdict down.
 
     Raises:
-        PipelineError: a row or an example is unaccounted for.
+        ExpectationError: a critical expectation is broken.
+        GateError: something could not be judged.
     """
-    rows, made = described["rows"], described["examples"]
-    used = rows["used"] + rows["rejected"] + rows["duplicates"]
-    kept = made["kept"] + made["rejected"] + made["duplicates"]
-    if rows["in"] != used or made["made"] != kept:
-        raise PipelineError(
-            f"The ledger does not add up: {rows['in']} rows in and {used} accounted for, "
-            f"{made['made']} examples made and {kept} accounted for.",
-            "Nothing was published; empty the cache with: pipeline cache prune --days 0",
-        )
+    measured = [shard.measured for shard in outcome.shards]
+    hashes = {shard.path: shard.sha256 for shard in outcome.shards}
+    evidence = Evidence(folder, folder / METRICS, measured, hashes, manifest.ledger(outcome))
+    verdict = gate.judge(evidence, outcome.recipe.context, users)
+    shutil.rmtree(folder / METRICS)
+    gate.require_passed(verdict)
+    write_json(folder / publish.VALIDATION, verdict.described())
+    return verdict
 
 
 def _all_margins(works: list[Work]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -22,6 +23,8 @@ _AFTER_PARTS = {
     "shuffle",
     "seed",
     "max_reject",
+    "tolerance",
+    "expectations",
 }
 
 
@@ -42,7 +45,7 @@ class Config:
     format: str = "auto"
     map: Mapping[str, str] = field(default_factory=dict)
     layout: str = ""
-    padding_side: str = "left"
+    padding_side: str = ""  # the family's own: left, encoders right
     pad_to: str = "longest"
     max_length: int = 4096
     too_long: str = "reject"
@@ -56,11 +59,16 @@ class Config:
     prm_template: str = "chat"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    salvage: bool = False
+    already_templated: bool = False
+    reasoning_in: str = "template"
     stop: tuple[str, ...] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
     shuffle: bool = False
     seed: int = 0
+    expectations: tuple[tuple[str, str], ...] = ()  # names and texts of the users' suites
     workers: int = 0
     engine: str = "local"
     cache_dir: Path = field(default_factory=default_cache)
@@ -80,6 +88,8 @@ class Config:
             raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
         if self.train_on != "assistant" and self.task != "sft":
             raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
+        if not all(self.stop):
+            raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
         if not 0 <= self.test_size < 2**53:  # NaN included
@@ -103,7 +113,14 @@ class Config:
             left_out |= {"max_length", "stop"}
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         found["map"] = dict(self.map)
+        if "tolerance" in found:
+            found["tolerance"] = dict(self.tolerance)
         found["stop"] = list(self.stop)
+        if self.expectations and not for_parts:
+            hashes = [
+                (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations
+            ]
+            found["expectations"] = [{"file": name, "sha256": digest} for name, digest in hashes]
         if for_parts:
             del found["stop"]
             found["longest_example"] = self.longest_example

@@ -21,10 +21,14 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
 
 
-def write_json(path: Path, content: object) -> None:
+def json_text(content: object) -> str:
     """Readable JSON with a final newline and a stable order."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False)
-    path.write_text(text + "\n", "utf-8")
+    return json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write readable JSON."""
+    path.write_text(json_text(content), "utf-8")
 
 
 def write_split(
@@ -63,3 +67,19 @@ def write_split(
 def write_splits(folder: Path, names: list[str]) -> None:
     """``dataset_dict.json``."""
     write_json(folder / "dataset_dict.json", {"splits": names})
+
+
+def listed_and_alike(folder: Path, shard: str) -> bool:
+    """Whether ``datasets`` finds a shard (a path in the build) in its split, and with the features
+    that the split declares."""
+    split, name = shard.split("/")
+    try:
+        state = json.loads((folder / split / "state.json").read_bytes())
+        features = json.loads((folder / split / "dataset_info.json").read_bytes())["features"]
+        splits = json.loads((folder / "dataset_dict.json").read_bytes())["splits"]
+        with pa.memory_map(str(folder / shard)) as file:
+            schema = pa.ipc.open_stream(file).schema
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return False
+    alike = features == {field.name: _feature(field.type) for field in schema}
+    return alike and split in splits and {"filename": name} in state["_data_files"]

@@ -1,8 +1,7 @@
-"""Parts and plan to shards: each shard is made, written, read back and judged on its own."""
+"""Parts and plan to shards: each shard is made, written, read back and measured on its own."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from expectations.contract import EXAMPLE, Context
-from expectations.suite import Finding, judge
+from expectations.written import Planned, Sources
+from pipeline.measured import METRICS, Measured, measure, sha256_of
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
-from stages.columns import IDS, IGNORED, Ints, list_parts, make_list, offsets_of, whole
+from stages import columns
+from stages.columns import IDS, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.fold import unfold
 from stages.pack import pack
@@ -39,12 +39,14 @@ class Gather:
 
     Attributes:
         starts: index of each part's first example, and the total.
+        inputs: all that row ids may name.
         width: of padded rows.
         with_margin: every row of the build has a margin.
     """
 
     recipe: Recipe
     sources: tuple[Source, ...]
+    inputs: Sources
     starts: Ints
     folder: str
     width: int
@@ -53,30 +55,40 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard to make: examples in stored order, and how many each training row holds."""
+    """One shard to make.
 
-    path: str  # relative to the build
+    Attributes:
+        path: relative to the build.
+        order: examples, as they are stored.
+        sizes: how many of them each training row holds.
+        tokens, digest: of these examples, as the plan has them.
+    """
+
+    path: str
     split: str
     order: Ints
     sizes: Ints
+    tokens: Ints
+    digest: tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """One shard as it was written."""
+    """One shard: what was written, and what was read back."""
 
     path: str
     split: str
     rows: int
     examples: int
     tokens: int
-    trained: int
-    padding: int
     bytes: int
     sha256: str
-    soft_labels: bool
-    findings: tuple[Finding, ...]
-    first_row_ids: tuple[str, ...]
+    measured: Measured
+
+    @property
+    def padding(self) -> int:
+        """Stored ids that are none of an example's."""
+        return max(0, self.measured.counts.get("n_stored", self.tokens) - self.tokens)
 
 
 def row_ids(source: Source, part: pa.Table | pa.RecordBatch) -> list[str]:
@@ -127,7 +139,8 @@ class Collector:
         self._tables: dict[int, pa.Table] = {}
         self._names: dict[int, list[str]] = {}
 
-    def _table(self, part: int) -> pa.Table:
+    def table(self, part: int) -> pa.Table:
+        """A part, mapped."""
         if part not in self._tables:
             path = self._shared.sources[part].path
             self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
@@ -135,7 +148,7 @@ class Collector:
 
     def _row_ids(self, part: int) -> list[str]:
         if part not in self._names:
-            self._names[part] = row_ids(self._shared.sources[part], self._table(part))
+            self._names[part] = row_ids(self._shared.sources[part], self.table(part))
         return self._names[part]
 
     def __call__(self, order: Ints) -> pa.Table:
@@ -145,22 +158,22 @@ class Collector:
         used, place = np.unique(parts, return_inverse=True)
         rows = (order - shared.starts[parts]).tolist()
         places = place.tolist()
-        columns: dict[str, pa.Array] = {}
+        made: dict[str, pa.Array] = {}
         for name in shared.recipe.task.stored:
             if name == "margin" and not shared.with_margin:
                 continue
-            pieces = [whole(self._table(part).column(name)) for part in used]
+            pieces = [whole(self.table(part).column(name)) for part in used]
             if pieces[0].type == IDS:
                 lists = _Lists()
                 for piece in pieces:
                     lists.add(piece)
-                columns[name] = lists.pick(places, rows)
+                made[name] = lists.pick(places, rows)
             else:
-                columns[name] = _take(pieces, place, np.array(rows, np.int64))
+                made[name] = _take(pieces, place, np.array(rows, np.int64))
         names = [self._row_ids(part) for part in used]
         ids = [names[part][row] for part, row in zip(places, rows, strict=True)]
-        columns["row_id"] = pa.array(ids, pa.string())
-        return unfold(pa.table(columns))
+        made["row_id"] = pa.array(ids, pa.string())
+        return unfold(pa.table(made))
 
 
 def _take(pieces: list[pa.Array], place: Ints, rows: Ints) -> pa.Array:
@@ -175,7 +188,9 @@ def lay_out(table: pa.Table, layout: str, sizes: Ints, width: int, recipe: Recip
         return pack(table, sizes)
     if layout == "padded":
         model = recipe.model
-        return pad(table, width, model.profile.padding_side, model.pad_id)
+        pair = model.profile.pair
+        types = pair is not None and pair.token_types
+        return pad(table, width, model.profile.padding_side, model.pad_id, types)
     return ragged(table)
 
 
@@ -203,34 +218,43 @@ def write(
         for start in range(0, len(sizes), BATCH_ROWS):
             stop = min(start + BATCH_ROWS, len(sizes))
             block = examples(order[bounds[start] : bounds[stop]])
-            tokens += _stored(block)[1]
+            tokens += _stored(block)
             table = rows(block, sizes[start:stop])
             writer = writer or pa.ipc.new_stream(sink, table.schema)
             writer.write_table(table)
         if writer is not None:
             writer.close()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest(), tokens
+    return sha256_of(path), tokens
 
 
-def read(path: Path) -> pa.Table:
-    """A shard as a trainer reads it."""
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_stream(file).read_all()
-
-
-def _stored(table: pa.Table) -> tuple[int, int]:
-    """Trained tokens of a shard, and its stored ids, padding included."""
+def _stored(table: pa.Table) -> int:
+    """Ids of a block of examples, without padding."""
     names = [n for n in ("input_ids", "chosen_ids", "rejected_ids") if n in table.schema.names]
-    stored = sum(len(chunk.flatten()) for name in names for chunk in table.column(name).chunks)
-    if "labels" not in table.schema.names:
-        return 0, stored
-    labels = [chunk.flatten().to_numpy() for chunk in table.column("labels").chunks]
-    return sum(int((values != IGNORED).sum()) for values in labels), stored
+    return sum(len(chunk.flatten()) for name in names for chunk in table.column(name).chunks)
+
+
+def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
+    parts = part_of(shared.starts, shard.order)
+    ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
+    rows = shard.order - shared.starts[parts]
+    place = {name: np.empty(len(rows), np.int64) for name in ("source", "line", "sequence")}
+    kept: list[str] = [n for n in shared.recipe.task.stored if n in ("prompt_length", "margin")]
+    kept = [n for n in kept if n != "margin" or shared.with_margin]
+    values = {name: np.empty(len(rows), columns.TYPES[name].to_pandas_dtype()) for name in kept}
+    for part in np.unique(parts):
+        mine = parts == part
+        source, table = shared.sources[part], collect.table(int(part))
+        place["source"][mine] = ordinals[source.name]
+        line = table.column("line").to_numpy()[rows[mine]]
+        place["line"][mine] = line + source.first_line + 1
+        place["sequence"][mine] = table.column("sequence").to_numpy()[rows[mine]]
+        for name in kept:
+            values[name][mine] = table.column(name).to_numpy()[rows[mine]]
+    return Planned(shard.tokens, shard.digest, place, values)
 
 
 def make_shard(shared: Gather, shard: Shard) -> ShardReport:
-    """Make, write, read back and judge one shard."""
+    """Make, write, read back and measure one shard."""
     recipe = shared.recipe
     layout = recipe.config.layout
     path = Path(shared.folder) / shard.path
@@ -243,46 +267,21 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
             collect,
             lambda table, sizes: lay_out(table, layout, sizes, shared.width, recipe),
         )
-        written = read(path)
+        size = path.stat().st_size
     except (pa.ArrowInvalid, OSError) as error:
         raise SurroundingsError(
             f"Shard {shard.path} cannot be written: {error}.", "Make room on the disk."
         ) from error
-    context = Context(recipe.config.task, layout, recipe.config.longest_example, recipe.model)
-    findings = judge(written, context)
-    trained, stored = _stored(written)
-    return ShardReport(
+    found = measure(
+        path,
         shard.path,
         shard.split,
-        written.num_rows,
-        len(shard.order),
-        tokens,
-        trained,
-        stored - tokens,
-        path.stat().st_size,
-        sha256,
-        _soft(written),
-        tuple(findings),
-        _named(written, findings),
+        Path(shared.folder) / METRICS,
+        recipe.context,
+        shared.inputs,
+        _planned(shared, shard, collect),
     )
-
-
-def _named(table: pa.Table, findings: list[Finding]) -> tuple[str, ...]:
-    """Row ids of the first row that breaks each law."""
-    names = table.column("row_ids" if "row_ids" in table.schema.names else "row_id").to_pylist()
-    examples = [i for row in names for i in (row if isinstance(row, list) else [row])]
-    found = []
-    for finding in findings:
-        listed = examples if finding.level == EXAMPLE else [str(row) for row in names]
-        found += [listed[i] for i in finding.rows[:1] if i < len(listed)]
-    return tuple(found)
-
-
-def _soft(table: pa.Table) -> bool:
-    if "step_labels" not in table.schema.names:
-        return False
-    values = pa.chunked_array(
-        [chunk.flatten() for chunk in table.column("step_labels").chunks], pa.float32()
+    found.counts["n_rows_planned"] = len(shard.sizes)
+    return ShardReport(
+        shard.path, shard.split, len(shard.sizes), len(shard.order), tokens, size, sha256, found
     )
-    found = values.drop_null().to_numpy()
-    return bool(((found != 0) & (found != 1)).any())

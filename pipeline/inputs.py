@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline.config import Config
+from pipeline.sources import Located, locate
 from stages import readers
-from stages.contract import Format, Row, Split
+from stages.contract import Reader, Split
 from stages.errors import DataError, SurroundingsError, UsageError
-from stages.formats import choose, detect
-from stages.normalize import renamed
 from stages.readers import _bytes
-
-SAMPLE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +24,7 @@ class Input:
     Attributes:
         path: as it is opened.
         name: the shortest path that is unique among the inputs; rows are named by it.
+        origin: as the user knows it, without secrets.
     """
 
     path: str
@@ -34,64 +33,42 @@ class Input:
     sha256: str
     reader: str
     splits: tuple[Split, ...]
+    origin: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where it can be found again from any folder."""
+        return os.path.abspath(self.path) if self.path == self.origin else self.origin
 
 
-def _reader_of(path: str) -> str | None:
-    known = readers.suffixes()
-    fitting = [suffix for suffix in known if path.endswith(suffix)]
-    return known[max(fitting, key=len)] if fitting else None
-
-
-def _in_folder(folder: str) -> list[str]:
-    found = []
-    for root, folders, files in os.walk(folder):
-        folders.sort()
-        found += [os.path.join(root, name) for name in sorted(files) if not name.startswith(".")]
-    ours = ("dataset_info.json", "state.json", "dataset_dict.json")  # beside save_to_disk shards
-    data = [path for path in found if _reader_of(path) and not path.endswith(ours)]
-    if not data:
-        raise UsageError(
-            f"Folder {folder} has no data files.",
-            f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
-        )
-    return data
-
-
-def expand(arguments: Sequence[str]) -> list[str]:
-    """Files behind files, folders and globs, in a stable order.
+def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
+    """Files behind everything that was named, in a stable order.
 
     Raises:
         UsageError: something is missing, empty of data, or named twice.
+        SurroundingsError: something cannot be fetched.
     """
-    paths: list[str] = []
-    for argument in arguments:
-        if os.path.isdir(argument):
-            paths += _in_folder(argument)
-        elif os.path.exists(argument):
-            paths.append(argument)
-        elif glob.has_magic(argument):
-            matched = sorted(p for p in glob.glob(argument, recursive=True) if os.path.isfile(p))
-            if not matched:
-                raise UsageError(f"Nothing matches {argument}.", "Check the pattern.")
-            paths += matched
-        else:
-            raise UsageError(f"There is no file or folder {argument}.", "Check the path.")
-    real = [os.path.realpath(path) for path in paths]
-    twice = next((p for p, r in zip(paths, real, strict=True) if real.count(r) > 1), None)
+    found = [file for argument in arguments for file in locate(argument, cache_dir)]
+    real = Counter(os.path.realpath(file.path) for file in found)
+    twice = next((file for file in found if real[os.path.realpath(file.path)] > 1), None)
     if twice is not None:
-        raise UsageError(f"{twice} is named twice.", "Name each file once.")
-    return paths
+        raise UsageError(f"{twice.origin} is named twice.", "Name each file once.")
+    odd = next((file.origin for file in found if not _is_unicode(file.origin)), None)
+    if odd is not None:
+        raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; rows are named by it.")
+    return found
 
 
-def short_names(paths: Sequence[str]) -> list[str]:
-    """The shortest trailing part of each path that no other shares."""
-    parts = [Path(os.path.abspath(path)).parts for path in paths]
+def short_names(files: Sequence[Located]) -> list[str]:
+    """The shortest end of each file's name that no other shares."""
+    deepest = max((len(file.parts) for file in files), default=0)
+    shared = [Counter(file.parts[-n:] for file in files) for n in range(1, deepest + 1)]
     names = []
-    for mine in parts:
+    for parts in (file.parts for file in files):
         length = 1
-        while length < len(mine) and sum(other[-length:] == mine[-length:] for other in parts) > 1:
+        while length < len(parts) and shared[length - 1][parts[-length:]] > 1:
             length += 1
-        names.append("/".join(mine[-length:]))
+        names.append("/".join(parts[-length:]))
     return names
 
 
@@ -103,89 +80,59 @@ def _is_unicode(path: str) -> bool:
     return True
 
 
-def _opened(path: str, name: str) -> Input:
-    reader = _reader_of(path)
-    if reader is None:
+def reader_of(file: Located) -> Reader:
+    """What reads a file.
+
+    Raises:
+        UsageError: nothing does.
+        DataError: it is empty.
+    """
+    name = file.reader or readers.of_path(file.path)
+    if name is None:
         raise UsageError(
-            f"{path}: no reader for this suffix.",
+            f"{file.origin}: no reader for this suffix.",
             f"Known: {', '.join(sorted(readers.suffixes()))}.",
         )
-    size = os.path.getsize(path)
-    if size == 0:
-        raise DataError(f"{path} is empty.", "Give a file with rows.")
-    splits = tuple(readers.load(reader).splits(path))
-    sha256 = splits[0].sha256 if len(splits) == 1 else _bytes.sha256_of(path)
-    return Input(path, name, size, sha256, reader, splits)
+    if os.path.getsize(file.path) == 0:
+        raise DataError(f"{file.origin} is empty.", "Give a file with rows.")
+    return readers.load(name)
 
 
-def scan(arguments: Sequence[str]) -> list[Input]:
+def _opened(file: Located, name: str, salvage: bool) -> Input:
+    reader = reader_of(file)
+    splits = [replace(split, salvage=salvage) for split in reader.splits(file.path)]
+    whole = len(splits) == 1
+    sha256 = splits[0].sha256 if whole else _bytes.sha256_of(file.path)
+    size = os.path.getsize(file.path)
+    return Input(file.path, name, size, sha256, reader.name, tuple(splits), file.origin)
+
+
+def scan(config: Config) -> list[Input]:
     """Open and hash every input, and cut it into splits.
 
     Raises:
         UsageError, DataError: an input is missing, empty or not what its name says.
         SurroundingsError: one may not be read.
     """
-    paths = expand(arguments)
-    odd = next((path for path in paths if not _is_unicode(path)), None)
-    if odd is not None:
-        raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; rows are named by it.")
+    files = expand(config.data, config.cache_dir)
     found = []
-    for path, name in zip(paths, short_names(paths), strict=True):
+    for file, name in zip(files, short_names(files), strict=True):
         try:
-            found.append(_opened(path, name))
+            found.append(_opened(file, name, config.salvage))
         except PermissionError as error:
-            raise SurroundingsError(f"{path} may not be read.", "Check its permissions.") from error
+            raise SurroundingsError(
+                f"{file.origin} may not be read.", "Check its permissions."
+            ) from error
+        except FileNotFoundError as error:
+            raise SurroundingsError(
+                f"{file.origin} vanished while it was being read.", "Build again when it is there."
+            ) from error
     return found
 
 
-def sample(source: Input, rows: int = SAMPLE_ROWS) -> list[Row]:
-    """The first rows of an input that parse.
-
-    Raises:
-        DataError: there is none.
-    """
-    found: list[Row] = []
-    first_error = "there are no rows in it"
-    for split in source.splits:
-        for lines in readers.load(split.reader).read(split):
-            if lines.records and lines.records[0].error and not found:
-                bad = lines.records[0]
-                first_error = f"line {bad.line + 1}: {bad.error[1] if bad.error else ''}"
-            found += [record.data for record in lines.records if record.data is not None]
-            if len(found) >= rows:
-                return found[:rows]
-    if not found:
-        raise DataError(
-            f"{source.path} has no row that can be read; {first_error}.",
-            "Give a file of JSON objects.",
-        )
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Detected:
-    """The format of one input, and why."""
-
-    format: Format
-    evidence: str
-
-
-def recognise(source: Input, name: str, task: str, mapping: dict[str, str]) -> Detected:
-    """The record format of an input.
-
-    Raises:
-        UsageError: ``--format`` names none that feeds the task.
-        DataError: the rows fit none, or more than one.
-    """
-    if name != "auto":
-        return Detected(choose(name, task), "named by --format")
-    rows = [renamed(row, mapping) for row in sample(source)]
-    return Detected(*detect(rows, task, source.path))
-
-
-def identity(inputs: Sequence[Input]) -> str:
-    """Hash over the inputs' names and bytes."""
+def identity(inputs: Sequence[tuple[str, str]]) -> str:
+    """Hash over the inputs' names and the hashes of their bytes."""
     digest = hashlib.sha256()
-    for source in inputs:
-        digest.update(f"{source.name}\0{source.sha256}\0".encode())
+    for name, sha256 in inputs:
+        digest.update(f"{name}\0{sha256}\0".encode())
     return digest.hexdigest()

@@ -21,8 +21,8 @@ from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
-from stages import encoders
-from stages.profile import TargetModel
+from stages import encoders, formats
+from stages.profile import ModelProfile, TargetModel
 
 SCHEMA_VERSION = 1
 
@@ -52,11 +52,21 @@ class Outcome:
 
 def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
-    text = f"{recipe.fingerprint}\0{identity(inputs)}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _id(recipe.fingerprint, [(source.name, source.sha256) for source in inputs])
 
 
-def _model(model: TargetModel) -> dict[str, Any]:
+def id_of(described: dict[str, Any]) -> str:
+    """The same, from what a manifest says of its recipe and inputs."""
+    named = [(source["path"], source["sha256"]) for source in described["inputs"]]
+    return _id(described["recipe_fingerprint"], named)
+
+
+def _id(fingerprint: str, inputs: Sequence[tuple[str, str]]) -> str:
+    return hashlib.sha256(f"{fingerprint}\0{identity(inputs)}".encode()).hexdigest()
+
+
+def model_of(model: TargetModel) -> dict[str, Any]:
+    """What the manifest says of the model."""
     profile = model.profile
     steps = profile.step_tokens if model.step_id >= 0 else None
     ids = (model.step_id, model.good_id, model.bad_id) if steps else (None, None, None)
@@ -83,6 +93,23 @@ def _model(model: TargetModel) -> dict[str, Any]:
         "embedding_size": profile.embedding_size,
         "date_string": profile.date_string,
         "is_base": profile.is_base,
+        "family": profile.family,
+        "pair": _pair(profile),
+    }
+
+
+def _pair(profile: ModelProfile) -> dict[str, Any] | None:
+    """How an encoder's two texts are framed, and which positions it has; None for decoders."""
+    if profile.pair is None:
+        return None
+    return {
+        "before": list(profile.pair.before),
+        "between": list(profile.pair.between),
+        "after": list(profile.pair.after),
+        "token_types": profile.pair.token_types,
+        "position_offset": profile.pair.position_offset,
+        "positions": profile.context_length,
+        "read_at": "first",
     }
 
 
@@ -129,6 +156,12 @@ def _padding(outcome: Outcome) -> dict[str, Any] | None:
     return {"width": outcome.plan.width, "waste": round(padding / (tokens + padding), 6)}
 
 
+def _notes(outcome: Outcome) -> Counter[str]:
+    notes = Counter(outcome.counts.get("note", Counter()))
+    salvaged = sum(part.rows for part in outcome.parts if part.damage)
+    return notes + Counter({"salvaged_before_damage": salvaged})
+
+
 def _rows(outcome: Outcome) -> dict[str, Any]:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
@@ -140,7 +173,7 @@ def _rows(outcome: Outcome) -> dict[str, Any]:
         "duplicates": outcome.duplicate_rows,
         "duplicates_found": int(plan.duplicate.sum()),
         "rejected_by_code": dict(sorted(ledger.rows_by_code.items())),
-        "notes": dict(sorted(outcome.counts.get("note", Counter()).items())),
+        "notes": dict(sorted(_notes(outcome).items())),
     }
 
 
@@ -155,6 +188,23 @@ def _examples(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def ledger(outcome: Outcome) -> dict[str, int]:
+    """What became of every row and every example, as the gate's dataset table has it."""
+    rows, made = _rows(outcome), _examples(outcome)
+    plan, kept = outcome.plan, outcome.plan.kept
+    duplicates = 0 if outcome.recipe.config.dedup else int(plan.duplicate.sum())
+    return {
+        "rows_in": rows["in"],
+        "rows_accounted": rows["used"] + rows["rejected"] + rows["duplicates"],
+        "examples_made": made["made"],
+        "examples_accounted": made["kept"] + made["rejected"] + made["duplicates"],
+        "examples_kept": made["kept"],
+        "tokens_kept": int(plan.examples.length[kept].sum()),
+        "trained_kept": int(plan.examples.trained[kept].sum()),
+        "duplicates_declared": duplicates,
+    }
+
+
 def _prm(outcome: Outcome) -> dict[str, Any] | None:
     config = outcome.recipe.config
     if config.task != "prm":
@@ -162,7 +212,7 @@ def _prm(outcome: Outcome) -> dict[str, Any] | None:
     return {
         "template": config.prm_template,
         "step_separator": "\n" if config.prm_template == "chat" else None,
-        "label_kind": "soft" if any(s.soft_labels for s in outcome.shards) else "hard",
+        "label_kind": "soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
         "neutral": config.neutral,
     }
 
@@ -179,9 +229,17 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _damages(outcome: Outcome) -> list[str | None]:
+    """Per input, the damage before which its rows end."""
+    found = iter(outcome.parts)
+    parts = [[next(found) for _ in source.splits] for source in outcome.inputs]
+    return [next((part.damage for part in mine if part.damage), None) for mine in parts]
+
+
 def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
     recipe = outcome.recipe
-    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence)
+    damages = _damages(outcome)
+    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, damages)
     return [
         {
             "path": source.name,
@@ -190,8 +248,9 @@ def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
             "rows": rows,
             "format": name,
             "evidence": why,
+            "damage": damage,
         }
-        for source, rows, name, why in zip(*columns, strict=True)
+        for source, rows, name, why, damage in zip(*columns, strict=True)
     ]
 
 
@@ -205,12 +264,8 @@ def _tokens(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
-    """The manifest, without writing it.
-
-    Args:
-        files: sha256 of every other file of the build but ``run.json``, by relative path.
-    """
+def describe(outcome: Outcome) -> dict[str, Any]:
+    """The manifest, without writing it; ``audits`` and ``files`` are filled in later."""
     recipe = outcome.recipe
     config = recipe.config
     probes = recipe.model.probes.items()
@@ -224,9 +279,9 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "max_length": config.max_length,
         "seed": config.seed,
         "options": config.recorded(),
-        "model": _model(recipe.model),
+        "model": model_of(recipe.model),
         "prm": _prm(outcome),
-        "format": ",".join(dict.fromkeys(recipe.formats)),
+        "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         "inputs": _inputs(outcome),
         "rows": _rows(outcome),
         "examples": _examples(outcome),
@@ -236,8 +291,9 @@ def describe(outcome: Outcome, files: dict[str, str]) -> dict[str, Any]:
         "splits": _splits(outcome),
         "probes": {name: {"passed": True, "detail": detail} for name, detail in probes},
         "encoder": _encoder(outcome),
+        "audits": {},
         "trainers": {},
-        "files": dict(sorted(files.items())),
+        "files": {},
     }
 
 
@@ -248,4 +304,4 @@ def hash_files(folder: Path, known: dict[str, str]) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name not in found and name not in ("run.json", "manifest.json"):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+    return dict(sorted(found.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_BY_NAME: dict[str, Callable[[Any], Any]] = {}
 _DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
 
 
@@ -23,16 +25,17 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
         settings.setdefault("default", _DEFAULTS[key])
     if settings.get("default") not in (None, "", False, ()):
         settings.setdefault("show_default", True)
-    return click.option(*names, **settings)
+    _BY_NAME[key] = click.option(*names, **settings)
+    return _BY_NAME[key]
 
 
 BUILD = (
-    _option("--model", required=True, help="Profile name, org/name, or a directory (./dir)."),
+    _option("--model", required=True, help="Profile name, org/name, a directory (./dir) or a profile file (./profile.toml)."),
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
-    _option("--format", help="Record format; auto detects it."),
+    _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
-    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
+    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded [left; encoders: right]."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
     _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
@@ -46,11 +49,16 @@ BUILD = (
     _option("--prm-template", type=click.Choice(["chat", "raw"]), help="Render PRM rows as a chat, or as their own text."),
     _option("--prompt-separator", metavar="TEXT", help="Where the first step of a joined PRM text begins."),
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
+    _option("--salvage/--no-salvage", default=False, help="Keep the rows before the damage of a damaged archive or array; the manifest says so."),
+    _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
+    _option("--reasoning-in", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),
+    _option("--tolerance", multiple=True, metavar="AUDIT.LIMIT=VALUE", default=(), help="Limit of an audit: warn, fail or least."),
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
     _option("--seed", type=int, help="For --shuffle and --test-size."),
+    _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites for the gate: JSON of Great Expectations, or Python."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="What runs the work."),
     _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
@@ -62,6 +70,11 @@ OUTPUT = (
     # Read from the arguments by the console script, which is what catches the exception.
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
 )
+
+
+def chosen(*names: str) -> tuple[Callable[[Any], Any], ...]:
+    """Some of the build's options, for a command that takes no data."""
+    return tuple(_BY_NAME[name.replace("-", "_")] for name in names)
 
 
 def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
@@ -87,16 +100,45 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _read_template(path: Path) -> str:
+def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
+    from math import isfinite
+
+    from expectations.audit import with_tolerances
+
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = float("nan")
+        if not isfinite(found[name]):
+            raise UsageError(
+                f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
+                "For example --tolerance shortcuts.fail=1.",
+            )
+    if found:
+        with_tolerances(found)
+    return found
+
+
+def read_text(path: Path) -> str:
+    """A file's text.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a Jinja file.") from error
+        raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
 
 def _stem(path: str) -> str:
-    name = Path(path).name or "data"
-    return name.split(".")[0] or "data"
+    if path == "-":
+        return "stdin"
+    name = Path(path.partition("?")[0] if "://" in path else path).name or "data"
+    return re.split("[.:]", name)[0] or "data"
 
 
 def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Config:
@@ -107,11 +149,14 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     """
     values = {key: value for key, value in given.items() if value is not None}
     values["map"] = _mapping(values.get("map", ()))
+    values["tolerance"] = _tolerances(values.get("tolerance", ()))
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")
     if template is not None:
-        values["chat_template"] = _read_template(template)
+        values["chat_template"] = read_text(template)
+    suites = values.get("expectations", ())
+    values["expectations"] = tuple((path.name, read_text(path)) for path in suites)
     if "output" not in values:
-        model = values["model"].rstrip("/").split("/")[-1].lower()
+        model = values["model"].rstrip("/").split("/")[-1].lower().removesuffix(".toml")
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")
     return Config(task=task, data=data, **values)

@@ -37,6 +37,7 @@ class PartReport:
         rows: rows read.
         made: sequences that came out of the door.
         counts: sums and tallies by name.
+        damage: what ended the input too early, where only the rows before it were kept.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
     """
 
@@ -45,6 +46,7 @@ class PartReport:
     made: int = 0
     sampled: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    damage: str = ""
     sha256: str = ""
     rejects_sha256: str = ""
 
@@ -184,6 +186,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         records = {record.line: record for record in lines.records}
         report.lines += lines.lines
         report.rows += len(records)
+        report.damage = lines.damage or report.damage
         batch, gone = split_off(normalize(lines.records))
         report.made += batch.num_rows
         if gone is not None:
@@ -220,5 +223,9 @@ def _machinery(recipe: Recipe, format_name: str) -> Any:
     key = (recipe.part_fingerprint(format_name), format_name)
     if key not in _cache:
         _cache.clear()
-        _cache[key] = (recipe.normalize(format_name), recipe.stages(), recipe.witness())
+        _cache[key] = (
+            recipe.normalize(format_name),
+            recipe.stages(format_name),
+            recipe.witness(format_name),
+        )
     return _cache[key]

@@ -10,8 +10,11 @@ from typing import Any
 
 import click
 
+from pipeline import drift
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
+
+MAX_INPUTS = 8  # that the summary names
 
 
 class _Bar:
@@ -59,19 +62,36 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
             f"packs     {packing['packs']} (no fewer than {packing['lower_bound']}), "
             f"{packing['efficiency']:.2%} full"
         )
+    failed = manifest["validation"]["failed"]
+    for severity in ("warning", "info"):
+        lines += [f"{severity:<9} {name} (see validation.json)" for name in failed[severity]]
     if manifest["padding"]:
         padding = manifest["padding"]
         lines.append(f"padding   width {padding['width']}, {padding['waste']:.1%} of it wasted")
     return lines
 
 
+def _formats(inputs: list[dict[str, Any]]) -> list[str]:
+    """What each input was read as, and why; of many inputs the first few."""
+    several = len(inputs) > 1
+    lines = [
+        f"format    {one['path'] + ': ' if several else ''}{one['format']} ({one['evidence']})"
+        for one in inputs[:MAX_INPUTS]
+    ]
+    left = len(inputs) - MAX_INPUTS
+    return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
+
+
 def summary(built: Built) -> str:
     """What a person wants to know about a build."""
     manifest = built.manifest
-    formats = f"{manifest['format']} ({manifest['inputs'][0]['evidence']})"
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    return "\n".join([*lines, f"format    {formats}", *_lines(manifest)])
+    lines += [*_formats(manifest["inputs"]), *_lines(manifest)]
+    for name, found in manifest["audits"].items():
+        if found["status"] == "warn":
+            lines.append(f"audit     {name}, {found['detail']}")
+    return "\n".join(lines + drift.lines(built.drift))
 
 
 def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:

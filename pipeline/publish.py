@@ -17,10 +17,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from stages.errors import SurroundingsError, UsageError
+from expectations.verdict import Verdict
+from pipeline.dataset_files import write_json
+from pipeline.seal import sealed
+from stages.errors import GateError, SurroundingsError, UsageError
 
 MANIFEST = "manifest.json"
+VALIDATION = "validation.json"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -138,6 +143,24 @@ def _sync(folder: Path) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
+    """Write the manifest, which makes a folder a build. Nothing else does, and nobody may without
+    the verdict that ``validation.json`` holds.
+
+    Returns:
+        The manifest as it was written.
+
+    Raises:
+        GateError: the verdict is not one that passed, or the folder holds another.
+    """
+    held = json.loads((folder / VALIDATION).read_bytes())
+    if not verdict.passed or held != json.loads(json.dumps(verdict.described())):
+        raise GateError("What was built was not judged, or did not pass.", "Please report it.")
+    found = sealed(described)
+    write_json(folder / MANIFEST, found)
+    return found
 
 
 def publish(folder: Path, target: Path) -> None:

@@ -11,15 +11,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from expectations.contract import PLANNED, Context
+from expectations.suite import Validate
 from pipeline import tasks
 from pipeline.config import Config
-from pipeline.inputs import Input, recognise
-from stages import encoders, formats
-from stages.contract import FormatOptions, Stage
-from stages.errors import UsageError
+from pipeline.detection import recognise
+from pipeline.inputs import Input
+from stages import encoders, formats, probes, reasoning
+from stages.accept import Accept, Unwitnessed
+from stages.contract import FormatOptions, Stage, TokenRows
+from stages.errors import ModelError, UsageError
 from stages.normalize import Normalize
-from stages.profile import TargetModel, bind
-from stages.render import Renderer
+from stages.profile import ModelProfile, TargetModel, bind
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
 
@@ -47,7 +50,7 @@ class Recipe:
     """A resolved build.
 
     Attributes:
-        formats: record format of each input, by name, in the order of the inputs.
+        formats: the reading of each input (see ``formats.load``), in the order of the inputs.
         evidence: why.
         tokenizer_source: where the tokenizer's bytes were found.
         backend: the encoder that runs.
@@ -64,11 +67,23 @@ class Recipe:
     def task(self) -> tasks.Task:
         return tasks.load(self.config.task)
 
+    @property
+    def context(self) -> Context:
+        """What the shards of this build are judged against."""
+        config = self.config
+        return Context(config.task, config.layout, config.longest_example, self.model, PLANNED)
+
     def normalize(self, format_name: str) -> Normalize:
         """The door for rows of one format."""
         config = self.config
         options = FormatOptions(
-            dict(config.map), config.neutral, config.prompt_separator, config.step_tag
+            dict(config.map),
+            config.neutral,
+            config.prompt_separator,
+            config.step_tag,
+            config.already_templated,
+            config.reasoning_in,
+            config.system,
         )
         return Normalize(
             config.task,
@@ -77,15 +92,28 @@ class Recipe:
             config.train_on,
             self.model.profile.one_example_per_turn and config.task == "sft",
             config.prm_template == "raw",
+            self._reasoning_field,
         )
 
-    def stages(self) -> tuple[Stage, ...]:
-        """The stages after the door, made in this process."""
-        encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        return self.task.stages(tasks.Tools(self.config, self.model, encoder))
+    @property
+    def _reasoning_field(self) -> str | None:
+        """Where reasoning goes; a template that prints none is left to refuse it."""
+        if self.config.reasoning_in == "think":
+            return None
+        return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
 
-    def witness(self) -> Witness:
-        """The independent check on sampled rows."""
+    def stages(self, format_name: str) -> tuple[Stage, ...]:
+        """The stages after the door for rows of one format, made in this process."""
+        encoder = encoders.load(self.backend, self.model.tokenizer_json)
+        tools = tasks.Tools(self.config, self.model, encoder)
+        if isinstance(formats.load(format_name), TokenRows):
+            return (Accept(self.model, self.config.longest_example), Validate(tools.context))
+        return self.task.stages(tools)
+
+    def witness(self, format_name: str) -> Witness | Unwitnessed:
+        """The independent check on sampled rows of one format."""
+        if isinstance(formats.load(format_name), TokenRows):
+            return Unwitnessed()
         reference = encoders.load("tokenizers", self.model.tokenizer_json)
         config = self.config
         raw = config.prm_template == "raw"
@@ -112,7 +140,7 @@ class Recipe:
 def _check_columns(recipe: Recipe) -> None:
     """What a stage reads must have been written before it."""
     present = set(recipe.normalize(recipe.formats[0]).writes)
-    for stage in recipe.stages():
+    for stage in recipe.stages(recipe.formats[0]):
         missing = set(stage.reads) - present
         if missing:
             raise UsageError(
@@ -129,10 +157,30 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     """
     overrides = Overrides(config.chat_template, config.eos, config.date)
     found = resolve(config.model, config.cache_dir, overrides)
-    profile = replace(found.profile, padding_side=config.padding_side)
+    profile = _suited(found.profile, config)
     model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
-    model.probes.update(Renderer(model, config.train_on).prove())
+    subject = probes.Subject(model, found.tokenizer_json, config.train_on, config.system)
+    model.probes.update(probes.require(subject, probes.rendering(model)))
     return found, model
+
+
+def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
+    """The profile with the build's padding side.
+
+    Raises:
+        ModelError: the family is not trained on this task, or not padded so.
+    """
+    if profile.pair is not None and config.task != "rm":
+        raise ModelError(
+            f"{profile.name} is an encoder: it reads a pair of texts and writes none.",
+            f"Use it for rm, or name a language model for {config.task}.",
+        )
+    if profile.pair is not None and config.padding_side == "left":
+        raise ModelError(
+            f"{profile.name} is read at its first token and counts positions from the left.",
+            "Leave --padding-side out: encoders are padded right.",
+        )
+    return replace(profile, padding_side=config.padding_side or profile.padding_side)
 
 
 def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
@@ -150,12 +198,14 @@ def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
             f"Choose {' or '.join(task.layouts)}.",
         )
     config = replace(config, layout=layout)
-    detected = [recognise(i, config.format, config.task, dict(config.map)) for i in inputs]
+    detected = [recognise(source, config) for source in inputs]
     found, model = find_model(config)
+    if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all
+        config = replace(config, max_length=min(config.max_length, model.profile.context_length))
     recipe = Recipe(
         config,
         model,
-        tuple(d.format.name for d in detected),
+        tuple(d.reading for d in detected),
         tuple(d.evidence for d in detected),
         found.source,
         encoders.choose(model.tokenizer_json),

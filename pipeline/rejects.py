@@ -24,11 +24,13 @@ class Ledger:
         rows_by_code: refused rows, by the code of their first refused sequence.
         examples_by_code: refused sequences.
         first: the first ids of each code.
+        details: what the first row of each code was told.
     """
 
     rows_by_code: Counter[str] = field(default_factory=Counter)
     examples_by_code: Counter[str] = field(default_factory=Counter)
     first: dict[str, list[str]] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
 
     @property
     def rejected_rows(self) -> int:
@@ -79,6 +81,7 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
                     counted.add(line)
                     ledger.rows_by_code[code] += 1
                     ledger.first.setdefault(code, [])
+                    ledger.details.setdefault(code, entry["detail"])
                     if len(ledger.first[code]) < 5:
                         ledger.first[code].append(entry["id"])
     return ledger

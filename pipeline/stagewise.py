@@ -20,12 +20,13 @@ from pipeline import plan as planning
 from pipeline.config import Config
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
+from pipeline.measured import read
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
-from stages import columns, pad, readers
+from stages import columns, formats, pad, readers
 from stages.columns import offsets_of
-from stages.contract import Batch, Stage
+from stages.contract import Batch, Stage, TokenRows
 from stages.errors import DataError, UsageError
 
 METADATA = b"posttrain-pipeline"
@@ -64,6 +65,7 @@ def describe(path: Path) -> StageFile:
     options = content["config"]
     options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
     options |= {name: tuple(options[name]) for name in ("data", "stop")}
+    options["expectations"] = tuple((name, text) for name, text in options["expectations"])
     return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
 
 
@@ -119,7 +121,12 @@ def _through(
 
 
 def _named(recipe: Recipe) -> list[tuple[str, Stage]]:
-    return [(stage.name, stage) for stage in recipe.stages()]
+    kinds = {isinstance(formats.load(name), TokenRows) for name in recipe.formats}
+    if len(kinds) > 1:
+        raise UsageError(
+            "Token ids and texts do not go through the same stages.", "Run them one by one."
+        )
+    return [(stage.name, stage) for stage in recipe.stages(recipe.formats[0])]
 
 
 def run_until(config: Config, until: str) -> int:
@@ -136,7 +143,7 @@ def run_until(config: Config, until: str) -> int:
             "Stages look at rows alone; --dedup, --shuffle and --test-size need them all.",
             "Leave them out, or use: pipeline run",
         )
-    inputs = scan(config.data)
+    inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     stages = _named(recipe)
     names = ["normalize", *(name for name, _ in stages)]
@@ -241,7 +248,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
             lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
             lambda block, sizes: gather.lay_out(block, layout, sizes, width, recipe),
         )
-    schema = gather.read(output / "train" / files[0]).schema
+    schema = read(output / "train" / files[0]).schema
     write_split(output, "train", schema, files, "0" * 16)
     write_splits(output, ["train"])
     write_tokenizer(output / "tokenizer", recipe.model)

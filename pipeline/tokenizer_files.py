@@ -1,4 +1,4 @@
-"""The emitted tokenizer and the stop contract: what a trainer and a server must load."""
+"""The emitted tokenizer: what a trainer and a server must load."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.dataset_files import write_json
+from pipeline.serving import stop_ids
 from stages.encoders import parsed
-from stages.profile import TargetModel
+from stages.profile import ModelProfile, TargetModel
 
 _FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
 
@@ -19,9 +20,10 @@ def _config(model: TargetModel) -> dict[str, Any]:
         str(index): {flag: getattr(token, flag) for flag in _FLAGS}
         for index, token in sorted(tokens.items())
     }
-    named = {profile.eos_token, profile.pad_token, profile.bos_token}
+    named = {profile.eos_token, profile.pad_token, profile.bos_token, profile.unk_token}
+    named |= {token for token in _pair_config(profile).values() if isinstance(token, str)}
     extra = [t["content"] for t in added.values() if t["special"] and t["content"] not in named]
-    return {
+    return _pair_config(profile) | {
         "add_bos_token": False,
         "add_prefix_space": False,
         "added_tokens_decoder": added,
@@ -36,15 +38,20 @@ def _config(model: TargetModel) -> dict[str, Any]:
         "padding_side": profile.padding_side,
         "split_special_tokens": False,
         "tokenizer_class": profile.tokenizer_class,
-        "unk_token": None,
+        "unk_token": profile.unk_token,
     }
 
 
-def stop_ids(model: TargetModel) -> list[int]:
-    """Ids at which generation stops."""
-    tokenizer = parsed(model.tokenizer_json)
-    found = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
-    return [index for index in found if index is not None]  # binding proved that none is missing
+def _pair_config(profile: ModelProfile) -> dict[str, Any]:
+    """What a tokenizer of an encoder says about itself beside that."""
+    if profile.pair is None:
+        return {}
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return {
+        "cls_token": profile.pair.before[0],
+        "sep_token": profile.end_of_turn,
+        "model_input_names": inputs if profile.pair.token_types else [inputs[0], inputs[2]],
+    }
 
 
 def write_tokenizer(folder: Path, model: TargetModel) -> None:
@@ -52,36 +59,6 @@ def write_tokenizer(folder: Path, model: TargetModel) -> None:
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes(model.tokenizer_json)
     write_json(folder / "tokenizer_config.json", _config(model))
-    generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
-    write_json(folder / "generation_config.json", generation)
-
-
-def write_serving(path: Path, model: TargetModel, stops: tuple[str, ...]) -> None:
-    """``serving.json``: the stop contract. Strings come first, since a server that loads its own
-    tokenizer understands them whatever ids it has."""
-    profile = model.profile
-    steps = (
-        {
-            "step_token": profile.step_tokens.step,
-            "good_token": profile.step_tokens.good,
-            "bad_token": profile.step_tokens.bad,
-        }
-        if model.step_id >= 0
-        else {}
-    )
-    write_json(
-        path,
-        {
-            "stop_strings": list(dict.fromkeys((*stops, *profile.generation_eos))),
-            "stop_token_ids": stop_ids(model),
-            "eos_token_id": model.eos_id,
-            "end_of_turn": profile.end_of_turn,
-            "end_of_turn_id": model.end_of_turn_id,
-            "pad_token_id": model.pad_id,
-            "include_stop_str_in_output": bool(stops),
-            "added_tokens": {
-                token: model.controls[token] for token in steps.values() if token in model.controls
-            },
-            **steps,
-        },
-    )
+    if model.profile.pair is None:  # an encoder generates nothing
+        generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
+        write_json(folder / "generation_config.json", generation)

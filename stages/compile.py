@@ -182,6 +182,7 @@ class Compiler:
                 without = {key: value for key, value in seen[i].items() if key != name}
                 if self._would_print([*seen[:i], without, *seen[i + 1 :]], tools) == text:
                     detail = f"the template does not print {name} of turn {i + 1}"
+                    detail += "" if name == _TOLD[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
 
     def _would_print(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str | None:

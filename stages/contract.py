@@ -7,9 +7,9 @@ are columns of a batch, and stages add columns to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ class Split:
             an input that changes during a build is noticed.
         reader: the reader's name.
         piece: which piece, where the bytes are those of the whole file.
+        salvage: rows before a damage are kept, and the damage is told, instead of refusing all.
     """
 
     path: str
@@ -37,6 +38,7 @@ class Split:
     sha256: str
     reader: str
     piece: int = 0
+    salvage: bool = False
 
 
 @dataclass(slots=True)
@@ -59,10 +61,32 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a reader yields: some records, and how many lines they span."""
+    """What a reader yields: some records, and how many lines they span.
+
+    Attributes:
+        damage: what ended the file too early, where only the rows before it are kept.
+    """
 
     records: list[Record]
     lines: int
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """Some rows of a file that was not read as a whole.
+
+    Attributes:
+        records: in file order. Where a row's number is unknown, ``line`` is -1; ``offset`` counts
+            from the file's start.
+        where: which rows they are, in words.
+        rows: rows of the file; an estimate unless ``exact``.
+    """
+
+    records: list[Record]
+    where: str
+    rows: int
+    exact: bool
 
 
 class Reader(Protocol):
@@ -85,6 +109,14 @@ class Reader(Protocol):
         Raises:
             ContainerError: the container is damaged.
             SurroundingsError: the bytes are not those that were planned over.
+        """
+        ...
+
+    def glimpse(self, path: str, rows: int) -> Glimpse:
+        """About so many rows from all over the file, in a time that does not grow with it.
+
+        Raises:
+            ContainerError: the container is damaged where it was looked at.
         """
         ...
 
@@ -142,7 +174,19 @@ class StepChain:
     pieces: list[str] | None = None
 
 
-Example: TypeAlias = Conversation | Pair | StepChain
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One SFT example that is token ids already.
+
+    Attributes:
+        labels: one per id, unshifted; -100 where nothing is trained.
+    """
+
+    ids: list[int]
+    labels: list[int]
+
+
+Example: TypeAlias = Conversation | Pair | StepChain | Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +197,9 @@ class FormatOptions:
     neutral: str = "null"
     prompt_separator: str = "Step 1:"
     step_tag: str | None = None
+    already_templated: bool = False
+    reasoning_in: str = "template"
+    system: str | None = None
 
 
 class Format(Protocol):
@@ -178,6 +225,67 @@ class Format(Protocol):
             RowError: the row cannot be used.
         """
         ...
+
+
+@runtime_checkable
+class Varied(Protocol):
+    """A format whose rows can be read in more than one way, the same for the whole file.
+
+    Attributes:
+        variants: the format once for each way, all under the one name.
+    """
+
+    variants: Mapping[str, Format]
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        """The variant that some rows of a file show ("" for the format itself), and why.
+
+        Raises:
+            UndecidedError: they show none.
+        """
+        ...
+
+
+@runtime_checkable
+class Doubtful(Protocol):
+    """A format whose evidence can leave a doubt that only the user can settle."""
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        """What else the rows could mean, and the flag that settles it; None when nothing else.
+
+        Args:
+            columns: those that ``--map`` named by hand; they are meant.
+        """
+        ...
+
+
+@runtime_checkable
+class Texts(Protocol):
+    """A format with prompts that are texts, which may turn out to carry a chat template.
+
+    Attributes:
+        prompts: the columns that hold such a text.
+    """
+
+    prompts: tuple[str, ...]
+
+
+@runtime_checkable
+class TokenRows(Protocol):
+    """A format whose rows are token ids, which are neither rendered nor encoded."""
+
+    token_ids: bool
+
+
+@runtime_checkable
+class NamedOnly(Protocol):
+    """A format that is recognised but read only when ``--format`` names it.
+
+    Attributes:
+        because: why, in words.
+    """
+
+    because: str
 
 
 class Stage(Protocol):

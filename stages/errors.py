@@ -10,6 +10,7 @@
     `-- SurroundingsError exit 5  disk, lock, permission, or an input that changed meanwhile
 
     RowError                      one row cannot be used; becomes a line of rejects.jsonl
+    UndecidedError                a file's rows do not show how one of its columns is meant
     ParityError                   the fast encoder disagreed with the reference; the build starts
                                   over without it
 
@@ -81,6 +82,20 @@ class RowError(Exception):
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+
+
+class UndecidedError(Exception):
+    """The rows do not show how a column is meant.
+
+    Attributes:
+        what: the column and what it could mean.
+        choices: the variants to choose from.
+    """
+
+    def __init__(self, what: str, choices: tuple[str, ...]) -> None:
+        super().__init__(what, choices)
+        self.what = what
+        self.choices = choices
 
 
 class ParityError(Exception):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples
+from stages import columns, examples, reasoning
 from stages.contract import (
     Batch,
     Conversation,
@@ -26,6 +26,8 @@ from stages.contract import (
     Record,
     Row,
     StepChain,
+    TokenRows,
+    Tokens,
 )
 from stages.errors import RowError
 from stages.strict_json import dump
@@ -35,6 +37,7 @@ WRITES = {
     "sft": ("messages", "tools", "note"),
     "rm": ("chosen_messages", "rejected_messages", "tools", "margin"),
     "prm": ("problem", "steps", "tail", "step_labels"),
+    "tokens": ("input_ids", "labels"),
 }
 
 
@@ -55,10 +58,15 @@ def _turns(conversations: Sequence[Sequence[Message]]) -> pa.Array:
 
 
 def lookup(row: Row, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
+    """The value at a dotted path (``answers.0.text``); None where there is none."""
+    if path in row:
+        return row[path]
     value: Any = row
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, list) and key.isascii() and key.isdigit():
+            value = value[int(key)] if int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
@@ -78,6 +86,8 @@ class Normalize:
     Attributes:
         turn_by_turn: the model's template wants one example per trained turn.
         raw: PRM steps are the row's own text between its tags, not stripped steps.
+        reasoning: the field in which the template looks for reasoning; None puts it into a
+            ``<think>`` block of the answer.
     """
 
     task: str
@@ -86,6 +96,12 @@ class Normalize:
     train_on: str = "assistant"
     turn_by_turn: bool = False
     raw: bool = False
+    reasoning: str | None = reasoning.FIELD
+
+    @property
+    def kind(self) -> str:
+        """Which columns the rows become: the task's, or token ids."""
+        return "tokens" if isinstance(self.format, TokenRows) else self.task
 
     @property
     def fans_out(self) -> bool:
@@ -93,15 +109,24 @@ class Normalize:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return IDENTITY + WRITES[self.task]
+        return IDENTITY + WRITES[self.kind]
+
+    def _place_reasoning(self, example: Example) -> None:
+        if isinstance(example, Conversation):
+            reasoning.place(example.messages, self.reasoning)
+        elif isinstance(example, Pair):
+            for turns in (example.prompt, example.chosen, example.rejected):
+                reasoning.place(turns, self.reasoning)
 
     def _ready(self, example: Example) -> list[Any]:
+        if self.reasoning != reasoning.FIELD:
+            self._place_reasoning(example)
         if isinstance(example, Conversation):
             ready = examples.conversation(example, self.train_on)
             return examples.turn_by_turn(ready) if self.turn_by_turn else [ready]
         if isinstance(example, Pair):
             return [(*examples.pair(example), example.margin)]
-        return [examples.chain(example)]
+        return [example if isinstance(example, Tokens) else examples.chain(example)]
 
     def _read(self, row: Row) -> list[Example]:
         try:
@@ -144,7 +169,7 @@ class Normalize:
             "sequence": sequences,
             "reject_code": [refused[i][0] if i in refused else None for i in range(len(rows))],
             "reject_detail": [refused[i][1] if i in refused else None for i in range(len(rows))],
-            **_FILL[self.task](rows, self.raw),
+            **_FILL[self.kind](rows, self.raw),
         }
         typed = [
             pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()
@@ -196,8 +221,16 @@ def _prm(rows: list[StepChain | None], raw: bool) -> dict[str, Any]:
     }
 
 
+def _tokens(rows: list[Tokens | None], raw: bool) -> dict[str, Any]:
+    return {
+        "input_ids": [row.ids if row else [] for row in rows],
+        "labels": [row.labels if row else [] for row in rows],
+    }
+
+
 _FILL: dict[str, Callable[[list[Any], bool], dict[str, Any]]] = {
     "sft": _sft,
     "rm": _rm,
     "prm": _prm,
+    "tokens": _tokens,
 }

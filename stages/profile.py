@@ -7,14 +7,13 @@ a TargetModel is missing, so no stage asks "is there a pad token".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import orjson
 from tokenizers import Tokenizer
 
 from stages.encoders import parsed
-from stages.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,22 @@ class StepTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class PairFraming:
+    """How an encoder is given two texts: the control tokens before, between and after them.
+
+    Attributes:
+        token_types: the second text has token type 1 (BERT); other families have no such input.
+        position_offset: what the first token's position is (RoBERTa: pad id + 1).
+    """
+
+    before: tuple[str, ...]
+    between: tuple[str, ...]
+    after: tuple[str, ...]
+    token_types: bool = False
+    position_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelProfile:
     """One model as declared.
 
@@ -93,6 +108,8 @@ class ModelProfile:
         text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
         text_lead: what the tokenizer puts before a text that no control token precedes.
         file_sha256: of the vendor's ``tokenizer.json``, where it must be found; None if unknown.
+        unk_token: what ordinary text may become where the vocabulary has no word for it.
+        pair: of encoder families, which read two texts and are trained as reward models only.
         revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
@@ -122,6 +139,13 @@ class ModelProfile:
     text_lead: str = ""
     file_sha256: str | None = None
     revision: str | None = None
+    unk_token: str | None = None
+    pair: PairFraming | None = None
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return "encoder" if self.pair else "decoder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +172,16 @@ class TargetModel:
     vocab_size: int
     probes: dict[str, str] = field(repr=False)
 
+    @property
+    def unk_id(self) -> int:
+        """Id of the unknown token, which ordinary text may become; -1 where there is none."""
+        token = self.profile.unk_token
+        index = parsed(self.tokenizer_json).token_to_id(token) if token else None
+        return -1 if index is None else int(index)
+
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens: at the vocabulary's ids where it has them, else at free ones."""
+    """Register the step tokens: at their own ids where the vocabulary has them, else free ones."""
     document = orjson.loads(tokenizer_json)
     added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}
@@ -172,101 +203,37 @@ def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def _require_ids(tokenizer: Tokenizer, profile: ModelProfile) -> None:
-    for token, index in profile.token_ids:
-        found = tokenizer.token_to_id(token)
-        if found != index:
-            raise ModelError(
-                f"{profile.name}: {token!r} is {index} in this family, but {found} here.",
-                "This is another model's tokenizer; give the one that the profile was written for.",
-            )
+def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
+    """Ids of three tokens; -1 for what is none, which no probe lets pass."""
+    found = [tokenizer.token_to_id(token) for token in tokens]
+    first, second, third = (-1 if index is None else int(index) for index in found)
+    return first, second, third
 
 
-def _one_id(tokenizer: Tokenizer, profile: ModelProfile, what: str, token: str) -> int:
-    index = tokenizer.token_to_id(token)
-    if index is None or tokenizer.encode(token, add_special_tokens=False).ids != [index]:
-        raise ModelError(
-            f"{profile.name}: {what} {token!r} is not one token of the tokenizer.",
-            "Name one that is, or use the tokenizer that the profile was written for.",
-        )
-    if index >= profile.embedding_size:
-        raise ModelError(
-            f"{profile.name}: {what} {token!r} has id {index}, outside the model's "
-            f"{profile.embedding_size} embedding rows.",
-            "Use a model with spare rows.",
-        )
-    return int(index)
-
-
-def _in_context(tokenizer: Tokenizer, profile: ModelProfile, step: str, index: int) -> None:
-    """A marker must stay one id between every kind of neighbour, not only when it stands alone."""
-    for before in ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n"):
-        for after in ("", "\nStep 2", " +", "x", "\n\n"):
-            ids = tokenizer.encode(before + step + after, add_special_tokens=False).ids
-            if ids.count(index) != 1:
-                raise ModelError(
-                    f"{profile.name}: step token {step!r} is not one id after {before!r}.",
-                    "Choose a step token that the tokenizer registers.",
-                )
-
-
-def _step_ids(
-    tokenizer: Tokenizer, profile: ModelProfile, probes: dict[str, str]
-) -> tuple[int, int, int]:
-    names = ("step token", "good token", "bad token")
-    pairs = zip(names, profile.step_tokens, strict=True)
-    step, good, bad = (_one_id(tokenizer, profile, what, token) for what, token in pairs)
-    _in_context(tokenizer, profile, profile.step_tokens.step, step)
-    ids = (step, good, bad)
-    probes["step_tokens_are_one_id_in_context"] = f"{tuple(profile.step_tokens)} = {ids}"
-    probes["step_tokens_inside_embedding"] = f"{max(ids)} < {profile.embedding_size}"
-    return ids
-
-
-def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """Prove the profile against the tokenizer's bytes.
-
-    Raises:
-        ModelError: a token is not one id, not the id that the family has, lies outside the
-            embedding, or two that must differ are the same.
-    """
+def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """A profile beside its tokenizer, nothing proved; step tokens are added where asked for."""
     if profile.promoted:
         tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
-    _require_ids(tokenizer, profile)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
-    end_of_turn = _one_id(tokenizer, profile, "end-of-turn token", profile.end_of_turn)
-    eos = _one_id(tokenizer, profile, "eos token", profile.eos_token)
-    pad = _one_id(tokenizer, profile, "pad token", profile.pad_token)
-    probes = {
-        "end_of_turn_is_one_token": f"{profile.end_of_turn} = {end_of_turn}",
-        "eos_is_one_token": f"{profile.eos_token} = {eos}",
-        "pad_is_one_token": f"{profile.pad_token} = {pad}",
-    }
-    if pad in (eos, end_of_turn):
-        raise ModelError(
-            f"{profile.name}: pad token {profile.pad_token!r} is also the eos or end-of-turn "
-            "token, so a loss that ignores padding would never train the stop.",
-            "Name another pad token in the profile.",
-        )
-    if profile.end_of_turn not in controls:
-        raise ModelError(
-            f"{profile.name}: end-of-turn {profile.end_of_turn!r} is not a special token.",
-            "Text could forge it; register it in the tokenizer.",
-        )
-    probes["pad_is_not_eos"] = f"{pad} differs from {eos} and {end_of_turn}"
-    if profile.text_markers:
-        markers = " and ".join(profile.text_markers)
-        probes["turn_markers_are_text"] = f"texts that hold {markers} are refused"
-    for token in profile.promoted:
-        _one_id(tokenizer, profile, "turn marker", token)
-    for token in profile.generation_eos:
-        _one_id(tokenizer, profile, "generation eos token", token)
-    steps = _step_ids(tokenizer, profile, probes) if with_steps else (-1, -1, -1)
+    eos, end, pad = _ids(tokenizer, (profile.eos_token, profile.end_of_turn, profile.pad_token))
+    steps = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return TargetModel(
-        profile, tokenizer_json, controls, eos, end_of_turn, pad, *steps, size, probes
-    )
+    return TargetModel(profile, tokenizer_json, controls, eos, end, pad, *steps, size, {})
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """Prove what the profile says of tokens against the tokenizer's bytes.
+
+    Raises:
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
+    """
+    from stages import probes  # they speak of a TargetModel
+
+    model = declare(profile, tokenizer_json, with_steps)
+    model.probes.update(probes.require(probes.Subject(model, tokenizer_json), probes.TOKENS))
+    return model

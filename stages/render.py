@@ -19,7 +19,7 @@ from stages import columns
 from stages.columns import list_parts, make_list, offsets_of
 from stages.compile import Compiler, Program, Turn
 from stages.contract import Batch
-from stages.errors import ModelError, RowError
+from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.profile import TargetModel
 from stages.segments import CLOSES, CONTROL, STEP, TRAINED, Segment, controls_pattern
@@ -137,30 +137,6 @@ class Renderer:
                 detail = f"turn {i + 1} holds {found!r}, which opens a turn in this family's text"
                 raise RowError("control_text", detail)
 
-    def prove(self) -> dict[str, str]:
-        """The template ends a trained turn and repeats the generation prompt before it.
-
-        Returns:
-            What was proved, by name.
-
-        Raises:
-            ModelError: it does not.
-        """
-        probe = Row(["user", "assistant"], ["x", "y"], [None, None], [False, True], None)
-        try:
-            texts, kinds, path = self(probe)
-        except RowError as error:
-            raise ModelError(
-                f"The chat template cannot be trained on: {error.detail}.",
-                "Give another with --chat-template, or its end-of-turn token with --eos.",
-            ) from error
-        trained = "".join(t for t, kind in zip(texts, kinds, strict=True) if kind & TRAINED)
-        prompt = "".join(t for t, kind in zip(texts, kinds, strict=True) if not kind & TRAINED)
-        return {
-            "end_of_turn_is_trained": f"an answer 'y' is trained as {trained!r} ({path})",
-            "generation_prompt_is_prefix": f"it begins behind {prompt.rstrip()[-40:]!r}",
-        }
-
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
         if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
@@ -197,7 +173,7 @@ def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
         yield row
 
 
-class _Growing:
+class Growing:
     """A growing segments column, flat."""
 
     def __init__(self) -> None:
@@ -268,7 +244,7 @@ class Render:
         return (f"{self.prefix}segments", "rendered")
 
     def __call__(self, batch: Batch) -> Batch:
-        growing = _Growing()
+        growing = Growing()
         for row in conversations(batch, f"{self.prefix}messages", self.system):
             try:
                 texts, kinds, path = self.renderer(row)
@@ -320,7 +296,7 @@ class RenderSteps:
         return [s[0] for s in segments], bytes(s[1] for s in segments), path
 
     def __call__(self, batch: Batch) -> Batch:
-        growing = _Growing()
+        growing = Growing()
         names = ("problem", "steps", "tail")
         for problem, steps, tail in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
             try:

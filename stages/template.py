@@ -13,12 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
-from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from stages.errors import ModelError, RowError
+from stages.sandbox import BUDGET, Sandbox, plain_format
+
+_LONGEST_MESSAGE = 300
+_WIDEST_SETTING = 16  # characters of an indent or of both separators
+_HARMLESS = "Give a template that only prints the conversation with --chat-template."
 
 
 class _Generation(Extension):
@@ -45,20 +49,8 @@ def _joined(pieces: Iterable[str]) -> str:
     return text if watched is None else type(watched)(text)
 
 
-class _Generator(CodeGenerator):
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
-        """``a ~ b``, by the environment's own join."""
-        self.write("environment.concat((")
-        for part in node.nodes:
-            self.write("str(")
-            self.visit(part, frame)
-            self.write("), ")
-        self.write("))")
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    concat = staticmethod(_joined)
-    code_generator_class = _Generator
+class _Environment(Sandbox):
+    joined = staticmethod(_joined)
 
 
 def _tojson(
@@ -68,13 +60,16 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
+    for setting in (indent, separators):
+        if len(str(setting)) > _WIDEST_SETTING:
+            raise SecurityError(f"tojson does not take {str(setting)[:20]!r}")
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
 def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
+    raise TemplateError(str(message)[:_LONGEST_MESSAGE])
 
 
 class Template:
@@ -93,14 +88,23 @@ class Template:
         environment = _Environment(
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
         )
-        environment.filters["tojson"] = _tojson
+        environment.add_filter("tojson", _tojson)
         environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = self._date.strftime
+        environment.globals["strftime_now"] = self._strftime
         environment.globals.update(tokens)
+        self._environment = environment
         try:
             self._template = environment.from_string(source)
-        except TemplateError as error:
+        except SecurityError as error:
+            raise ModelError(f"The chat template is refused: {error}.", _HARMLESS) from error
+        except (TemplateError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
             raise ModelError(f"The chat template is not valid Jinja: {error}.") from error
+
+    def _strftime(self, pattern: str) -> str:
+        plain_format(pattern)
+        if len(pattern) > _LONGEST_MESSAGE:
+            raise SecurityError("a date is not written at such length")
+        return self._date.strftime(pattern)
 
     def render(
         self,
@@ -115,6 +119,7 @@ class Template:
             RowError: the template refuses it, or fails on it.
         """
         try:
+            self._environment.left = BUDGET
             text = self._template.render(
                 messages=messages,
                 tools=tools,
@@ -123,6 +128,8 @@ class Template:
                 **variables,
             )
             return str.__str__(text)  # plain again
+        except SecurityError as error:
+            raise RowError("template_error", f"the chat template is refused: {error}") from error
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise RowError("template_error", f"the chat template refuses it: {error}") from error
         except (RecursionError, MemoryError, AttributeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 
 NAME = "qwen2-1.5b"
+
+# Training needs torch, in an environment of its own (`make test-training`).
+collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 
 
 @pytest.fixture(scope="session")

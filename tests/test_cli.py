@@ -21,7 +21,7 @@ def odd_files(tmp_path: Path) -> Path:
     (tmp_path / "blank.jsonl").write_text("\n\n")
     (tmp_path / "cut.jsonl").write_text('{"question": "a')
     (tmp_path / "none.json").write_text("[]")
-    (tmp_path / "array.jsonl").write_text('[{"question": "a", "answer": "b"}]')
+    (tmp_path / "array.jsonl").write_text('[{"question": "a", "answer": "b"')
     (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 10)
     (tmp_path / "unpaired.jsonl").write_text('{"prompt": "a", "completion": "b", "label": true}\n')
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
@@ -48,7 +48,7 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", "blank.jsonl"), 3, "no row"),
         (("run", "sft", "none.json"), 3, "no row"),
         (("run", "sft", "cut.jsonl"), 3, "line 1"),
-        (("run", "sft", "array.jsonl"), 3, "is a JSON array"),
+        (("run", "sft", "array.jsonl"), 3, "array.jsonl:1 is not JSON"),
         (("run", "sft", "binary.jsonl"), 3, "is binary"),
         (("run", "sft", "odd.jsonl"), 3, "no sft format fits"),
         (("run", "rm", "unpaired.jsonl"), 3, "unpaired"),

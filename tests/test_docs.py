@@ -51,6 +51,7 @@ def test_every_public_name_of_the_catalog_is_explained() -> None:
     for folder in (
         "stages/formats",
         "stages/readers",
+        "stages/probes",
         "pipeline/tasks",
         "expectations/invariants",
         "pipeline/commands",

@@ -21,6 +21,7 @@ from stages.contract import (
     Row,
     StepChain,
 )
+from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
 from stages.normalize import Normalize, renamed
 
@@ -335,6 +336,231 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         {"prompt": "P", "completions": ["s", "t", "u", "v"], "labels": [0.5, None, 1, "-"]},
         [StepChain("P", ["s", "t", "u", "v"], [0.5, None, 1.0, 0.0])],
     ),
+    "openai_legacy_call": (
+        "openai",
+        "sft",
+        {
+            "messages": [
+                *turns(Q),
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "function_call": {"name": "add", "arguments": '{"a": 1}'},
+                },
+                {"role": "function", "name": "add", "content": "2"},
+                {"role": "assistant", "content": "a", "reasoning": "hm", "tool_calls": None},
+            ]
+        },
+        [
+            Conversation(
+                [
+                    user("q"),
+                    said(None, fields={"tool_calls": [CALL]}),
+                    Message("tool", "2", {"name": "add"}),
+                    said("a", fields={"reasoning_content": "hm"}),
+                ]
+            )
+        ],
+    ),
+    "openai_system_column": (
+        "openai",
+        "sft",
+        {"system": "s", "messages": turns(Q, A)},
+        [Conversation([Message("system", "s"), user("q"), said("a")])],
+    ),
+    "alpaca_history": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "output": "a", "history": [["q0", "a0"]], "system": "s"},
+        [Conversation([Message("system", "s"), user("q0"), said("a0"), user("q"), said("a")])],
+    ),
+    "alpaca_context": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "context": "x", "response": "a", "category": "c"},
+        [Conversation([user("q\n\nx"), said("a")])],
+    ),
+    "input_output": (
+        "query_response",
+        "sft",
+        {"ID": 3, "Label": 1, "input": "q", "output": "a"},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "message_thinking": (
+        "message_thinking",
+        "sft",
+        {"problem": "q", "gtruth_answer": "1", "message_thinking": "hm", "message_content": "a"},
+        [Conversation([user("q"), said("a", fields={"reasoning_content": "hm"})])],
+    ),
+    "message_thinking_without": (
+        "message_thinking",
+        "sft",
+        {"problem": "q", "message_thinking": None, "message_content": "a"},
+        [Conversation([user("q"), said("a")])],
+    ),
+    "preference_system": (
+        "preference",
+        "rm",
+        {"system": "s", "question": "q", "chosen": "a", "rejected": "b"},
+        [Pair([Message("system", "s"), user("q")], [said("a")], [said("b")])],
+    ),
+    "preference_ratings": (
+        "preference",
+        "rm",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "chosen_rating": 5, "rejected_rating": 3},
+        [Pair([user("q")], [said("a")], [said("b")], 2.0)],
+    ),
+    "hh_rlhf": (
+        "hh_rlhf",
+        "rm",
+        {
+            "chosen": "\n\nHuman: q\n\nAssistant: a\n\nHuman: r\n\nAssistant: a \n",
+            "rejected": "\n\nHuman: q\n\nAssistant: a\n\nHuman: r\n\nAssistant: b",
+        },
+        [Pair([user("q"), said("a"), user("r")], [said("a")], [said("b")])],
+    ),
+    "hh_rlhf_prompt": (
+        "hh_rlhf",
+        "rm",
+        {"prompt": "\n\nHuman: q\n\nAssistant:", "chosen": " a", "rejected": " b"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "history_pair": (
+        "history_pair",
+        "rm",
+        {
+            "system": "s",
+            "history": [["q0", "a0"]],
+            "question": "q",
+            "response_chosen": "a",
+            "response_rejected": "b",
+        },
+        [
+            Pair(
+                [Message("system", "s"), user("q0"), said("a0"), user("q")],
+                [said("a")],
+                [said("b")],
+            )
+        ],
+    ),
+    "history_pair_alone": (
+        "history_pair",
+        "rm",
+        {
+            "system": "",
+            "history": None,
+            "question": "q",
+            "response_chosen": "a",
+            "response_rejected": "b",
+        },
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair": (
+        "indexed_pair/1-based",
+        "rm",
+        {"input": "q", "output_1": "b", "output_2": "a", "label": 2},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_from_0": (
+        "indexed_pair/0-based",
+        "rm",
+        {"prompt": "q", "response_0": "a", "response_1": "b", "better_response_id": 0},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_letter": (
+        "indexed_pair",
+        "rm",
+        {"question": "q", "answer_a": "b", "answer_b": "a", "winner": "model_b"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_conversations": (
+        "indexed_pair",
+        "rm",
+        {"conversation_a": turns(Q, A), "conversation_b": turns(Q, B), "winner": "A"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "indexed_pair_list": (
+        "indexed_pair/0-based",
+        "rm",
+        {"prompt": "q", "responses": ["b", "a"], "label": "1"},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "ranked": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "ranked": ["a", "b", "c"]},
+        [
+            Pair([user("q")], [said("a")], [said("b")]),
+            Pair([user("q")], [said("b")], [said("c")]),
+        ],
+    ),
+    "ranked_scores": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["c", "a", "b"], "scores": [1, 9, 4.5]},
+        [
+            Pair([user("q")], [said("a")], [said("b")], 4.5),
+            Pair([user("q")], [said("b")], [said("c")], 3.5),
+        ],
+    ),
+    "ranked_ranks": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": [{"text": "b", "rank": 2}, {"text": "a", "rank": 1}]},
+        [Pair([user("q")], [said("a")], [said("b")])],
+    ),
+    "stepwise_steps": (
+        "stepwise",
+        "prm",
+        {"problem": "P", "steps": ["s", "t"], "label": [1, 0]},
+        [StepChain("P", ["s", "t"], [1.0, 0.0])],
+    ),
+    "error_list_from_1": (
+        "error_list/1-based",
+        "prm",
+        {"question": "P", "steps": ["s", "t", "u", "v"], "error_steps": [2, 4]},
+        [StepChain("P", ["s", "t", "u", "v"], [1.0, 0.0, None, 0.0])],
+    ),
+    "error_list_from_0": (
+        "error_list/0-based",
+        "prm",
+        {"question": "P", "steps": ["s", "t", "u"], "error_steps": [0, 1]},
+        [StepChain("P", ["s", "t", "u"], [0.0, 0.0, None])],
+    ),
+    "step_conversations": (
+        "step_conversations",
+        "prm",
+        {
+            "conversations": turns(
+                ("user", "P Step 1: s"),
+                ("assistant", "+"),
+                ("user", "Step 2: t"),
+                ("assistant", "-"),
+            )
+        },
+        [StepChain("P ", ["Step 1: s", "Step 2: t"], [1.0, 0.0])],
+    ),
+    "tagged_messages": (
+        "tagged_messages",
+        "prm",
+        {
+            "messages": turns(("user", "P"), ("assistant", "s<extra_0>t<extra_0>\n")),
+            "labels": [1, 0.25],
+        },
+        [StepChain("P", ["s", "t"], [1.0, 0.25])],
+    ),
+    "soft_prefix": (
+        "soft_prefix",
+        "prm",
+        {"question": "P", "prefixes": ["s", "s\nt", "s\nt\nu"], "values": [0.75, 0.5, None]},
+        [StepChain("P", ["s", "\nt", "\nu"], [0.75, 0.5, None])],
+    ),
+    "processbench_null": (
+        "processbench",
+        "prm",
+        {**STEPS, "label": None},
+        [StepChain("P", ["s", "t"], [1.0, 1.0])],
+    ),
     "processbench_no_error": (
         "processbench",
         "prm",
@@ -373,7 +599,8 @@ def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Ex
 def test_every_format_is_tested() -> None:
     """No format is without an example here."""
     known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
-    assert {name for name, *_ in READ.values()} | {"prm800k"} >= known
+    read = {name.partition("/")[0] for name, *_ in READ.values()}
+    assert read | {"prm800k", "pretokenized"} >= known
 
 
 def steps_row(**more: Any) -> Row:
@@ -875,18 +1102,18 @@ def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
 def test_each_row_format_is_detected() -> None:
     """Rows of one format are recognised as that format among those of their task, with a reason."""
     for name, task, row, _ in READ.values():
-        found, reason = formats.detect([row] * 3, task, "x.jsonl")
-        assert found.name == name
-        assert "3 of 3" in reason
-    assert formats.detect([ALTERNATIVES], "prm", "x.jsonl")[0].name == "prm800k"
+        found = detect([row] * 3, task, "x.jsonl")
+        assert found.reading.startswith(name)
+        assert "3 of 3" in found.evidence
+    assert detect([ALTERNATIVES], "prm", "x.jsonl").reading == "prm800k"
 
 
 def test_the_format_of_most_rows_is_detected() -> None:
     """Some odd rows do not hide the format; their own refusal will name them."""
     good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
-    assert formats.detect([good, odd, good], "sft", "x.jsonl")[0].name == "alpaca"
+    assert detect([good, odd, good], "sft", "x.jsonl").reading == "alpaca"
     with pytest.raises(DataError, match="no sft format fits"):
-        formats.detect([good, odd, odd], "sft", "x.jsonl")
+        detect([good, odd, odd], "sft", "x.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -900,7 +1127,7 @@ def test_the_format_of_most_rows_is_detected() -> None:
 def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
     """Where two formats fit equally well the user says which."""
     with pytest.raises(DataError, match="reads as") as caught:
-        formats.detect([row], task, "x.jsonl")
+        detect([row], task, "x.jsonl")
     assert "--format" in caught.value.remedy
 
 
@@ -914,7 +1141,7 @@ def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None
 def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
     """One answer and a thumb up or down is no pair; the message says so."""
     with pytest.raises(DataError, match="unpaired") as caught:
-        formats.detect([row, row], "rm", "x.jsonl")
+        detect([row, row], "rm", "x.jsonl")
     assert caught.value.exit_code == 3
 
 
@@ -922,7 +1149,7 @@ def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that there are."""
     with pytest.raises(DataError, match="alpha, beta") as caught:
-        formats.detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
+        detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
     assert all(found.name in caught.value.remedy for found in formats.for_task(task))
 
 
@@ -992,7 +1219,7 @@ def test_sample_files_are_recognised_and_read(
     """Each sample file has the format it shows; only the rows meant to be refused are refused."""
     found = records(SAMPLES / name)
     rows = [record.data for record in found if record.data is not None]
-    detected, _ = formats.detect(rows, task, name)
+    detected = detect(rows, task, name).format
     assert detected.name == format_name
     assert f"{len(found)} rows" == count
     batch = Normalize(task, detected, FormatOptions())(found)

@@ -251,26 +251,54 @@ def test_a_truncated_zstandard_file_is_refused(folder: Path, cut: int) -> None:
         read(path)
 
 
-NOT_JSONL = {
-    "array": b'[{"a":1},\n{"a":2}]',
-    "array_behind_blanks": b' \n\t[\n  {"a": 1}\n]',
-    "array_behind_a_mark": BOM + b'[{"a":1}]',
-    "parquet": b"PAR1\x15\x04\x15\x00\x15",
-    "utf_16": '{"a": 1}\n'.encode("utf-16"),
-    "null_bytes": b"\0" * 64,
+NOT_JSON = {
+    "parquet": (b"PAR1\x15\x04\x15\x00\x15", "binary"),
+    "null_bytes": (b"\0" * 64, "binary"),
+    "utf_16": ('{"a": 1}\n'.encode("utf-16"), "UTF-16, not UTF-8: byte 0 is 0xff"),
+    "utf_16_unmarked": ('{"a": 1}\n'.encode("utf-16-le"), "UTF-16, not UTF-8: byte 1 is 0x00"),
+    "utf_16_big_endian": ('{"a": 1}\n'.encode("utf-16-be"), "UTF-16, not UTF-8: byte 0 is 0x00"),
+    "utf_32": ('{"a": 1}\n'.encode("utf-32"), "UTF-32, not UTF-8: byte 0 is 0xff"),
 }
 
 
-@pytest.mark.parametrize("content", NOT_JSONL.values(), ids=NOT_JSONL)
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-def test_jsonl_that_is_something_else_is_named_so(
-    folder: Path, content: bytes, packed: bool
+@pytest.mark.parametrize(("content", "words"), NOT_JSON.values(), ids=NOT_JSON)
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "json"])
+def test_json_that_is_something_else_is_named_so(
+    folder: Path, content: bytes, words: str, suffix: str
 ) -> None:
-    """An array or binary under the name of JSONL is one error, not a thousand bad rows."""
-    suffix = ".gz" if packed else ""
-    path = put(folder, f"other.jsonl{suffix}", gzip.compress(content) if packed else content)
-    with pytest.raises(ContainerError, match=r"JSON array|binary"):
-        readers.load("jsonl").splits(path)
+    """Another encoding, or binary, is one error that names the byte; not a thousand bad rows."""
+    packed = gzip.compress(content) if suffix.endswith("gz") else content
+    path = put(folder, f"other.{suffix}", packed)
+    with pytest.raises(ContainerError, match=words):
+        readers.load(suffix.split(".")[0]).splits(path)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "jsonl.zst", "ndjson"])
+@pytest.mark.parametrize("spelling", ["compact", "pretty", "marked", "pretty_objects"])
+def test_an_array_under_the_name_of_jsonl_is_read(folder: Path, spelling: str, suffix: str) -> None:
+    """What a file holds decides, not what it is called: item n is record n."""
+    content = ARRAYS[spelling](ROWS)
+    packed = {"jsonl.gz": gzip.compress(content), "jsonl.zst": zstandard.compress(content)}
+    path = put(folder, f"array.{suffix}", packed.get(suffix, content))
+    assert data(path) == ROWS
+
+
+def test_lines_that_end_in_a_lone_return_are_read(folder: Path) -> None:
+    """Old line ends: the objects stand one after the other, with blanks between."""
+    path = put(folder, "old.jsonl", b'{"a": 1}\r{"a": 2}\r')
+    assert data(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_rows_that_are_lists_stay_rows(folder: Path) -> None:
+    """A line that is a whole array is a row of the wrong type, not the file's one array."""
+    path = put(folder, "lists.jsonl", b'[1, 2]\n{"a": 1}\n[3]\n')
+    assert [code for *_, code in read(path)] == ["not_an_object", None, "not_an_object"]
+
+
+def test_compressed_bytes_are_seen_without_their_suffix(folder: Path) -> None:
+    """A download that lost its suffix is read by its first bytes."""
+    for name, content in (("a.jsonl", gzip.compress(LINES)), ("b.json", zstandard.compress(LINES))):
+        assert data(put(folder, name, content)) == ROWS
 
 
 ARRAYS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {

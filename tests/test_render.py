@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import columns
+from stages import columns, probes
 from stages.errors import ModelError, RowError
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
@@ -49,6 +49,12 @@ RENDERERS = {family: Renderer(model) for family, model in MODELS.items()}
 def with_template(source: str) -> TargetModel:
     """Qwen2 with another chat template."""
     return replace(QWEN2, profile=replace(QWEN2.profile, chat_template=source))
+
+
+def prove(model: TargetModel, train_on: str = "assistant") -> list[probes.Verdict]:
+    """What a build proves of a template, as far as that needs no tokenizer."""
+    found = probes.examine(probes.Subject(model, b"", train_on), [probes.TEMPLATE])
+    return [found[name] for name in ("end_of_turn_is_trained", "generation_prompt_is_prefix")]
 
 
 def row(*turns: tuple[str, str | None], **more: Any) -> Row:
@@ -553,17 +559,18 @@ def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build(
     source: str, words: str
 ) -> None:
     """The proof runs once per build and says what is wrong with the template."""
-    with pytest.raises(ModelError, match=words) as caught:
-        Renderer(with_template(source)).prove()
-    assert caught.value.exit_code == 2
-    assert "--chat-template" in caught.value.remedy
+    first, second = prove(with_template(source))
+    assert first.passed is False
+    assert words in first.detail
+    assert "--chat-template" in first.remedy
+    assert second.passed is None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_of_ours_can_be_trained_on(family: str) -> None:
     """The proof passes for each template, whatever is trained."""
     for policy in ("assistant", "last", "all"):
-        Renderer(MODELS[family], policy).prove()
+        assert [verdict.passed for verdict in prove(MODELS[family], policy)] == [True, True]
 
 
 def test_a_template_that_is_no_jinja_is_refused() -> None:
@@ -579,7 +586,7 @@ def test_a_template_has_no_clock_and_no_way_out() -> None:
     source = "{{ strftime_now('%d %B %Y') }} {{ eos_token }} {{ messages | tojson }}"
     template = Template(source, "2024-07-26", eos_token=END)
     assert template.render([{"a": "é<"}]) == f'26 July 2024 {END} [{{"a": "é<"}}]'
-    for escape in ("{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}", "{% include 'x' %}"):
+    for escape in ("{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}"):
         with pytest.raises(RowError, match="chat template"):
             Template(escape, "2024-07-26").render([])
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import Equal
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="controls_from_template",
     why="a control token from a user's text forges a turn: prompt injection at training time",
-    bad=lambda context: pl.col("n_controls") != pl.col("n_controls_printed"),
+    checks=(Equal("n_controls", "n_controls_printed"),),
     breaks={"n_controls": 2**20},
     layouts=("stream",),
 )

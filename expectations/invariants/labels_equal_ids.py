@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import none
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="labels_equal_ids",
     why="a label that is not the next token teaches the model to write something else",
-    bad=lambda context: pl.col("n_labels_not_ids") > 0,
+    checks=(none("n_labels_not_ids"),),
     breaks={"n_labels_not_ids": 1},
     tasks=("sft",),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import holds
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="labels_fit_ids",
     why="labels of another length than the ids stop a trainer, or shift against them",
-    bad=lambda context: ~pl.col("labels_fit"),
-    breaks={"labels_fit": False},
+    checks=(holds("labels_fit"),),
+    breaks={"labels_fit": 0},
     tasks=("sft", "prm"),
 )

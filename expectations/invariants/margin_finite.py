@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import holds
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="margin_finite",
     why="an infinite margin makes the loss infinite, or not a number",
-    bad=lambda context: ~pl.col("margin_finite"),
-    breaks={"margin_finite": False},
+    checks=(holds("margin_finite"),),
+    breaks={"margin_finite": 0},
     tasks=("rm",),
 )

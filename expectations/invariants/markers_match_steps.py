@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import Between, Equal, none
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="markers_match_steps",
     why="a trainer pairs the n-th marker with the n-th label; one too few shifts all that follow",
-    bad=lambda context: (
-        (pl.col("n_markers") != pl.col("n_positions"))
-        | (pl.col("n_markers") != pl.col("n_step_labels"))
-        | (pl.col("n_positions_off_markers") > 0)
-        | (pl.col("n_markers") < 1)
+    checks=(
+        Equal("n_markers", "n_positions"),
+        Equal("n_markers", "n_step_labels"),
+        none("n_positions_off_markers"),
+        Between("n_markers", 1),
     ),
     breaks={"n_markers": 0},
     tasks=("prm",),

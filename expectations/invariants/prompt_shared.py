@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import holds
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="prompt_shared",
     why="sides that answer different prompts compare prompts, not answers",
-    bad=lambda context: ~pl.col("prompt_shared"),
-    breaks={"prompt_shared": False},
+    checks=(holds("prompt_shared"),),
+    breaks={"prompt_shared": 0},
     tasks=("rm",),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from expectations.checks import Between
 from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="something_trained",
     why="a row without labels costs compute and teaches nothing; alone in a batch its loss is NaN",
-    bad=lambda context: pl.col("n_trained") < 1,
+    checks=(Between("n_trained", 1),),
     breaks={"n_trained": 0},
     tasks=("sft", "prm"),
 )

@@ -32,6 +32,15 @@ def _options(**given: Any) -> dict[str, Any]:
     return given
 
 
+def _flat(table: dict[str, Any]) -> list[tuple[str, Any]]:
+    """A table's entries, those of inner tables under dotted names."""
+    found = []
+    for key, value in table.items():
+        inner = _flat(value) if isinstance(value, dict) else [("", value)]
+        found += [(f"{key}.{name}" if name else key, item) for name, item in inner]
+    return found
+
+
 def _arguments(recipe: dict[str, Any], path: Path) -> list[str]:
     """The recipe's options as the command line would have them.
 
@@ -45,7 +54,7 @@ def _arguments(recipe: dict[str, Any], path: Path) -> list[str]:
         if name not in known:
             raise UsageError(f"{path}: there is no option {key!r}.", "See: pipeline run sft --help")
         if isinstance(value, dict):
-            value = [f"{left}={right}" for left, right in value.items()]
+            value = [f"{left}={right}" for left, right in _flat(value)]
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             arguments.append(flag if value else f"--no-{flag[2:]}")

@@ -37,7 +37,11 @@ def _add(task: str, text: str) -> None:
     @click.argument("data", nargs=-1, required=True)
     @with_options(BUILD, OUTPUT)
     @click.option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
-    @click.option("--dry-run", is_flag=True, help="Say what would be built; write nothing.")
+    @click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Do what pipeline plan does; write nothing.",
+    )
     def command(
         data: tuple[str, ...],
         as_json: bool,
@@ -48,9 +52,9 @@ def _add(task: str, text: str) -> None:
     ) -> None:
         config = config_from(task, data, given)
         if dry_run:
-            from pipeline.preview import preview
+            from pipeline.commands.plan import tell
 
-            click.echo(preview(config))
+            tell(config, as_json)
         elif until is not None:
             _until(config, until)
         else:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stages.contract import FormatOptions, StepChain
+from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError
+from stages.formats import _turns
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 _SIGNS = {"+": 1.0, "-": 0.0}
+_PROBLEMS = ("problem", "prompt", "question", "query", "input")
+_STEPS = ("steps", "completions", "process", "solution_steps", "modified_process")
+_TURNS = ("conversations", "messages", "conversation")
 
 
 def rating(value: Any, where: str) -> float | None:
@@ -26,6 +30,15 @@ def rating(value: Any, where: str) -> float | None:
     if isinstance(value, (bool, int, float)) and math.isfinite(value) and 0 <= value <= 1:
         return float(value)
     raise RowError("bad_label", f"{where} is {value!r}; a rating is +, -, a boolean or 0 to 1")
+
+
+def is_rating(value: Any) -> bool:
+    """Whether a value can be a rating."""
+    try:
+        rating(value, "")
+    except RowError:
+        return False
+    return True
 
 
 def ratings(values: Any, steps: int, column: str) -> list[float | None]:
@@ -54,24 +67,41 @@ def find_tag(text: str, options: FormatOptions) -> str:
     return tag
 
 
-def chain(pieces: list[str], labels: list[float | None], options: FormatOptions) -> StepChain:
+def require_tail(pieces: list[str]) -> None:
+    """After the last tag only whitespace may stand.
+
+    Raises:
+        RowError: something else does.
+    """
+    if pieces[-1].strip():
+        detail = f"text after the last step tag: {pieces[-1].strip()[:60]!r}"
+        raise RowError("text_after_last_step", detail)
+
+
+def chain(
+    pieces: list[str],
+    labels: list[float | None],
+    options: FormatOptions,
+    own_text: bool = True,
+) -> StepChain:
     """A chain from a joined text, cut at its tags.
 
     The problem ends where the first step begins: at the first ``Step 1:``, or at what
     ``--prompt-separator`` says.
 
+    Args:
+        own_text: the pieces are one text of the row's own, which ``raw`` rendering repeats.
+
     Raises:
         RowError: text follows the last tag, or no step begins where one should.
     """
-    if pieces[-1].strip():
-        detail = f"text after the last step tag: {pieces[-1].strip()[:60]!r}"
-        raise RowError("text_after_last_step", detail)
+    require_tail(pieces)
     at = pieces[0].find(options.prompt_separator)
     if at < 0:
         detail = f"no {options.prompt_separator!r} before the first tag; see --prompt-separator"
         raise RowError("no_first_step", detail)
     steps = [pieces[0][at:], *pieces[1:-1]]
-    return StepChain(pieces[0][:at], steps, labels, pieces)
+    return StepChain(pieces[0][:at], steps, labels, pieces if own_text else None)
 
 
 def texts(value: Any, column: str) -> list[str]:
@@ -79,3 +109,50 @@ def texts(value: Any, column: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(step, str) for step in value):
         raise RowError("bad_column", f"column {column!r} holds no list of texts")
     return value
+
+
+def step_column(row: Row) -> str | None:
+    """The column that holds a list of steps."""
+    for name in _STEPS:
+        value = row.get(name)
+        if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
+            return name
+    return None
+
+
+def problem(row: Row, options: FormatOptions) -> str:
+    """The text of the problem, under any of its usual names."""
+    return _turns.text(row, _turns.chosen_of(row, _PROBLEMS, options.columns) or "problem")
+
+
+def turn_column(row: Row) -> str | None:
+    """The column that holds turns."""
+    for name in _TURNS:
+        if _turns.is_turns(row.get(name), "role") or _turns.is_turns(row.get(name), "from"):
+            return name
+    return None
+
+
+def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
+    """Role and content of each turn, whatever the dialect."""
+    found = []
+    for turn in turns:
+        role = turn.get("role", turn.get("from"))
+        known = _turns.ROLES.get(role.lower()) if isinstance(role, str) else None
+        found.append((known, turn.get("content", turn.get("value"))))
+    return found
+
+
+def conversation(row: Row, options: FormatOptions) -> list[Message]:
+    """The row's turns without a system text.
+
+    Raises:
+        RowError: there is a system text and ``--system`` does not say what becomes of it.
+    """
+    turns = _turns.whole(row, turn_column(row) or "messages")
+    if turns[0].role != "system":
+        return turns
+    if options.system is None:
+        detail = "PRM examples take their system text from --system, not from the row"
+        raise RowError("system_text", detail)
+    return turns[1:]

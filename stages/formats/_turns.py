@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stages.contract import Message, Row
+from stages import templated
+from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
 
 ROLES = {
@@ -19,15 +20,28 @@ ROLES = {
     "gpt": "assistant",
     "chatgpt": "assistant",
     "bing": "assistant",
+    "bard": "assistant",
+    "claude": "assistant",
+    "ai": "assistant",
     "bot": "assistant",
+    "chatbot": "assistant",
     "model": "assistant",
     "tool": "tool",
     "function": "tool",
+    "ipython": "tool",
     "observation": "tool",
+    "function_response": "tool",
+    "tool_response": "tool",
+    "tool_result": "tool",
     "function_call": "assistant",
+    "tool_call": "assistant",
 }
+_CALLS = ("function_call", "tool_call")  # turns whose text is a call
 _FLAGS = ("weight", "train", "loss")
 _OWN = {"role", "from", "content", "value", *_FLAGS}
+_TEXT_PARTS = ("text", "input_text", "output_text", None)
+SYSTEM = ("system", "system_prompt")
+REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
 def text(row: Mapping[str, Any], key: str) -> str:
@@ -52,7 +66,7 @@ def content(value: Any, where: str) -> str | None:
         for part in value:
             if isinstance(part, str):
                 parts.append(part)
-            elif isinstance(part, dict) and part.get("type") in ("text", None):
+            elif isinstance(part, dict) and part.get("type") in _TEXT_PARTS:
                 parts.append(text(part, "text"))
             else:
                 kind = part.get("type") if isinstance(part, dict) else type(part).__name__
@@ -72,15 +86,59 @@ def _trained(turn: Mapping[str, Any], where: str) -> bool | None:
     return None
 
 
-def _call(value: Any, where: str) -> dict[str, Any]:
-    """A tool call written as a turn of its own."""
+def _json(value: Any, where: str, code: str) -> Any:
+    """A value that may be written as JSON text."""
     try:
-        call = json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise RowError("bad_tool_call", f"{where} is not JSON: {error}") from error
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError) as error:
+        raise RowError(code, f"{where} is not JSON: {error}") from error
+
+
+def _function(call: Any, where: str) -> dict[str, Any]:
+    """A function's name and arguments; arguments written as JSON text become the object."""
     if not isinstance(call, dict) or "name" not in call:
         raise RowError("bad_tool_call", f"{where} has no name")
-    return {"type": "function", "function": call}
+    arguments = call.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            parsed = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return call  # a text that the function is called with, not an object
+        if isinstance(parsed, dict):
+            return {**call, "arguments": parsed}
+    return call
+
+
+def _call(value: Any, where: str) -> dict[str, Any]:
+    """A tool call in either spelling: the function inside, or by itself."""
+    if isinstance(value, dict) and "function" in value:
+        return {**value, "function": _function(value["function"], where)}
+    return {"type": "function", "function": _function(value, where)}
+
+
+def _calls(value: Any, where: str) -> list[dict[str, Any]]:
+    """Tool calls as a list, one object, or the JSON text of either."""
+    found = _json(value, where, "bad_tool_call")
+    if isinstance(found, dict):
+        found = [found]
+    if not isinstance(found, list) or not found:
+        raise RowError("bad_tool_call", f"{where} holds no calls")
+    return [_call(call, where) for call in found]
+
+
+def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """What a turn says beside its text, in one spelling."""
+    found = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
+    if "function_call" in found:
+        found["tool_calls"] = found.pop("function_call")
+    if "tool_calls" in found:
+        calls = found.pop("tool_calls")
+        if calls not in ([], ""):
+            found["tool_calls"] = _calls(calls, f"{where} tool_calls")
+    for name in REASONING[1:]:
+        if isinstance(found.get(name), str) and REASONING[0] not in found:
+            found[REASONING[0]] = found.pop(name)
+    return found or None
 
 
 def message(turn: Any, where: str) -> Message:
@@ -92,14 +150,16 @@ def message(turn: Any, where: str) -> Message:
     if role is None:
         raise RowError("unknown_role", f"{where} has the role {spelled!r}")
     body = turn.get("content", turn.get("value"))
-    if spelled == "function_call":
-        fields: dict[str, Any] = {"tool_calls": [_call(body, where)]}
+    if isinstance(spelled, str) and spelled.lower() in _CALLS:
+        fields: dict[str, Any] | None = {"tool_calls": _calls(body, where)}
         return Message(role, None, fields, _trained(turn, where))
-    others = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
     body = content(body, f"{where} content")
-    if body is None and not others.get("tool_calls"):
+    if len(turn) == 2 and body is not None:
+        return Message(role, body)
+    fields = _fields(turn, where)
+    if body is None and not (fields and fields.get("tool_calls")):
         raise RowError("empty_answer" if role == "assistant" else "bad_column", f"{where} is empty")
-    return Message(role, body, others or None, _trained(turn, where) if len(turn) > 2 else None)
+    return Message(role, body, fields, _trained(turn, where))
 
 
 def conversation(turns: Any, where: str) -> list[Message]:
@@ -112,16 +172,75 @@ def conversation(turns: Any, where: str) -> list[Message]:
 def tools(row: Row) -> list[Any] | None:
     """The tools column: a list, or its JSON text."""
     value = row.get("tools", row.get("functions"))
-    if isinstance(value, str) and value.strip():
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise RowError("bad_tools", f"tools is not JSON: {error}") from error
+    value = _json(value, "tools", "bad_tools") if value != "" and value is not None else None
     if value in (None, "", []):
         return None
     if not isinstance(value, list):
         raise RowError("bad_tools", f"tools is a {type(value).__name__}, not a list")
     return value
+
+
+def system(row: Row) -> list[Message]:
+    """The turn of a system column, if the row has one that says something."""
+    name = first_of(row, SYSTEM)
+    return [Message("system", text(row, name))] if name and row[name] != "" else []
+
+
+def _history(value: Any) -> list[Message]:
+    """Earlier exchanges: pairs of question and answer, or turns in any dialect."""
+    if value in (None, "", []):
+        return []
+    if not isinstance(value, list):
+        raise RowError("bad_column", f"column 'history' is a {type(value).__name__}, not a list")
+    if all(isinstance(turn, dict) for turn in value):
+        return conversation(value, "history")
+    turns = []
+    for i, pair in enumerate(value):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise RowError("bad_column", f"history[{i}] is no pair of question and answer")
+        for role, said in zip(("user", "assistant"), pair, strict=True):
+            turns.append(Message(role, text({f"history[{i}]": said}, f"history[{i}]")))
+    return turns
+
+
+def before(row: Row) -> list[Message]:
+    """What stands before the question: a system text and earlier exchanges."""
+    if "history" in row or "system" in row or "system_prompt" in row:
+        return system(row) + _history(row.get("history"))
+    return []
+
+
+def whole(row: Row, column: str) -> list[Message]:
+    """A column of turns behind the row's system text, unless they bring their own."""
+    turns = conversation(row.get(column), column)
+    return turns if turns[0].role == "system" else system(row) + turns
+
+
+def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list[Message]:
+    """A prompt that is a text and the answer to it, behind what the row says before them.
+
+    Raises:
+        RowError: the prompt already carries a chat template and nobody allowed that.
+    """
+    found = templated.read(prompt)
+    if found is None:
+        return [*before(row), Message("user", prompt), Message("assistant", answer)]
+    templated.require_allowed(found[0], "the prompt", options.already_templated)
+    return joined(before(row), templated.answered(*found, answer))
+
+
+def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
+    """Turns that were inside a templated text, behind what other columns say.
+
+    Raises:
+        RowError: both bring a system text, and they differ.
+    """
+    if not ahead or ahead[0].role != "system" or turns[0].role != "system":
+        return ahead + turns
+    if len(ahead) > 1 or ahead[0] != turns[0]:
+        detail = "a system text in a column and another inside the templated prompt"
+        raise RowError("two_system_texts", detail)
+    return turns
 
 
 def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
@@ -130,6 +249,12 @@ def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
         if row.get(name) is not None:
             return name
     return None
+
+
+def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> str | None:
+    """The column of one meaning: the one that ``--map`` named, else the first that is there."""
+    named = [name for name in names if name in columns]
+    return first_of(row, named or names)
 
 
 def is_turns(value: Any, role_key: str) -> bool:

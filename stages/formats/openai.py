@@ -17,8 +17,7 @@ class _OpenAI:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        messages = _turns.conversation(row.get("messages"), "messages")
-        return [Conversation(messages, _turns.tools(row))]
+        return [Conversation(_turns.whole(row, "messages"), _turns.tools(row))]
 
 
 FORMAT = _OpenAI()

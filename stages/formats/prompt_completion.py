@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, FormatOptions, Message, Row
+from collections.abc import Mapping, Sequence
+
+from stages.contract import Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
 
@@ -11,22 +13,26 @@ class _PromptCompletion:
     name = "prompt_completion"
     tasks = ("sft",)
     fans_out = False
+    prompts = ("prompt",)
 
     def matches(self, row: Row) -> str | None:
-        if "prompt" in row and "completion" in row and "label" not in row:
-            return "prompt and completion"
-        return None
+        return "prompt and completion" if "prompt" in row and "completion" in row else None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        if not any("label" in row for row in rows):
+            return None
+        what = "a completion with a label is unpaired data, and the label may say that it is bad"
+        return what, "To train every completion anyway, add --format prompt_completion"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         prompt, completion = row.get("prompt"), row.get("completion")
         if isinstance(prompt, list) and isinstance(completion, list):
-            turns = _turns.conversation(prompt, "prompt")
-            turns += _turns.conversation(completion, "completion")
+            turns = _turns.whole(row, "prompt") + _turns.conversation(completion, "completion")
             return [Conversation(turns, _turns.tools(row))]
         if isinstance(prompt, list) or isinstance(completion, list):
             raise RowError("bad_column", "prompt and completion must both be text or both turns")
-        user = Message("user", _turns.text(row, "prompt"))
-        return [Conversation([user, Message("assistant", _turns.text(row, "completion"))])]
+        asked, answer = _turns.text(row, "prompt"), _turns.text(row, "completion")
+        return [Conversation(_turns.exchange(row, asked, answer, options), _turns.tools(row))]
 
 
 FORMAT = _PromptCompletion()

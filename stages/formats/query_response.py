@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, FormatOptions, Message, Row
+from collections.abc import Mapping, Sequence
+
+from stages.contract import Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
 
-_QUESTIONS = ("question", "query", "problem", "prompt")
-_ANSWERS = ("answer", "response", "solution")
+QUESTIONS = ("question", "query", "problem", "prompt", "input")
+ANSWERS = ("answer", "response", "solution", "output")
+
+
+def _texts(row: Row, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if isinstance(row.get(name), str)]
 
 
 class _QueryResponse:
     name = "query_response"
     tasks = ("sft",)
     fans_out = False
+    prompts = QUESTIONS
 
     def matches(self, row: Row) -> str | None:
-        question, answer = _turns.first_of(row, _QUESTIONS), _turns.first_of(row, _ANSWERS)
-        if question and answer and isinstance(row[question], str) and isinstance(row[answer], str):
+        question, answer = _turns.first_of(row, QUESTIONS), _turns.first_of(row, ANSWERS)
+        if "instruction" in row or "chosen" in row or question is None or answer is None:
+            return None
+        if isinstance(row[question], str) and isinstance(row[answer], str):
             return f"{question} and {answer}"
         return None
 
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        for what, names in (("question", QUESTIONS), ("answer", ANSWERS)):
+            if any(name in columns for name in names):
+                continue
+            found = [name for name in names if any(isinstance(r.get(name), str) for r in rows)]
+            if len(found) > 1 and any(len(_texts(row, names)) > 1 for row in rows):
+                flags = " or ".join(f"--map {what}={name}" for name in found)
+                return f"{' and '.join(found)} could each be the {what}", f"Say which with {flags}"
+        return None
+
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        question, answer = _turns.first_of(row, _QUESTIONS), _turns.first_of(row, _ANSWERS)
+        question = _turns.chosen_of(row, QUESTIONS, options.columns)
+        answer = _turns.chosen_of(row, ANSWERS, options.columns)
         if question is None or answer is None:
             missing = "question" if question is None else "answer"
             raise RowError("bad_column", f"there is no {missing} column")
-        user = Message("user", _turns.text(row, question))
-        return [Conversation([user, Message("assistant", _turns.text(row, answer))])]
+        asked, answered = _turns.text(row, question), _turns.text(row, answer)
+        turns = _turns.exchange(row, asked, answered, options)
+        return [Conversation(turns, _turns.tools(row))]
 
 
 FORMAT = _QueryResponse()

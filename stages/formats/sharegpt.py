@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, FormatOptions, Message, Row
+from stages.contract import Conversation, Example, FormatOptions, Row
 from stages.formats import _turns
+
+_COLUMNS = ("conversations", "conversation")
 
 
 class _ShareGPT:
@@ -14,16 +16,17 @@ class _ShareGPT:
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or "rejected" in row:
             return None
-        if _turns.is_turns(row.get("conversations"), "from"):
-            return "conversations with from and value"
-        return None
+        for column in _COLUMNS:
+            for key, text in (("from", "value"), ("role", "content")):
+                if _turns.is_turns(row.get(column), key):
+                    return f"{column} with {key} and {text}"
+        return (
+            "messages with from and value" if _turns.is_turns(row.get("messages"), "from") else None
+        )
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        messages = _turns.conversation(row.get("conversations"), "conversations")
-        system = row.get("system", row.get("system_prompt"))
-        if isinstance(system, str) and system and messages[0].role != "system":
-            messages.insert(0, Message("system", system))
-        return [Conversation(messages, _turns.tools(row))]
+        column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
+        return [Conversation(_turns.whole(row, column), _turns.tools(row))]
 
 
 FORMAT = _ShareGPT()

@@ -1,9 +1,28 @@
-"""``prompt``, ``completions`` (the steps) and ``labels`` (one a step)."""
+"""``prompt``, ``completions`` (the steps) and ``labels`` (one a step, hard or soft)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.formats import _steps, _turns
+
+_LABELS = ("labels", "label", "ratings", "rating", "step_labels", "rewards", "scores")
+
+
+def _fits(value: Any, steps: int) -> bool:
+    """Whether a value can be a rating per step; bare integers could also be step numbers."""
+    if not isinstance(value, list) or not all(map(_steps.is_rating, value)):
+        return False
+    return len(value) == steps or any(type(one) is not int for one in value)
+
+
+def _labels(row: Row) -> str | None:
+    """The column with a rating for each step."""
+    steps = _steps.step_column(row)
+    if steps is None:
+        return None
+    return next((name for name in _LABELS if _fits(row.get(name), len(row[steps]))), None)
 
 
 class _Stepwise:
@@ -12,14 +31,15 @@ class _Stepwise:
     fans_out = False
 
     def matches(self, row: Row) -> str | None:
-        if isinstance(row.get("completions"), list) and isinstance(row.get("labels"), list):
-            return "prompt, completions and labels"
-        return None
+        labels = _labels(row)
+        return f"{_steps.step_column(row)} and a rating each in {labels}" if labels else None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        steps = _steps.texts(row.get("completions"), "completions")
-        labels = _steps.ratings(row.get("labels"), len(steps), "labels")
-        return [StepChain(_turns.text(row, "prompt"), steps, labels)]
+        name = _steps.step_column(row) or "completions"
+        steps = _steps.texts(row.get(name), name)
+        column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"
+        labels = _steps.ratings(row.get(column), len(steps), column)
+        return [StepChain(_steps.problem(row, options), steps, labels)]
 
 
 FORMAT = _Stepwise()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from stages import templated
 from stages.contract import Conversation, Example, FormatOptions, Message, Row
 from stages.formats import _turns
 
@@ -12,12 +15,27 @@ class _Text:
     name = "text"
     tasks = ("sft",)
     fans_out = False
+    prompts = ("text",)
 
     def matches(self, row: Row) -> str | None:
-        return "text alone" if isinstance(row.get("text"), str) and "label" not in row else None
+        return "text alone" if isinstance(row.get("text"), str) else None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        if not any("label" in row for row in rows):
+            return None
+        what = (
+            "a text with a label may be an example for a classifier, with the label as its answer"
+        )
+        flags = "--map question=text --map answer=label"
+        return what, f"To train the text alone, add --format text; with the answer, {flags}"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        return [Conversation([Message(BARE, _turns.text(row, "text"))])]
+        text = _turns.text(row, "text")
+        found = templated.read(text)
+        if found is None:
+            return [Conversation([Message(BARE, text)])]
+        templated.require_allowed(found[0], "the text", options.already_templated)
+        return [Conversation(found[1].messages, _turns.tools(row))]
 
 
 FORMAT = _Text()

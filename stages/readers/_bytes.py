@@ -2,85 +2,68 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
 import zstandard
 
 from stages.errors import ContainerError, SurroundingsError
+from stages.readers._inflate import Inflated
 
 CHUNK = 1 << 20
+_MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
-def is_compressed(path: str) -> bool:
-    """Whether the suffix says gzip or zstandard."""
-    return path.endswith((".gz", ".zst"))
-
-
-class _Zstandard(io.RawIOBase):
-    """Frames one after the other; unlike the library's own reader, notices that one is cut off."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._started = False
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def _more(self) -> bool:
-        """Decompress the next piece; False at the end of the file."""
-        if self._frame.eof:
-            compressed = self._frame.unused_data
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._started = False
-        else:
-            compressed = b""
-        compressed = compressed or self._file.read(CHUNK)
-        if not compressed:
-            if self._started:
-                raise EOFError("the last frame is cut off")
-            return False
-        self._started = True
-        self._ready = memoryview(self._frame.decompress(compressed))
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not len(self._ready):
-            if not self._more():
-                return 0
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
+def compression(path: str) -> str | None:
+    """``gz`` or ``zst``: by the suffix, else by the first bytes; None for neither."""
+    for kind in _MAGIC.values():
+        if path.lower().endswith(f".{kind}"):
+            return kind
+    with open(path, "rb") as file:
+        head = file.read(4)
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 @contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
-    """Open for reading, decompressed.
+def opened(path: str, salvage: bool = False) -> Iterator[IO[bytes]]:
+    """Open for reading, decompressed, in memory that does not grow with the file.
+
+    Args:
+        salvage: end quietly at a damage (see ``damage_of``) instead of raising.
 
     Raises:
         ContainerError: the compressed stream is damaged or cut off; rows before the damage cannot
             be trusted either, since only the checksum at the end would vouch for them.
     """
+    kind = compression(path)
     try:
-        with open(path, "rb") as file:
-            if path.endswith(".gz"):
-                with gzip.open(file, "rb") as plain:
-                    yield io.BufferedReader(plain, CHUNK)
-            elif path.endswith(".zst"):
-                yield io.BufferedReader(_Zstandard(file), CHUNK)
-            else:
+        with open(path, "rb", buffering=CHUNK) as file:
+            if kind is None:
                 yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+            else:
+                yield io.BufferedReader(Inflated(file, kind, salvage), CHUNK)
+    except (EOFError, zlib.error, zstandard.ZstdError) as error:
         raise ContainerError(
-            f"{path} is damaged: {error}.", "Fetch it again; none of its rows can be trusted."
+            f"{path} is damaged: {error}.",
+            "Fetch it again; none of its rows can be trusted. --salvage keeps those before the "
+            "damage.",
         ) from error
+
+
+def damage_of(file: IO[bytes]) -> str | None:
+    """What ended an opened stream too early; None when nothing did."""
+    raw = getattr(file, "raw", None)
+    return raw.damage if isinstance(raw, Inflated) else None
+
+
+def expansion(file: IO[bytes]) -> float:
+    """Bytes that an opened stream has given for each byte of its file, so far."""
+    raw = getattr(file, "raw", None)
+    return raw.given / max(raw.taken, 1) if isinstance(raw, Inflated) else 1.0
 
 
 def sha256_of(path: str, start: int = 0, stop: int | None = None) -> str:
@@ -93,6 +76,35 @@ def sha256_of(path: str, start: int = 0, stop: int | None = None) -> str:
             digest.update(chunk)
             left -= len(chunk) if left > 0 else 0
     return digest.hexdigest()
+
+
+class Range(io.RawIOBase):
+    """A range of a file as a stream that hashes what it gives."""
+
+    def __init__(self, path: str, start: int, stop: int) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115  # closed with this object
+        self._file.seek(start)
+        self._left = stop - start
+        self._digest = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        chunk = self._file.read(min(len(buffer), self._left))
+        self._left -= len(chunk)
+        self._digest.update(chunk)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes given so far."""
+        return self._digest.hexdigest()
 
 
 def changed(path: str) -> SurroundingsError:

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from stages.contract import Lines, Record
+from stages.errors import ContainerError
 
-BATCH_ROWS = 4096
+BATCH_ROWS = 1024  # rows that are Python objects at a time
 
 
 def _plain(value: Any) -> Any:
@@ -25,14 +26,63 @@ def _plain(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
+def _has_json(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.JsonType):
+        return True
+    return any(_has_json(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _decoded(value: Any, kind: pa.DataType) -> Any:
+    """The value with its JSON columns parsed: ``datasets`` keeps values of mixed types so."""
+    if value is None or not _has_json(kind):
+        return value
+    if isinstance(kind, pa.JsonType):
+        return json.loads(value)
+    if pa.types.is_struct(kind):
+        fields = (kind.field(i) for i in range(kind.num_fields))
+        return {f.name: _decoded(value[f.name], f.type) for f in fields}
+    return [_decoded(inner, kind.value_type) for inner in value]
+
+
+def _record(number: int, found: dict[str, Any], coded: dict[str, pa.DataType]) -> Record:
+    try:
+        row = _plain({k: _decoded(v, coded[k]) if k in coded else v for k, v in found.items()})
+    except ValueError as error:
+        raw = json.dumps(_plain(found)).encode()
+        return Record(number, None, raw, None, ("bad_json", f"not JSON in a JSON column: {error}"))
+    return Record(number, None, json.dumps(row).encode(), row)
+
+
+def _unreadable(number: int, error: Exception) -> Record:
+    code = "bad_encoding" if isinstance(error, UnicodeDecodeError) else "bad_value"
+    return Record(number, None, b"", None, (code, " ".join(str(error).split())))
+
+
+def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:
+    try:
+        rows = part.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException) as error:  # some value has no Python form
+        if part.num_rows == 1:
+            return [_unreadable(number, error)]
+        each = (_slice(part.slice(i, 1), number + i, coded) for i in range(part.num_rows))
+        return [record for one in each for record in one]
+    return [_record(number + i, row, coded) for i, row in enumerate(rows)]
+
+
 def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Lines]:
-    """Each row as a record; ``raw`` is its JSON, since it has no text of its own."""
+    """Each row as a record; ``raw`` is its JSON, since it has no text of its own.
+
+    Raises:
+        ContainerError: two columns have one name, so a row could hold only one of them.
+    """
     number = 0
     for whole in batches:
+        names = whole.schema.names
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ContainerError(f"Two columns are called {twice!r}.", "Rename one of them.")
+        coded = {field.name: field.type for field in whole.schema if _has_json(field.type)}
         for start in range(0, whole.num_rows, BATCH_ROWS):
-            batch = []
-            for found in whole.slice(start, BATCH_ROWS).to_pylist():
-                row = _plain(found)
-                batch.append(Record(number, None, json.dumps(row).encode(), row))
-                number += 1
-            yield Lines(batch, len(batch))
+            part = _slice(whole.slice(start, BATCH_ROWS), number, coded)
+            number += len(part)
+            yield Lines(part, len(part))

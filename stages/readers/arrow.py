@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from stages.contract import Lines, Split
+from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.readers import _bytes, _tables
+from stages.readers import _bytes, _glimpse, _tables
 
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:
@@ -20,6 +20,14 @@ def _batches(path: str) -> Iterator[pa.RecordBatch]:
             yield from (file.get_batch(i) for i in range(file.num_record_batches))
         else:
             yield from pa.ipc.open_stream(source)
+
+
+def damaged(path: str, error: Exception) -> ContainerError:
+    """The error for a table that cannot be read."""
+    if isinstance(error, ContainerError):  # it does not know its file
+        return ContainerError(f"{path}: {error.what}", error.remedy)
+    what = " ".join(str(error).split())
+    return ContainerError(f"{path} is damaged: {what}.", "Fetch it again.")
 
 
 class _Arrow:
@@ -34,10 +42,20 @@ class _Arrow:
             raise _bytes.changed(split.path)
         try:
             yield from _tables.records(_batches(split.path))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, ContainerError, OSError) as error:
             if isinstance(error, SurroundingsError):
                 raise
-            raise ContainerError(f"{split.path} is damaged: {error}.", "Fetch it again.") from error
+            if not split.salvage:
+                raise damaged(split.path, error) from error
+            yield Lines([], 0, damaged(split.path, error).what)
+
+    def glimpse(self, path: str, rows: int) -> Glimpse:
+        try:
+            batches = list(_batches(path))  # a memory map: only what stands before the values
+            counts = [batch.num_rows for batch in batches]
+            return _glimpse.of_table(counts, rows, lambda n, at, size: batches[n].slice(at, size))
+        except (pa.ArrowException, ContainerError, OSError) as error:
+            raise damaged(path, error) from error
 
 
 READER = _Arrow()

@@ -52,7 +52,8 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def _answers() -> bool:
+def answers() -> bool:
+    """Whether the hub may be asked, and answers within ``PROBE_SECONDS``."""
     if is_offline():
         return False
     from huggingface_hub import constants, get_session
@@ -70,7 +71,7 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
     Raises:
         ModelError: the hub answers, but has no such model or revision, or it may not be read.
     """
-    if not _answers():
+    if not answers():
         return None
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (

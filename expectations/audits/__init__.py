@@ -1,0 +1,1 @@
+"""One audit per file: each provides AUDIT."""

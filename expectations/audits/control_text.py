@@ -1,0 +1,47 @@
+"""Content that spells out a control token: harmless as ids, but a sign of templated input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations import vocabulary
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.unpacked import Chunk, Sequences
+
+
+def _rows(side: Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    model = chunk.context.model
+    vocab = vocabulary.of(model)
+    names = [name for name in model.controls if len(name) > 3]
+    phrases = {ids for name in names for ids in vocab.spelled(name, inner=True) if len(ids) > 1}
+    if not phrases:
+        return np.zeros(0, np.int64)
+    at = vocabulary.places(side.ids, sorted(phrases), vocab.size)
+    return np.unique(side.owner(at))
+
+
+def _measure(chunk: Chunk) -> Counts:
+    rows = _rows(chunk.sequences, chunk)
+    if chunk.other is not None:
+        rows = np.union1d(rows, _rows(chunk.other, chunk))
+    return {
+        "rows": np.array([len(chunk), len(rows)]),
+        "names": np.array(chunk.named(rows), object),
+    }
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    examples, found = (int(n) for n in totals.summed("rows"))
+    value = share(found, examples)
+    names = tuple(totals.joined("names")[:5].tolist()) if found else ()
+    detail = f"{found} of {examples} examples hold the text of a control token"
+    return [Figure("examples", value, "share", detail, level(value, tolerances, examples), names)]
+
+
+AUDIT = Audit(
+    name="control_text",
+    why="text of control tokens in content often means data that had been templated already",
+    judge=_judge,
+    measure=_measure,
+    tolerances={"warn": 0.01, "least": 50},
+)

@@ -1,0 +1,77 @@
+"""Equal examples, and test examples or prompts that are also in train."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.unpacked import Chunk
+from stages.columns import Ints
+
+
+def _prompt_ends(chunk: Chunk) -> Ints:
+    """Where each example's prompt ends: where training starts; PRM: where the problem ends."""
+    sequences = chunk.sequences
+    if sequences.starts_at is not None:
+        return sequences.starts_at
+    starts, stops = sequences.offsets[:-1], sequences.offsets[1:]
+    trained = np.append(np.flatnonzero(chunk.trained), len(chunk.trained))
+    if chunk.context.task != "prm":
+        ends: Ints = np.minimum(trained[np.searchsorted(trained, starts)], stops)
+        return ends
+    markers = np.flatnonzero(sequences.ids == chunk.context.model.step_id)
+    first = np.append(markers, len(sequences.ids))[np.searchsorted(markers, starts)]
+    turns = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
+    before = np.searchsorted(turns, first) - 1
+    turn = np.append(turns, -1)[before]
+    return np.where(turn >= starts, turn + 1, np.minimum(first, stops))
+
+
+def _hashes(chunk: Chunk) -> Ints:
+    view = memoryview(np.ascontiguousarray(chunk.sequences.ids).tobytes())
+    starts = (chunk.sequences.offsets[:-1] * 4).tolist()
+    digests = [
+        hashlib.blake2b(view[start : stop * 4], digest_size=8).digest()
+        for start, stop in zip(starts, _prompt_ends(chunk).tolist(), strict=True)
+    ]
+    return np.frombuffer(b"".join(digests), np.int64)
+
+
+def _measure(chunk: Chunk) -> Counts:
+    return {chunk.split: _hashes(chunk)}
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    rows, examples = facts.manifest["rows"], facts.manifest["examples"]
+    equal, kept = rows["duplicates_found"], examples["kept"] + examples["duplicates"]
+    value = share(equal, kept)
+    removed = "removed" if examples["duplicates"] else "kept"
+    status = level(value, tolerances, kept) if removed == "kept" else "pass"
+    detail = f"{equal} of {kept} examples equal an earlier one and were {removed}"
+    figures = [Figure("equal examples", value, "share", detail, status)]
+    test = totals.joined("test")
+    if not len(test):
+        return figures
+    prompts = int(np.isin(test, totals.joined("train")).sum())
+    total = facts.manifest["splits"]["test"]["examples"]
+    leaks = (
+        ("leaked examples", facts.leaked, total, "test examples are in train too"),
+        ("leaked prompts", prompts, len(test), "test examples have the prompt of a train example"),
+    )
+    for name, found, of, text in leaks:
+        value = share(found, of)
+        detail = f"{found} of {of} {text}"
+        figures.append(Figure(name, value, "share", detail, level(value, tolerances, of)))
+    return figures
+
+
+AUDIT = Audit(
+    name="duplicates",
+    why="what is there twice is learnt twice, and a test that was trained on measures nothing",
+    judge=_judge,
+    measure=_measure,
+    tolerances={"warn": 0.01, "least": 20},
+    whole=True,
+)

@@ -1,0 +1,66 @@
+"""How many answers (PRM: steps) have next to nothing in them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.unpacked import Chunk
+from stages.columns import Ints
+
+SHORT = 2  # tokens besides the one that ends an answer or a step
+
+
+def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
+    """Tokens of every answer but its last, and the example that has it."""
+    if chunk.context.task == "prm":
+        markers = np.flatnonzero(chunk.sequences.ids == chunk.context.model.step_id)
+        owner = chunk.sequences.owner(markers)
+        follows = np.diff(owner, prepend=-1) == 0  # a first step begins where the problem ends
+        return np.diff(markers, prepend=0)[follows] - 1, owner[follows]
+    starts, stops = chunk.trained_ends
+    # Neighbouring examples never touch: the first label of each is -100.
+    return stops - starts - 1, chunk.sequences.owner(starts)
+
+
+def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
+    found = []
+    for side in (chunk.sequences, chunk.other):
+        assert side is not None
+        assert side.starts_at is not None
+        found.append(side.offsets[1:] - side.starts_at - 1)
+    return np.concatenate(found), np.tile(np.arange(len(chunk)), 2)
+
+
+def _measure(chunk: Chunk) -> Counts:
+    lengths, owner = _sides(chunk) if chunk.context.task == "rm" else _answers(chunk)
+    short = np.flatnonzero(lengths <= SHORT)
+    return {
+        "answers": np.array([len(lengths), len(short)]),
+        "rows": np.array(chunk.named(np.unique(owner[short])), object),
+    }
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    answers, short = (int(n) for n in totals.summed("answers"))
+    value = share(short, answers)
+    what = "steps after the first" if facts.context.task == "prm" else "answers"
+    return [
+        Figure(
+            what,
+            value,
+            "share",
+            f"{short} of {answers} {what} have at most {SHORT} tokens",
+            level(value, tolerances, answers),
+            tuple(totals.joined("rows")[:5].tolist()) if short else (),
+        )
+    ]
+
+
+AUDIT = Audit(
+    name="short_answers",
+    why="answers of a word or none teach a model to stop at once",
+    judge=_judge,
+    measure=_measure,
+    tolerances={"warn": 0.05, "least": 50},
+)

@@ -1,0 +1,136 @@
+"""RM: how well one simple feature of the two answers alone tells chosen from rejected.
+
+A reward model is trained on pairs, so the measure is the paired AUC: the share of pairs in which
+the feature is larger on the chosen side, a tie counting half, taken towards whichever side wins.
+First and last tokens are words, not numbers: each token is scored by how often it stood on a chosen
+side in the *other* half of the pairs, so that a token seen once tells nothing about itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from expectations import vocabulary
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level
+from expectations.unpacked import Chunk, Sequences
+from stages.columns import Ints
+
+_FULL_STOP = r"[.。．]\s*$"
+_MARKDOWN = r"\*\*|##|```|^\s*[#*•]\s*$"
+_REFUSALS = (
+    "I'm sorry", "I’m sorry", "I am sorry", "I apologize", "I can't", "I cannot", "I'm unable",
+    "I am unable", "As an AI", "as an AI", "as a language model", "I'm not able to", "抱歉",
+    "对不起", "我无法", "我不能", "作为一个AI", "作为一个人工智能", "作为AI",
+)  # fmt: skip
+
+_NUMBERS = {
+    "length": "is longer",
+    "line breaks": "has more line breaks",
+    "markdown marks": "has more markdown marks",
+    "full stop": "alone ends in a full stop",
+    "refusal words": "alone refuses",
+    "Latin letters": "has the larger share of Latin letters",
+}
+_LATIN = list(vocabulary.SCRIPTS).index("Latin")
+_WORDS = {"first token": "begins", "last token": "ends"}
+
+
+def _within(side: Sequences, at: Ints) -> Ints:
+    """How many of some ascending flat indices lie in each answer."""
+    assert side.starts_at is not None
+    ends = np.maximum(side.offsets[1:] - 1, side.starts_at)  # the end-of-turn token is on both
+    return np.searchsorted(at, ends) - np.searchsorted(at, side.starts_at)
+
+
+def _features(side: Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64]]:
+    vocab = vocabulary.of(chunk.context.model)
+    assert side.starts_at is not None
+    ids = np.clip(side.ids, 0, vocab.size - 1)
+    last = ids[np.maximum(side.offsets[1:] - 2, side.starts_at - 1)]
+    first = ids[np.minimum(side.starts_at, side.offsets[1:] - 1)]
+    scripts = vocab.scripts
+    latin = _within(side, np.flatnonzero((scripts == _LATIN)[ids]))
+    letters = _within(side, np.flatnonzero((scripts < len(vocabulary.SCRIPTS))[ids]))
+    phrases = [p for words in _REFUSALS for p in vocab.spelled(words)]
+    refused = _within(side, vocabulary.places(side.ids, phrases, vocab.size))
+    found = {
+        "length": side.offsets[1:] - side.starts_at,
+        "line breaks": _within(side, np.flatnonzero(vocab.having("\n")[ids])),
+        "markdown marks": _within(side, np.flatnonzero(vocab.having(_MARKDOWN)[ids])),
+        "full stop": vocab.having(_FULL_STOP)[last],
+        "refusal words": refused > 0,
+        "Latin letters": latin / np.maximum(letters, 1),
+        "first token": first,
+        "last token": last,
+    }
+    return {name: np.asarray(values, np.float64) for name, values in found.items()}
+
+
+def _measure(chunk: Chunk) -> Counts:
+    assert chunk.other is not None
+    chosen, rejected = (_features(side, chunk) for side in (chunk.sequences, chunk.other))
+    counts: Counts = {}
+    for name in _NUMBERS:
+        sign = np.sign(chosen[name] - rejected[name])
+        counts[name] = np.array([(sign > 0).sum(), (sign == 0).sum(), (sign < 0).sum()])
+    for name in _WORDS:
+        counts[f"{name} chosen"] = chosen[name].astype(np.int64)
+        counts[f"{name} rejected"] = rejected[name].astype(np.int64)
+    return counts
+
+
+def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
+    more, ties, less = (int(n) for n in counts)
+    pairs = more + ties + less
+    value = round(max(more, less) / pairs + ties / pairs / 2, 6)
+    side = "chosen" if more >= less else "rejected"
+    detail = (
+        f"{side} {_NUMBERS[name]} in {max(more, less) / pairs:.1%} of {pairs} pairs; "
+        f"the sides are equal in {ties / pairs:.1%}"
+    )
+    return Figure(name, value, "auc", detail, level(value, tolerances, pairs))
+
+
+def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
+    """Log odds of each token to stand on a chosen side."""
+    good, bad = (np.bincount(ids, minlength=size) for ids in (chosen, rejected))
+    scores: npt.NDArray[np.float64] = np.log((good + 0.5) / (bad + 0.5))
+    return scores
+
+
+def _word(name: str, chosen: Ints, rejected: Ints, facts: Facts, tolerances: Tolerances) -> Figure:
+    pairs = len(chosen)
+    size = int(max(chosen.max(), rejected.max())) + 1
+    fold = np.arange(pairs) % 2 == 0
+    sign = np.zeros(pairs)
+    for half in (fold, ~fold):
+        scores = _scores(chosen[~half], rejected[~half], size)
+        sign[half] = np.sign(scores[chosen[half]] - scores[rejected[half]])
+    value = round(max(0.5, float((sign > 0).mean() + (sign == 0).mean() / 2)), 6)
+    good, bad = (np.bincount(ids, minlength=size) for ids in (chosen, rejected))
+    telling = int(np.argmax(np.abs(good - bad)))
+    text = vocabulary.of(facts.context.model).text(telling)
+    detail = (
+        f"{text!r} {_WORDS[name]} {good[telling] / pairs:.1%} of chosen and "
+        f"{bad[telling] / pairs:.1%} of rejected answers in {pairs} pairs"
+    )
+    return Figure(name, value, "auc", detail, level(value, tolerances, pairs))
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    figures = [_number(name, totals.summed(name), tolerances) for name in _NUMBERS]
+    for name in _WORDS:
+        sides = totals.joined(f"{name} chosen"), totals.joined(f"{name} rejected")
+        figures.append(_word(name, *sides, facts, tolerances))
+    return figures
+
+
+AUDIT = Audit(
+    name="shortcuts",
+    why="a feature that tells every pair apart is all that a reward model would learn",
+    judge=_judge,
+    measure=_measure,
+    tolerances={"warn": 0.75, "fail": 0.98, "least": 50},
+    tasks=("rm",),
+)

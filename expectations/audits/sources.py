@@ -1,0 +1,29 @@
+"""What share of the tokens comes from each input."""
+
+from __future__ import annotations
+
+from expectations.audit import PASS, WARN, Audit, Facts, Figure, Tolerances, Totals, share
+
+MOST = 50  # inputs that are listed
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    what = "tokens of the longer sides" if facts.context.task == "rm" else "tokens"
+    total = sum(source.tokens for source in facts.sources)
+    figures = []
+    ordered = sorted(facts.sources, key=lambda source: (-source.tokens, source.name))
+    empty = [source.name for source in facts.sources if source.rows and not source.examples]
+    if empty:
+        detail = f"nothing is left of {', '.join(empty[:5])}"
+        figures.append(Figure("empty inputs", len(empty), "count", detail, WARN))
+    for source in ordered[:MOST]:
+        detail = f"{source.rows} rows, {source.examples} examples, {source.tokens} {what}"
+        figures.append(Figure(source.name, share(source.tokens, total), "share", detail, PASS))
+    return figures
+
+
+AUDIT = Audit(
+    name="sources",
+    why="an input that dominates, or of which nothing is left, is a mixture that nobody chose",
+    judge=_judge,
+)

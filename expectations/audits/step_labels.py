@@ -1,0 +1,65 @@
+"""PRM: how the step labels are balanced, and where the first errors stand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.unpacked import Chunk
+
+_PLACES = 20  # steps that are told apart; later ones count together
+
+
+def _measure(chunk: Chunk) -> Counts:
+    owner, values = chunk.step_owner, chunk.step_values
+    assert owner is not None
+    assert values is not None
+    good, bad = values >= 0.5, values < 0.5
+    starts = np.searchsorted(owner, np.arange(len(chunk)))
+    place = np.arange(len(owner)) - starts[owner]
+    wrong = np.flatnonzero(bad)
+    with_error, first = np.unique(owner[wrong], return_index=True)
+    return {
+        "labels": np.array([good.sum(), bad.sum(), np.isnan(values).sum()]),
+        "first": np.bincount(np.minimum(place[wrong[first]], _PLACES), minlength=_PLACES + 1),
+        "chains": np.array([len(chunk), len(with_error)]),
+    }
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    good, bad, unlabelled = (int(n) for n in totals.summed("labels"))
+    chains, wrong = (int(n) for n in totals.summed("chains"))
+    first = totals.summed("first").tolist()
+    labelled = good + bad
+    larger = share(max(good, bad), labelled)
+    name = facts.context.model.profile.step_tokens
+    labels = tuple(f"step {n}" for n in range(1, _PLACES + 1))
+    bins = tuple(zip((*labels, "later"), first, strict=True))
+    last = max((n for n, (_, count) in enumerate(bins) if count), default=-1)
+    return [
+        Figure(
+            "balance",
+            larger,
+            "share",
+            f"{share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
+            level(larger, tolerances, labelled),
+            bins=(("good", good), ("bad", bad), ("unlabelled", unlabelled)),
+        ),
+        Figure(
+            "first errors",
+            share(wrong, chains),
+            "share",
+            f"{wrong} of {chains} chains have a step that is bad",
+            bins=bins[: last + 1],
+        ),
+    ]
+
+
+AUDIT = Audit(
+    name="step_labels",
+    why="where nearly every step has one label, answering it always is already a low loss",
+    judge=_judge,
+    measure=_measure,
+    tolerances={"warn": 0.95, "least": 100},
+    tasks=("prm",),
+)

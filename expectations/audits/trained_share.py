@@ -1,0 +1,64 @@
+"""SFT: what share of the tokens is trained, turn by turn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, share
+from expectations.unpacked import Chunk
+from stages.columns import offsets_of
+
+_TURNS = 12  # turns that are told apart; later ones count together
+
+
+def _measure(chunk: Chunk) -> Counts:
+    """A turn is what ends in an end-of-turn token; what follows the last one belongs to it."""
+    sequences = chunk.sequences
+    ends = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
+    owner = sequences.owner(ends)
+    starts = np.where(
+        np.diff(owner, prepend=-1) > 0, sequences.offsets[owner], np.append(0, ends[:-1] + 1)
+    )
+    first = np.searchsorted(owner, np.arange(len(chunk)))
+    place = np.minimum(np.arange(len(ends)) - first[owner], _TURNS)
+    trained = offsets_of(chunk.trained.view(np.int8))
+    in_turn = trained[ends + 1] - trained[starts]
+    size = _TURNS + 1
+    return {
+        "turns": np.bincount(place, minlength=size),
+        "tokens": np.bincount(place, ends + 1 - starts, size).astype(np.int64),
+        "trained": np.bincount(place, in_turn, size).astype(np.int64),
+        "trained turns": np.bincount(place, in_turn > 0, size).astype(np.int64),
+    }
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    tokens = facts.manifest["tokens"]
+    whole = share(tokens["trained"], tokens["total"])
+    figures = [
+        Figure(
+            "all turns",
+            whole,
+            "share",
+            f"{tokens['trained']} of {tokens['total']} tokens are trained",
+        )
+    ]
+    columns = [totals.summed(name) for name in ("turns", "tokens", "trained", "trained turns")]
+    for place, (turns, in_turns, trained, with_training) in enumerate(zip(*columns, strict=True)):
+        if turns:
+            name = f"turn {place + 1}" if place < _TURNS else "later turns"
+            detail = (
+                f"{with_training} of {turns} are trained, {trained / max(1, with_training):.1f} "
+                f"trained tokens each"
+            )
+            figures.append(Figure(name, share(trained, in_turns), "share", detail))
+    return figures
+
+
+AUDIT = Audit(
+    name="trained_share",
+    why="turns that nobody meant to leave out, or to train, show here as a share of 0 or 1",
+    judge=_judge,
+    measure=_measure,
+    tasks=("sft",),
+)

@@ -1,0 +1,86 @@
+"""Great Expectations, imported late and lightly: the only place that does.
+
+The import takes seconds, most of them for scipy and altair, which one of its fifty expectations and
+its pages need. Both are given to it as modules that load themselves when something of them is
+used. No worker, no ``--help`` and no ``plan`` comes through here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+_ON_USE = ("scipy.stats", "altair")
+_warming: list[threading.Thread] = []
+
+
+class _Later:
+    """Finds the heavy modules, and leaves their loading to their first use."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in _ON_USE:
+            return None
+        found = PathFinder.find_spec(name, path, target)
+        if found is not None and found.loader is not None:
+            found.loader = importlib.util.LazyLoader(found.loader)
+        return found
+
+
+@contextmanager
+def _lightly() -> Iterator[None]:
+    finder: Any = _Later
+    sys.meta_path.insert(0, finder)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what its dependencies deprecate
+            yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def great_expectations() -> Any:
+    """The package, imported once.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    for thread in _warming:
+        if thread is not threading.current_thread():
+            thread.join()
+    return _imported()
+
+
+@functools.cache
+def _imported() -> Any:
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
+    with _lightly():
+        return importlib.import_module("great_expectations")
+
+
+def registry() -> dict[str, type]:
+    """Every expectation that can be declared, by type."""
+    great_expectations()
+    found: dict[str, type] = importlib.import_module(
+        "great_expectations.expectations.registry"
+    )._registered_expectations
+    return found
+
+
+def warm() -> None:
+    """Import it aside, while the workers work; whoever needs it waits for the rest."""
+    thread = threading.Thread(target=great_expectations, name="warm the gate")
+    _warming.append(thread)
+    thread.start()

@@ -1,0 +1,214 @@
+"""The gate: Great Expectations judges tables of metrics, and what it cannot judge does not pass.
+
+The bare library passes an empty suite, an empty table, a column of nulls, and a suite whose
+misspelt expectations it dropped. Here each of these is an error of its own (``GateError``), every
+shipped expectation is judged a second time in polars, and two judges that disagree stop the build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from expectations.contract import Context, parameters
+from expectations.machine import HELP, Machine
+from expectations.suite import applying
+from expectations.suites import SHIPPED, Declared, Suite, columns_of
+from expectations.verdict import NAMED, Finding, Judged, Verdict
+from stages.errors import GateError
+
+OPENS = "shards_open"  # judged first
+CHUNK_ROWS = 1_000_000  # judged at once; shipped expectations look at rows alone
+
+Frames = Callable[[], Iterator[pl.DataFrame]]
+Places = Callable[[str, Sequence[int]], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Metrics of one kind.
+
+    Attributes:
+        rows: how many there must be, counted by whoever wrote what they are of.
+        frames: reads them, in order and in pieces.
+    """
+
+    name: str
+    rows: int
+    frames: Frames
+
+
+def _require_sound(frame: pl.DataFrame, name: str) -> None:
+    """Integers without nulls: Great Expectations skips a null, and NaN with it."""
+    for column, kind in frame.schema.items():
+        if kind != pl.Int64:
+            raise GateError(f"Column {column} of the {name} table is {kind}, not Int64.", HELP)
+    empty = [c for c, nulls in zip(frame.columns, frame.null_count().row(0), strict=True) if nulls]
+    if empty:
+        raise GateError(f"The {name} table has nulls in {', '.join(empty)}.", HELP)
+
+
+def _chunks(table: Table, limit: int) -> Iterator[pl.DataFrame]:
+    """The table's rows, about ``limit`` at a time; every one of them, or an error."""
+    waiting: list[pl.DataFrame] = []
+    count = seen = 0
+    for frame in table.frames():
+        _require_sound(frame, table.name)
+        waiting.append(frame)
+        count += len(frame)
+        if count >= limit:
+            yield pl.concat(waiting)
+            seen, count, waiting = seen + count, 0, []
+    if count:
+        yield pl.concat(waiting)
+    if seen + count != table.rows or not table.rows:
+        raise GateError(
+            f"The {table.name} table has {seen + count} rows where {table.rows} were written.",
+            HELP if table.rows else "There is nothing to judge, so nothing was published.",
+        )
+
+
+@dataclass(slots=True)
+class _Law:
+    """What polars says of one invariant, over all pieces."""
+
+    broken: int = 0
+    rows: tuple[int, ...] = ()
+    seen: dict[str, int] = field(default_factory=dict)
+    each: tuple[int, ...] = ()
+
+
+def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> dict[str, _Law]:
+    """Every shipped expectation once more, in polars: the count of each, and a law's rows."""
+    given = parameters(context)
+    found = {}
+    for law in applying(context, table):
+        checks = [check.bad(given).fill_null(True) for check in law.checks_for(context.task)]
+        bad = frame.select(check.alias(str(i)) for i, check in enumerate(checks))
+        any_bad = bad.select(pl.any_horizontal(pl.all()).alias("bad"))["bad"]
+        rows = np.flatnonzero(any_bad.to_numpy())
+        named = tuple((rows[:NAMED] + first).tolist())
+        names = list(dict.fromkeys(c for k in law.checks_for(context.task) for c in k.columns))
+        seen = frame.select(names).row(int(rows[0]), named=True) if len(rows) else {}
+        found[law.name] = _Law(len(rows), named, seen, tuple(int(n) for n in bad.sum().row(0)))
+    return found
+
+
+def _shipped(
+    machine: Machine, suite: Suite, table: Table, context: Context
+) -> tuple[list[Finding], int]:
+    """The shipped suite of a table, piece by piece, by both judges."""
+    given = parameters(context)
+    definition = machine.definition(suite, given)
+    names = columns_of(suite.expectations)
+    total: list[Judged] = []
+    laws: dict[str, _Law] = {}
+    first = 0
+    for chunk in _chunks(table, CHUNK_ROWS):
+        missing = sorted(set(names) - set(chunk.columns))
+        if missing:
+            raise GateError(f"The {table.name} table lacks {', '.join(missing)}.", HELP)
+        found = machine.run(definition, suite, given, chunk.select(names), first)
+        total = [f.after(total[i] if total else None) for i, f in enumerate(found)]
+        for name, seen in _second(chunk, context, table.name, first).items():
+            before = laws.get(name, _Law(each=(0,) * len(seen.each)))
+            each = tuple(a + b for a, b in zip(before.each, seen.each, strict=True))
+            rows = (before.rows + seen.rows)[:NAMED]
+            laws[name] = _Law(before.broken + seen.broken, rows, before.seen or seen.seen, each)
+        first += len(chunk)
+    return [_agreed(name, law, suite, total, first) for name, law in laws.items()], first
+
+
+def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked: int) -> Finding:
+    """One law's finding, if both judges counted the same."""
+    mine = [i for i, declared in enumerate(suite.expectations) if declared.law == name]
+    judged = tuple(total[i] for i in mine)
+    if tuple(j.broken for j in judged) != law.each or any(
+        j.passed == bool(j.broken) for j in judged
+    ):
+        raise GateError(
+            f"Two judges disagree on {name}: {[j.broken for j in judged]} rows and "
+            f"{list(law.each)}.",
+            "Nothing was published; please report it with the recipe.",
+        )
+    declared = suite.expectations[mine[0]]
+    return Finding(name, SHIPPED, suite.table, declared.severity, declared.why, checked,
+                   law.broken, judged, law.rows)  # fmt: skip
+
+
+def _users(
+    machine: Machine, suite: Suite, table: Table, context: Context
+) -> tuple[list[Finding], int]:
+    """A user's suite, over the whole table: it may ask for a mean, or for what is unique."""
+    given = parameters(context)
+    definition = machine.definition(suite, given)
+    frame = pl.concat(_chunks(table, CHUNK_ROWS))
+    _require_columns(suite.expectations, frame, suite)
+    judged = machine.run(definition, suite, given, frame, 0)
+    findings = [
+        Finding(
+            declared.law,
+            suite.name,
+            suite.table,
+            declared.severity,
+            declared.why,
+            len(frame),
+            found.broken,
+            (found,),
+            found.rows,
+        )
+        for declared, found in zip(suite.expectations, judged, strict=True)
+    ]
+    return findings, len(frame)
+
+
+def _require_columns(declared: Sequence[Declared], frame: pl.DataFrame, suite: Suite) -> None:
+    missing = sorted(set(columns_of(declared)) - set(frame.columns))
+    if missing:
+        raise GateError(
+            f"Suite {suite.name} asks for {', '.join(missing)}, which the {suite.table} table "
+            "has not.",
+            f"It has {', '.join(frame.columns)}.",
+        )
+
+
+def judge(
+    tables: Mapping[str, Table],
+    suites: Sequence[Suite],
+    context: Context,
+    places: Places,
+) -> Verdict:
+    """Judge tables of metrics by suites; every suite's table is looked at, to its last row.
+
+    Args:
+        suites: shipped ones and users'.
+        places: where rows of a table are, for the findings.
+
+    Raises:
+        GateError: something could not be judged, so that nothing can be said.
+    """
+    if not suites:
+        raise GateError("There is no suite to judge by.", HELP)
+    machine = Machine()
+    findings: list[Finding] = []
+    counts: dict[str, int] = {}
+    for suite in suites:
+        if suite.table not in tables:
+            raise GateError(
+                f"Suite {suite.name} needs a {suite.table} table; this layout has none.", HELP
+            )
+        run = _shipped if suite.name.startswith(SHIPPED) else _users
+        found, counts[suite.table] = run(machine, suite, tables[suite.table], context)
+        findings += found
+        if any(finding.fatal and finding.name == OPENS for finding in found):
+            break  # a shard that does not open has no rows to look at
+    placed = [replace(f, places=tuple(places(f.table, f.rows))) if f.rows else f for f in findings]
+    dataset: dict[str, int] = {}
+    if "dataset" in counts:
+        (only,) = _chunks(tables["dataset"], 1)
+        dataset = only.row(0, named=True)
+    return Verdict(tuple(placed), counts, dataset, tuple(machine.results))

@@ -1,0 +1,99 @@
+"""The audits over a staged build: its shards, read back in chunks, and what the plan knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from expectations.audit import AuditResult, Facts, Source, run_audits
+from expectations.contract import Context
+from expectations.unpacked import Chunk, unpack
+from pipeline.dataset_files import write_json
+from pipeline.manifest import Outcome
+from pipeline.measured import read
+from pipeline.plan import Plan, part_of
+from stages.columns import Ints
+
+AUDITS = "audits.json"
+SAMPLE_TOKENS = 1 << 23  # what is measured, about; of a larger build, evenly spaced rows
+
+
+def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> Iterator[Chunk]:
+    """One chunk per shard: every ``stride``-th row, counted over the whole build."""
+    seen = 0
+    for shard in outcome.shards:
+        table = read(folder / shard.path)
+        chosen = np.arange((-seen) % stride, shard.rows, stride)
+        seen += shard.rows
+        if len(chosen):
+            table = table.take(pa.array(chosen)) if stride > 1 else table
+            yield unpack(table.combine_chunks(), shard.split, context)
+
+
+def _leaked(plan: Plan) -> int:
+    """Test examples whose ids and labels are those of a train example."""
+    sides = {side.name: plan.examples.digest[side.order] for side in plan.sides}
+    if "test" not in sides:
+        return 0
+    frames = {n: pl.DataFrame({"a": d["a"], "b": d["b"]}) for n, d in sides.items()}
+    return frames["test"].join(frames["train"], on=["a", "b"], how="semi").height
+
+
+def _sources(outcome: Outcome) -> tuple[Source, ...]:
+    plan = outcome.plan
+    kept = np.flatnonzero(plan.kept)
+    parts = part_of(plan.examples.starts, kept)
+    splits = np.repeat(np.arange(len(outcome.inputs)), [len(i.splits) for i in outcome.inputs])
+    owner = splits[parts]
+    count = len(outcome.inputs)
+    examples = np.bincount(owner, minlength=count).tolist()
+    tokens = np.bincount(owner, plan.examples.length[kept], count).astype(np.int64).tolist()
+    names = [source.name for source in outcome.inputs]
+    rows = zip(names, outcome.rows_of_input, examples, tokens, strict=True)
+    return tuple(Source(*row) for row in rows)
+
+
+def _lengths(plan: Plan) -> Ints:
+    lengths: Ints = plan.examples.length[plan.kept]
+    return lengths
+
+
+def audit(folder: Path, outcome: Outcome, described: dict[str, Any]) -> list[AuditResult]:
+    """Measure, judge and write ``audits.json``; the manifest gets one line for each audit.
+
+    Raises:
+        UsageError: a tolerance of the recipe names no audit.
+        GateError: an audit could not be computed.
+    """
+    recipe = outcome.recipe
+    config = recipe.config
+    context = Context(config.task, config.layout, config.longest_example, recipe.model)
+    total = described["tokens"]["total"] + described["tokens"]["padding"]
+    stride = -(-total // SAMPLE_TOKENS)
+    facts = Facts(
+        context,
+        described,
+        _lengths(outcome.plan),
+        _leaked(outcome.plan),
+        _sources(outcome),
+    )
+    chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
+    results = run_audits(chunks[0], chunks[1], facts, config.tolerance)
+    content = {
+        "every_nth_row": stride,
+        "audits": [result.recorded() for result in results],
+    }
+    write_json(folder / AUDITS, content)
+    described["audits"] = {r.name: {"status": r.status, "detail": _sentence(r)} for r in results}
+    return results
+
+
+def _sentence(result: AuditResult) -> str:
+    worst = result.worst
+    return f"{worst.name}: {worst.detail}" if worst is not None else "nothing to report"

@@ -1,0 +1,41 @@
+"""``pipeline check``: a finished build looked at again, file by file and row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from pipeline.config import default_cache
+
+SHOWN = 20
+REFUSED = 3
+
+
+@click.command(name="check", help="Judge a finished build again: files, figures, tokens, rows.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
+    """Exit status 0 when nothing was found, 3 otherwise."""
+    from pipeline.check import check
+
+    found = check(folder, cache_dir or default_cache())
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    for fault in found.faults[:SHOWN]:
+        click.echo(f"fault: {fault.where}: {fault.code}: {fault.detail}", err=True)
+    if len(found.faults) > SHOWN:
+        click.echo(f"       and {len(found.faults) - SHOWN} more (see --json)", err=True)
+    if as_json:
+        click.echo(json.dumps(found.described(), ensure_ascii=False))
+    elif not found.faults:
+        judged = found.verdict.summary()["judged"] if found.verdict else 0
+        click.echo(
+            f"{folder}: {judged} expectations hold; {found.rows_made_again} examples made again "
+            "from the source are the stored ones"
+        )
+    if found.faults:
+        raise click.exceptions.Exit(REFUSED)

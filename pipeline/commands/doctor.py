@@ -1,0 +1,73 @@
+"""``pipeline doctor``: every probe over one model, and how a server has to stop it."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.config import default_cache
+from pipeline.options import chosen, with_options
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.probes import Verdict
+
+_SAYS = {True: "ok", False: "FAILED", None: "not run"}
+_WIDTH = 100
+
+
+def _lines(name: str, verdict: Verdict, column: int) -> list[str]:
+    head = f"{_SAYS[verdict.passed]:<8}{name:<{column}}  "
+    said = " ".join(filter(None, (verdict.detail, verdict.remedy)))
+    return textwrap.wrap(
+        repr(said)[1:-1] if "\n" in said else said,
+        max(_WIDTH, len(head) + 40),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )
+
+
+@click.command(
+    name="doctor", help="Run every probe over one model; show how a server must stop it."
+)
+@with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
+@click.option(
+    "--task",
+    type=click.Choice(["sft", "rm", "prm"]),
+    default="prm",
+    show_default=True,
+    help="What it is to be trained for; prm adds step and reward tokens.",
+)
+@with_options(chosen("cache-dir"))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Ends with status 2 when a probe fails."""
+    from pipeline import doctor, serving
+
+    if not all(stop):
+        raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+    from pipeline.options import read_text
+
+    template: Path | None = given.pop("chat_template")
+    given["cache_dir"] = given["cache_dir"] or default_cache()
+    source = read_text(template) if template else None
+    found = doctor.examine(doctor.Wanted(**given, chat_template=source))
+    described = doctor.described(found, stop)
+    if as_json:
+        click.echo(json.dumps(described, indent=2, ensure_ascii=False))
+    else:
+        column = max(map(len, found.verdicts))
+        click.echo(f"{found.model.profile.name} (tokenizer: {found.source})")
+        for name, verdict in found.verdicts.items():
+            click.echo("\n".join(_lines(name, verdict, column)))
+        if described["serving"]:
+            click.echo("\n".join(serving.as_text(described["serving"])))
+    failed = sum(verdict.passed is False for verdict in found.verdicts.values())
+    if failed:
+        click.echo(f"{failed} of {len(found.verdicts)} probes failed", err=True)
+        click.get_current_context().exit(2)

@@ -1,0 +1,86 @@
+"""``pipeline plan``: what a build would give, without building it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from pipeline.options import BUILD, config_from, with_options
+from stages.errors import DataError, PipelineError, UsageError
+
+_TASKS = ("sft", "rm", "prm")
+
+
+def tell(config: Any, as_json: bool) -> None:
+    """Print the forecast of a build whose task is known."""
+    from pipeline.forecast import forecast
+
+    _print(forecast(config), as_json)
+
+
+def _print(found: Any, as_json: bool) -> None:
+    from pipeline import forecast_page
+
+    if as_json:
+        click.echo(json.dumps(forecast_page.as_json(found), ensure_ascii=False))
+    else:
+        click.echo(forecast_page.as_text(found))
+
+
+def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, Any]:
+    """The one task whose formats the sampled rows have, with what was looked at.
+
+    Raises:
+        UsageError: they have those of more than one.
+        DataError: of none.
+    """
+    from pipeline.detection import recognise_rows
+    from pipeline.forecast import glimpses
+    from pipeline.inputs import expand
+
+    first = config_from(_TASKS[0], data, {**given, "train_on": "assistant", "too_long": "reject"})
+    files = expand(first.data, first.cache_dir)
+    looks = glimpses(files)
+    fits: dict[str, str] = {}
+    errors: dict[str, PipelineError] = {}
+    for task in _TASKS:
+        try:
+            config = config_from(task, data, given)
+            for _, file, _, glimpse in looks:
+                rows = [r.data for r in glimpse.records if r.data is not None]
+                found = recognise_rows(rows, file.origin, config)
+                fits[task] = f"{found.reading}: {found.evidence}"
+        except (DataError, UsageError) as error:
+            errors[task] = error
+            fits.pop(task, None)
+    if len(fits) > 1:
+        ways = " or as ".join(f"{task} ({why})" for task, why in fits.items())
+        flags = " or ".join(f"--task {task}" for task in fits)
+        raise UsageError(f"{looks[0][1].origin} reads as {ways}.", f"Say which with {flags}.")
+    if not fits:
+        first_error = errors[_TASKS[0]]
+        reasons = " ".join(f"[{task}] {error.what}" for task, error in errors.items())
+        raise type(first_error)(reasons, "Name the task with --task to see what is missing.")
+    (task,) = fits
+    return task, len(files), looks
+
+
+@click.command(name="plan", help="Say what would be built, from a sample; write nothing.")
+@click.argument("data", nargs=-1, required=True)
+@click.option(
+    "--task", type=click.Choice(_TASKS), help="What to train [the one that the rows fit]."
+)
+@with_options(BUILD)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def COMMAND(data: tuple[str, ...], task: str | None, as_json: bool, **given: Any) -> None:
+    """Format and evidence, first rows, rejects, lengths and packing."""
+    if task is not None:
+        tell(config_from(task, data, given), as_json)
+        return
+    from pipeline.forecast import of_glimpses
+
+    found, files, looks = _fitting(data, given)
+    _print(of_glimpses(config_from(found, data, given), files, looks), as_json)

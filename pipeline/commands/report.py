@@ -1,0 +1,32 @@
+"""``pipeline report``: the page of a finished build, made again from its files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import click
+
+
+@click.command(name="report", help="Make a build's report.html again.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the page here instead of into the build.",
+)
+def COMMAND(folder: Path, output: Path | None) -> None:
+    """Inside the build only the very page that its manifest names is written."""
+    from pipeline.report import REPORT, remake
+    from stages.errors import UsageError
+
+    page, expected = remake(folder)
+    if output is None and hashlib.sha256(page).hexdigest() != expected:
+        raise UsageError(
+            f"The page that this version makes is not the one that {folder} was published with.",
+            "Write it elsewhere with -o FILE, or build again.",
+        )
+    target = output or folder / REPORT
+    target.write_bytes(page)
+    click.echo(str(target))

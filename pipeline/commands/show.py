@@ -1,0 +1,56 @@
+"""``pipeline show``: the tokens of stored rows, coloured by what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="show", help="Draw rows of a build, decoded from its shards.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--row", metavar="ID", help="The example of this row_id, in whichever row holds it.")
+@click.option("--pack", type=click.IntRange(0), metavar="N", help="Stored row N, from 0.")
+@click.option("--random", "count", type=click.IntRange(1), metavar="N", help="N rows at random.")
+@click.option("--seed", type=int, help="For --random.")
+@click.option("--split", default="train", show_default=True, help="train or test.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colours: auto is a terminal without NO_COLOR.",
+)
+def COMMAND(
+    folder: Path,
+    row: str | None,
+    pack: int | None,
+    count: int | None,
+    seed: int | None,
+    split: str,
+    color: str,
+) -> None:
+    """Without a choice, the first stored row."""
+    from pipeline.drawing import open_build
+    from pipeline.terminal import Canvas
+    from stages.errors import UsageError
+
+    if sum(given is not None for given in (row, pack, count)) > 1:
+        raise UsageError("--row, --pack and --random exclude each other.", "Give one of them.")
+    shards = open_build(folder)
+    canvas = Canvas(color)
+    if row is not None:
+        canvas.example(shards, row)
+        return
+    numbers = [pack or 0]
+    if count is not None:
+        numbers = _some(shards.manifest["splits"], split, count, seed)
+    for number in numbers:
+        canvas.stored(shards, split, number)
+
+
+def _some(splits: dict[str, dict[str, int]], split: str, count: int, seed: int | None) -> list[int]:
+    import random
+
+    rows = splits.get(split, {}).get("rows", 1)
+    return sorted(random.Random(seed).sample(range(rows), min(count, rows)))

@@ -1,0 +1,74 @@
+"""Every probe over one model, and how a server has to stop it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline import serving
+from stages import probes
+from stages.profile import TargetModel, declare
+from stages.tokenizers import claims
+from stages.tokenizers.resolve import Overrides, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A model, what each probe found, and where its tokenizer came from."""
+
+    model: TargetModel
+    source: str
+    verdicts: dict[str, probes.Verdict]
+
+    @property
+    def sound(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be examined; names as on the command line."""
+
+    model: str
+    task: str
+    cache_dir: Path
+    chat_template: str | None = None
+    eos: str | None = None
+    date: str | None = None
+    system: str | None = None
+    train_on: str = "assistant"
+
+
+def examine(wanted: Wanted, wide: bool = True) -> Examined:
+    """Run every probe.
+
+    Args:
+        wide: over many texts; otherwise over as few as a build looks at.
+
+    Raises:
+        ModelError: there is no such model, or its files declare none.
+    """
+    overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
+    found = resolve(wanted.model, wanted.cache_dir, overrides)
+    with_steps = wanted.task == "prm" and found.profile.pair is None
+    model = declare(found.profile, found.tokenizer_json, with_steps)
+    subject = probes.Subject(model, found.tokenizer_json, wanted.train_on, wanted.system, wide=wide)
+    folder = Path(wanted.model).expanduser()
+    if found.source == "directory" and folder.is_dir():
+        subject = replace(subject, claims=claims.read(folder))
+    return Examined(model, found.source, probes.examine(subject))
+
+
+def described(found: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
+    """All of it, for a program."""
+    return {
+        "model": found.model.profile.name,
+        "tokenizer": found.source,
+        "passed": found.sound,
+        "probes": {
+            name: {"passed": v.passed, "detail": v.detail, "remedy": v.remedy}
+            for name, v in found.verdicts.items()
+        },
+        "serving": serving.contract(found.model, stops) if found.sound else None,
+    }

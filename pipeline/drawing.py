@@ -1,0 +1,260 @@
+"""Stored rows as pieces of text that know what they are, for the page and for the terminal.
+
+Everything is decoded from the shards with the build's own tokenizer: what is drawn is what a
+trainer reads, not what a stage meant to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from pipeline.measured import read
+from pipeline.publish import MANIFEST
+from stages.columns import IGNORED, list_parts, whole
+from stages.encoders import parsed
+from stages.errors import SurroundingsError, UsageError
+
+CONTEXT, TRAINED, ANSWER, PADDING = "context", "trained", "answer", "padding"
+GOOD, BAD, OPEN, SCORED = "good", "bad", "open", "scored"  # markers, by their label
+KINDS = {
+    CONTEXT: "context: read, not trained",
+    TRAINED: "trained",
+    ANSWER: "answer that is compared",
+    GOOD: "marker labelled good",
+    BAD: "marker labelled bad",
+    OPEN: "marker without a label",
+    SCORED: "where the score is read",
+    PADDING: "padding",
+}
+_LONGEST_CHARACTER = 4  # bytes, so tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One token, or the few that share a character.
+
+    Attributes:
+        control: it is a registered special token, which no text can spell.
+    """
+
+    text: str
+    kind: str
+    ids: tuple[int, ...]
+    control: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One sequence: an example, one side of a pair, or a padded row.
+
+    Attributes:
+        left_out: tokens missing after the piece of this index, where it was shortened.
+    """
+
+    name: str
+    tokens: int
+    trained: int
+    pieces: tuple[Piece, ...]
+    left_out: tuple[int, int] = (-1, 0)
+
+    def shortened(self, most: int) -> Strip:
+        """At most so many pieces: the first two thirds and the last third of them."""
+        if len(self.pieces) <= most:
+            return self
+        head, tail = most - most // 3, most // 3
+        gone = sum(len(p.ids) for p in self.pieces[head : len(self.pieces) - tail])
+        pieces = self.pieces[:head] + self.pieces[len(self.pieces) - tail :]
+        return Strip(self.name, self.tokens, self.trained, pieces, (head - 1, gone))
+
+
+def visible(text: str) -> str:
+    """Text in which every character can be seen and none controls a terminal or a page."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if character == "\t":
+        return "\\t"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class Drawer:
+    """Token ids to pieces, by one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, model: dict[str, Any]) -> None:
+        self._tokenizer = tokenizer
+        added = tokenizer.get_added_tokens_decoder()
+        self._controls = {index for index, token in added.items() if token.special}
+        self._marks = {model["good_token_id"]: GOOD, model["bad_token_id"]: BAD}
+        self._step = model["step_token_id"]
+
+    def _texts(self, ids: list[int]) -> list[str]:
+        texts = self._tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
+        for at, index in enumerate(ids):
+            token = self._tokenizer.id_to_token(index)
+            if token is None:
+                texts[at] = f"[id {index}]"
+            elif token.startswith("▁") and not texts[at].startswith(" "):
+                texts[at] = " " + texts[at]  # a decoder drops the blank before a first word
+        return texts
+
+    def _character(self, ids: list[int], kinds: list[str], at: int) -> tuple[str, int] | None:
+        """The text of the fewest tokens from here that end with a whole character."""
+        for stop in range(at + 2, min(at + _LONGEST_CHARACTER, len(ids)) + 1):
+            if kinds[stop - 1] != kinds[at]:
+                return None
+            text = self._tokenizer.decode(ids[at:stop], skip_special_tokens=False)
+            if "\ufffd" not in text:
+                return text, stop
+        return None
+
+    def pieces(self, ids: list[int], kinds: list[str]) -> Iterator[Piece]:
+        """One piece per token, or per character that needs several."""
+        texts = self._texts(ids)
+        at = 0
+        while at < len(ids):
+            text, stop = texts[at], at + 1
+            if "\ufffd" in text:
+                text, stop = self._character(ids, kinds, at) or (text, stop)
+            control = ids[at] in self._controls
+            yield Piece(visible(text), kinds[at], tuple(ids[at:stop]), control)
+            at = stop
+
+    def kinds(self, ids: list[int], labels: list[int], mask: list[int] | None) -> list[str]:
+        """What each token of a labelled sequence is."""
+        found = [TRAINED if label != IGNORED else CONTEXT for label in labels]
+        if self._step is not None:
+            for at, (index, label) in enumerate(zip(ids, labels, strict=True)):
+                if index == self._step:
+                    found[at] = self._marks.get(label, OPEN)
+        if mask is not None:
+            found = [kind if real else PADDING for kind, real in zip(found, mask, strict=True)]
+        return found
+
+    def strip(self, name: str, ids: list[int], kinds: list[str]) -> Strip:
+        """A sequence, decoded."""
+        real = sum(kind != PADDING for kind in kinds)
+        trained = sum(kind in (TRAINED, GOOD, BAD) for kind in kinds)
+        return Strip(name, real, trained, tuple(self.pieces(ids, kinds)))
+
+
+class Shards:
+    """A build's shards, opened for looking at single rows."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._tables: dict[str, pa.Table] = {}
+
+    @cached_property
+    def drawer(self) -> Drawer:
+        source = (self.folder / "tokenizer" / "tokenizer.json").read_bytes()
+        return Drawer(parsed(source), self.manifest["model"])
+
+    def table(self, path: str) -> pa.Table:
+        """A shard, through a memory map."""
+        if path not in self._tables:
+            try:
+                self._tables[path] = read(self.folder / path)
+            except (OSError, pa.ArrowInvalid) as error:
+                raise SurroundingsError(
+                    f"Shard {path} cannot be read: {error}.", "Build it again."
+                ) from error
+        return self._tables[path]
+
+    def row(self, split: str, number: int) -> dict[str, Any]:
+        """A stored row as Python objects.
+
+        Raises:
+            UsageError: there is no such split or row.
+        """
+        sides = self.manifest["splits"]
+        if split not in sides:
+            raise UsageError(f"There is no split {split!r}.", f"Known: {', '.join(sides)}.")
+        at = number
+        for shard in sides[split]["shards"] if number >= 0 else ():
+            if at < shard["rows"]:
+                found: dict[str, Any] = self.table(shard["path"]).slice(at, 1).to_pylist()[0]
+                return found
+            at -= shard["rows"]
+        last = sides[split]["rows"] - 1
+        raise UsageError(f"{split} has no row {number}.", f"Give a number from 0 to {last}.")
+
+    def find(self, row_id: str) -> tuple[str, int, int]:
+        """Split, stored row and place in it of an example.
+
+        Raises:
+            UsageError: no shard holds it.
+        """
+        for split, side in self.manifest["splits"].items():
+            before = 0
+            for shard in side["shards"]:
+                table = self.table(shard["path"])
+                packed = "row_ids" in table.schema.names
+                column = whole(table.column("row_ids" if packed else "row_id"))
+                offsets, names = list_parts(column) if packed else (np.zeros(1, np.int64), column)
+                at = names.index(row_id).as_py()
+                if at >= 0 and not packed:
+                    return split, before + at, 0
+                if at >= 0:
+                    row = int(np.searchsorted(offsets, at, side="right")) - 1
+                    return split, before + row, at - int(offsets[row])
+                before += shard["rows"]
+        raise UsageError(
+            f"No example is called {row_id!r}.", "It may have been refused: see rejects.jsonl."
+        )
+
+    def strips(self, row: dict[str, Any], most: int | None = None) -> list[Strip]:
+        """The sequences of a stored row, decoded; of a pack the first ``most``."""
+        if "chosen_ids" in row:
+            return [self._side(row, side) for side in ("chosen", "rejected")]
+        ids, labels = row["input_ids"], row["labels"]
+        kinds = self.drawer.kinds(ids, labels, row.get("attention_mask"))
+        if "seq_lengths" not in row:
+            return [self.drawer.strip(row["row_id"], ids, kinds)]
+        found, start = [], 0
+        for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
+            span = slice(start, start + length)
+            found.append(self.drawer.strip(name, ids[span], kinds[span]))
+            start += length
+        return found
+
+    def _side(self, row: dict[str, Any], side: str) -> Strip:
+        ids = row[f"{side}_ids"]
+        mask = row.get(f"{side}_attention_mask") or [1] * len(ids)
+        real = [at for at, value in enumerate(mask) if value]
+        kinds = [PADDING] * len(ids)
+        for place, at in enumerate(real):
+            kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
+        if real:
+            kinds[real[-1]] = SCORED
+        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds)
+
+
+def open_build(folder: Path) -> Shards:
+    """A finished build.
+
+    Raises:
+        UsageError: the folder is none.
+    """
+    try:
+        manifest = orjson.loads((folder / MANIFEST).read_bytes())
+        if not manifest["build_id"]:
+            raise KeyError("build_id")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder} is no build.", "Give a build's directory.") from error
+    return Shards(folder, manifest)

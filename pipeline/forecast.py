@@ -1,0 +1,243 @@
+"""What a build would give, from a sample of its rows. Reads little and writes nothing.
+
+The sample goes through the very stages of a build. Only the limit on length is lifted, so that one
+sample answers for every ``--max-length``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.config import Config
+from pipeline.detection import recognise_rows
+from pipeline.inputs import expand, reader_of, short_names
+from pipeline.part import split_off
+from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.sources import Located
+from stages import pack
+from stages.columns import Ints
+from stages.contract import Batch, Glimpse, Record
+from stages.detection import Detection
+from stages.errors import DataError
+
+SAMPLE_ROWS = 1000
+SAMPLE_BYTES = 3 << 20
+ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
+MOST_FILES = 48
+MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
+PLANNED = 50_000  # examples that the packing table is worked out on
+_NO_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One input that was looked at."""
+
+    name: str
+    origin: str
+    bytes: int
+    reader: str
+    glimpse: Glimpse
+    detection: Detection
+
+    def row_name(self, record: Record) -> str:
+        """``data.jsonl:1``, or a byte offset where the line's number is unknown."""
+        at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
+        return f"{self.name}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What became of the sample.
+
+    Attributes:
+        rows: rows that went in; ``large``: those that were left out for their size.
+        refused: rows by refusal code; ``first``: where the first ones of each code stand.
+        lengths: tokens of every example (rm: of its longer side).
+        shown: the first rows as they are stored, each with its name.
+    """
+
+    rows: int
+    large: int
+    refused: Counter[str]
+    first: dict[str, list[str]]
+    lengths: Ints
+    trained: Ints
+    shown: list[tuple[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What ``pipeline plan`` tells."""
+
+    recipe: Recipe
+    files: int
+    looks: tuple[Look, ...]
+    sampled: Sampled
+
+    @property
+    def rows(self) -> int:
+        """Rows of all inputs, about; files that were not looked at are taken to be alike."""
+        return round(sum(look.glimpse.rows for look in self.looks) * self.files / len(self.looks))
+
+    @property
+    def examples(self) -> int:
+        """Examples of the whole build, about."""
+        made = self.sampled
+        return round(self.rows * len(made.lengths) / max(made.rows, 1))
+
+
+def glimpses(files: Sequence[Located]) -> list[tuple[str, Located, str, Glimpse]]:
+    """Name, file, reader and sample of every input, or of some where there are many.
+
+    Raises:
+        DataError: a file is empty, damaged, or has no row that can be read.
+    """
+    named = list(zip(short_names(files), files, strict=True))
+    if len(named) > MOST_FILES:
+        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
+        named = [named[place] for place in places]
+    each = max(30, SAMPLE_ROWS // len(named))
+    found = []
+    for name, file in named:
+        reader = reader_of(file)
+        glimpse = reader.glimpse(file.path, each)
+        if not any(record.data is not None for record in glimpse.records):
+            error = next((r.error[1] for r in glimpse.records if r.error), "there are no rows")
+            raise DataError(
+                f"{file.origin} has no row that can be read; {error}.",
+                "Give a file of JSON objects.",
+            )
+        found.append((name, file, reader.name, glimpse))
+    return found
+
+
+def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
+    rows = [record.data for record in glimpse.records if record.data is not None]
+    detection = recognise_rows(rows, file.origin, config)
+    if detection.change is not None:
+        one, other = detection.change
+        raise DataError(
+            f"{file.origin} changes shape: its rows read as {one} and as {other}.",
+            "Split it, or name one with --format; pipeline run names the line.",
+        )
+    return Look(name, file.origin, Path(file.path).stat().st_size, reader, glimpse, detection)
+
+
+def _affordable(records: list[Record], budget: int) -> list[Record]:
+    """Records up to a number of bytes, from all over the sample, without monstrous ones."""
+    small = [record for record in records if len(record.raw) <= ROW_BYTES]
+    total = sum(len(record.raw) for record in small)
+    if total <= budget:
+        return small
+    step = -(-total // budget)
+    return small[:3] + small[3::step]
+
+
+def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -> Batch:
+    """The sample through every stage of a build."""
+    numbered = [_numbered(record, number) for number, record in enumerate(records)]
+    left = set(range(len(records)))
+    batch = recipe.normalize(look.detection.reading)(numbered)
+    gone: list[Batch] = []
+    for stage in (None, *recipe.stages(look.detection.reading)):
+        batch, refused = split_off(batch if stage is None else stage(batch))
+        gone += [refused] if refused is not None else []
+    left -= set(batch.column("line").to_pylist())
+    for refused in gone:
+        pairs = zip(*(refused.column(n).to_pylist() for n in ("line", "reject_code")), strict=True)
+        for line, code in pairs:
+            if line in left:
+                left.discard(line)
+                made.refused[code] += 1
+                made.first.setdefault(code, []).append(look.row_name(records[line]))
+    _show(look, records, batch, made)
+    return batch
+
+
+def _numbered(record: Record, number: int) -> Record:
+    """The record under another number."""
+    return Record(number, record.offset, record.raw, record.data, record.error)
+
+
+def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:
+    wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
+    kept = [name for name in ("line", "sequence", *wanted) if name in batch.schema.names]
+    for row in batch.select(kept).slice(0, 3 - len(made.shown)).to_pylist():
+        name = look.row_name(records[row.pop("line")])
+        sequence = row.pop("sequence")
+        made.shown.append((f"{name}#{sequence}" if sequence >= 0 else name, row))
+
+
+def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
+    unlimited = replace(recipe.config, max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
+    machine = replace(recipe, config=unlimited)
+    made = Sampled(0, 0, Counter(), {}, np.zeros(0, np.int64), np.zeros(0, np.int64), [])
+    lengths, trained, rows, large = [], [], 0, 0
+    for look in looks:
+        records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
+        large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
+        rows += len(records)
+        batch = _through(machine, look, records, made)
+        lengths.append(batch.column("length").to_numpy().astype(np.int64))
+        trained.append(batch.column("trained").to_numpy().astype(np.int64))
+    return replace(
+        made,
+        rows=rows,
+        large=large,
+        lengths=np.concatenate(lengths),
+        trained=np.concatenate(trained),
+    )
+
+
+def forecast(config: Config) -> Forecast:
+    """Look at the inputs, and put a sample of their rows through a build's stages.
+
+    Raises:
+        PipelineError: what a build would raise before its first row.
+    """
+    files = expand(config.data, config.cache_dir)
+    return of_glimpses(config, len(files), glimpses(files))
+
+
+def of_glimpses(
+    config: Config, files: int, found: Sequence[tuple[str, Located, str, Glimpse]]
+) -> Forecast:
+    """The same, of inputs that were looked at before."""
+    looks = tuple(_look(*each, config) for each in found)
+    recipe = resolve_recipe(config, [])
+    recipe = replace(
+        recipe,
+        formats=tuple(look.detection.reading for look in looks),
+        evidence=tuple(look.detection.evidence for look in looks),
+    )
+    return Forecast(recipe, files, looks, _sampled(recipe, looks))
+
+
+def packing_table(found: Forecast) -> list[dict[str, Any]]:
+    """For each length: examples above it, packs of the whole build, and how full they are."""
+    lengths = found.sampled.lengths
+    packs = "packed" in found.recipe.task.layouts
+    table: list[dict[str, Any]] = []
+    for limit in sorted({*MAX_LENGTHS, found.recipe.config.longest_example}):
+        fitting = lengths[lengths <= limit]
+        entry: dict[str, Any] = {
+            "max_length": limit,
+            "too_long": round(1 - len(fitting) / max(len(lengths), 1), 6),
+            "packs": None,
+            "efficiency": None,
+        }
+        if packs and len(fitting):
+            wanted = max(1, round(found.examples * len(fitting) / len(lengths)))
+            planned = np.resize(fitting, min(wanted, PLANNED))
+            made = int(pack.plan(planned, limit).max()) + 1
+            entry["packs"] = max(1, round(made * wanted / len(planned)))
+            entry["efficiency"] = round(int(planned.sum()) / (made * limit), 6)
+        table.append(entry)
+    return table

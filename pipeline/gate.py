@@ -1,0 +1,177 @@
+"""From measured shards to a verdict: the tables of a whole build, and where their rows are.
+
+Used for shards in staging, before they are published, and for those of a finished build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from expectations import gate, suites, written
+from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from expectations.gate import Table
+from expectations.suites import Suite
+from expectations.verdict import Finding, Verdict
+from pipeline import dataset_facts, measured
+from pipeline.dataset_files import listed_and_alike
+from pipeline.measured import Measured, metrics_file, sha256_of
+from stages.errors import ExpectationError
+
+SHOWN = 3  # rows that an error names
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a verdict is made from.
+
+    Attributes:
+        folder: the build; ``metrics``: where the tables of its shards are.
+        shards: as they were measured, in the order of the build.
+        hashes: what each shard's bytes must be, by path.
+        declared: what the ledger, the plan or the manifest says of the dataset as a whole.
+    """
+
+    folder: Path
+    metrics: Path
+    shards: Sequence[Measured]
+    hashes: Mapping[str, str]
+    declared: Mapping[str, int]
+
+
+def _frames(evidence: Evidence, table: str) -> Iterator[pl.DataFrame]:
+    for shard in evidence.shards:
+        if shard.rows.get(table):
+            yield pl.read_ipc(metrics_file(evidence.metrics, shard.path, table))
+
+
+def _shard_table(evidence: Evidence) -> pl.DataFrame:
+    """One row per shard, its bytes hashed once more."""
+    with ThreadPoolExecutor(4) as pool:
+        paths = [evidence.folder / shard.path for shard in evidence.shards]
+        hashes = list(pool.map(sha256_of, paths))
+    made = []
+    for shard, found in zip(evidence.shards, hashes, strict=True):
+        opens = shard.counts["opens_pyarrow"] and listed_and_alike(evidence.folder, shard.path)
+        row = {"n_examples": 0, "n_tokens": 0, "n_stored": 0, "n_trained": 0} | shard.counts
+        row["n_rows_planned"] = shard.counts.get("n_rows_planned", shard.counts["n_rows"])
+        row["hash_differs"] = int(found != evidence.hashes.get(shard.path))
+        row["opens_datasets"] = int(opens)
+        made.append(row)
+    return pl.DataFrame(made, schema=dict.fromkeys(sorted(made[0]), pl.Int64))
+
+
+def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
+    shards = _shard_table(evidence)
+    facts: list[pl.DataFrame] = []
+
+    def dataset() -> Iterator[pl.DataFrame]:
+        if not facts:  # only once the shards are known to be sound
+            by_side = [(s.split, s.path) for s in evidence.shards]
+            read = partial(_of_side, evidence, by_side)
+            facts.append(dataset_facts.table(read, evidence.declared, context))
+        yield facts[0]
+
+    count = {name: sum(s.rows.get(name, 0) for s in evidence.shards) for name in (EXAMPLE, ROW)}
+    tables = {
+        SHARD: Table(SHARD, len(evidence.shards), lambda: iter([shards])),
+        EXAMPLE: Table(EXAMPLE, count[EXAMPLE], lambda: _frames(evidence, EXAMPLE)),
+        DATASET: Table(DATASET, 1, dataset),
+    }
+    if context.layout != "ragged":
+        tables[ROW] = Table(ROW, count[ROW], lambda: _frames(evidence, ROW))
+    return tables
+
+
+def _of_side(
+    evidence: Evidence, shards: Sequence[tuple[str, str]], side: str, table: str, names: list[str]
+) -> pl.DataFrame:
+    """Some columns of a side's metrics."""
+    files = [
+        pl.read_ipc(metrics_file(evidence.metrics, path, table), columns=names)
+        for split, path in shards
+        if split == side
+    ]
+    return pl.concat(files) if files else pl.DataFrame(schema=dict.fromkeys(names, pl.Int64))
+
+
+def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Row, shard and index in the shard of some rows of a table."""
+    if table == DATASET:
+        return []
+    if table == SHARD:
+        return [{"shard": evidence.shards[row].path} for row in rows]
+    starts = np.concatenate([[0], np.cumsum([s.rows.get(table, 0) for s in evidence.shards])])
+    found = []
+    for row in rows:
+        index = int(np.searchsorted(starts, row, side="right")) - 1
+        shard, at = evidence.shards[index], row - int(starts[index])
+        offsets, names = written.names(measured.read(evidence.folder / shard.path))
+        first = at if table == EXAMPLE else int(offsets[at])
+        name = names[first] if first < len(names) else None
+        found.append({"row": name, "shard": shard.path, "at": at})
+    return found
+
+
+def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:
+    """The suites of ``--expectations``: names and texts.
+
+    Raises:
+        GateError: one does not load, or two have one name.
+    """
+    return [suite for name, text in files for suite in suites.load(name, text)]
+
+
+def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdict:
+    """The verdict of the shipped suites and the users'.
+
+    Raises:
+        GateError: something could not be judged.
+    """
+    tables = _tables(evidence, context)
+    shipped = sorted(suites.shipped(context), key=lambda suite: suite.table != SHARD)
+    return gate.judge(tables, [*shipped, *users], context, partial(_places, evidence))
+
+
+def line(finding: Finding) -> str:
+    """One broken law in a line: how many rows, and the first of them."""
+    where = [_named(place) for place in finding.places[:SHOWN]]
+    more = f" and {finding.broken - SHOWN} more" if finding.broken > SHOWN and where else ""
+    numbers = "" if where else ", ".join(_values(finding))
+    text = ", ".join(where) + more or numbers
+    return f"  {finding.name}: {finding.broken} of {finding.checked} {finding.table} ({text})"
+
+
+def _named(place: Mapping[str, Any]) -> str:
+    if "at" not in place:
+        return str(place["shard"])
+    return f"{place['row']} at {place['shard']}[{place['at']}]"
+
+
+def _values(finding: Finding) -> list[str]:
+    return [f"{key}={value}" for key, value in finding.seen.items()]
+
+
+def require_passed(verdict: Verdict) -> None:
+    """Nothing with a broken critical expectation goes on.
+
+    Raises:
+        ExpectationError: naming every one, and its first rows.
+    """
+    broken = [finding for finding in verdict.findings if finding.fatal]
+    if not broken:
+        return
+    lines = "\n".join(line(finding) for finding in broken)
+    ours = all(finding.suite == suites.SHIPPED for finding in broken)
+    raise ExpectationError(
+        f"What was written breaks {', '.join(f.name for f in broken)}:\n{lines}",
+        "Nothing was published; "
+        + ("please report it with the recipe." if ours else "mend the data, or the suite."),
+    )

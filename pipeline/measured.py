@@ -1,0 +1,154 @@
+"""A shard read back from the disk and measured, in the process that wrote it.
+
+The tables of metrics go to files beside the shards while the build is staged; the gate reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from expectations import written
+from expectations.contract import EXAMPLE, ROW, Context
+from expectations.written import Planned, Sources
+from stages.errors import GateError
+
+METRICS = ".metrics"  # in the staging directory, gone before anything is published
+_UNMEASURED = (
+    ArithmeticError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    pl.exceptions.PolarsError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One shard as it was read back.
+
+    Attributes:
+        counts: its row of the ``shards`` table, but for what only the whole build tells.
+        rows: how many rows each table of metrics got from it.
+        soft_labels: some rating is neither 0 nor 1.
+    """
+
+    path: str
+    split: str
+    counts: dict[str, int]
+    rows: dict[str, int]
+    soft_labels: bool
+
+
+def metrics_file(folder: Path, shard: str, table: str) -> Path:
+    """Where a table of a shard's metrics is kept."""
+    return folder / f"{shard.replace('/', '-')}.{table}.arrow"
+
+
+def sha256_of(path: Path) -> str:
+    """Hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read(path: Path) -> pa.Table:
+    """A shard as a trainer reads it."""
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_stream(file).read_all()
+
+
+def _opened(path: Path) -> pa.Table | None:
+    try:
+        table = read(path)
+        table.validate()
+    except (pa.ArrowException, OSError):
+        return None
+    return table
+
+
+def _rows_in_polars(path: Path) -> int:
+    try:
+        return pl.read_ipc_stream(path).height
+    except (pl.exceptions.PolarsError, OSError):
+        return -1
+
+
+def _soft(table: pa.Table) -> bool:
+    if "step_labels" not in table.schema.names:
+        return False
+    chunks = [chunk.flatten().drop_null() for chunk in table.column("step_labels").chunks]
+    values = pa.chunked_array(chunks, pa.float32()).to_numpy()
+    return bool(((values != 0) & (values != 1)).any())
+
+
+def _tables(
+    table: pa.Table, context: Context, sources: Sources, planned: Planned | None
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None, dict[str, int]]]:
+    start = 0
+    for group in written.groups(table):
+        part = planned and planned.slice(start, len(planned.tokens))
+        examples = written.examples(group, context, sources, part)
+        rows = written.rows(group, context) if context.layout != "ragged" else None
+        start += len(examples)
+        yield examples, rows, written.totals(group)
+
+
+def measure(
+    path: Path,
+    shard: str,
+    split: str,
+    folder: Path,
+    context: Context,
+    sources: Sources,
+    planned: Planned | None,
+) -> Measured:
+    """Read a shard back, measure it, and keep the tables.
+
+    Args:
+        path: the file; ``shard`` its name in the build.
+        folder: where the tables go.
+        planned: what it must hold; None in a finished build.
+
+    Raises:
+        GateError: a metric cannot be computed, so nothing can be said about the rows.
+    """
+    table = _opened(path)
+    counts = {"opens_pyarrow": int(table is not None), "n_rows": -1, "n_columns_differ": 0}
+    counts["n_rows_polars"] = _rows_in_polars(path)
+    counts["opens_polars"] = int(counts["n_rows_polars"] >= 0)
+    if table is None:
+        return Measured(shard, split, counts, {}, False)
+    counts["n_rows"] = table.num_rows
+    counts["n_columns_differ"] = written.columns_differ(table.schema, context)
+    if counts["n_columns_differ"]:  # judged by shards_open; nothing can be measured
+        return Measured(shard, split, counts, {}, False)
+    try:
+        made = list(_tables(table, context, sources, planned))
+        soft = _soft(table)
+    except _UNMEASURED as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise GateError(
+            f"{shard} cannot be judged: {what}.",
+            "Nothing was published; please report it with the recipe.",
+        ) from error
+    frames = {EXAMPLE: [m[0] for m in made], ROW: [m[1] for m in made if m[1] is not None]}
+    rows = {}
+    for name, parts in frames.items():
+        if parts:
+            joined = pl.concat(parts)
+            joined.write_ipc(metrics_file(folder, shard, name), compression="uncompressed")
+            rows[name] = len(joined)
+    lengths = pl.concat(frames[EXAMPLE]).select(pl.col("^.*n_tokens$").sum()).row(0)
+    counts["n_examples"] = rows[EXAMPLE]
+    counts["n_tokens"] = int(np.sum(lengths))
+    for name in ("stored", "trained"):
+        counts[f"n_{name}"] = sum(m[2][name] for m in made)
+    return Measured(shard, split, counts, rows, soft)

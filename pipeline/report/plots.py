@@ -1,0 +1,122 @@
+"""Plots as numbers: what the page draws as bars, computed once, without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline.drawing import Shards
+from stages.columns import list_parts, numbers, whole
+
+PACKS = 24  # packs that are drawn, from the first
+FILL_BINS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a histogram; ``height`` is in percent of the highest."""
+
+    x: float
+    width: float
+    height: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Bars over a labelled axis, in percent of the plot's width."""
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[str, ...]
+    unit: str
+    highest: int
+
+
+def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
+    """Bars of equal width.
+
+    Args:
+        width: what one bin spans, in ``unit``.
+    """
+    highest = max(counts, default=0) or 1
+    step = 100 / max(1, len(counts))
+    bars = tuple(
+        Bar(
+            round(i * step, 3),
+            round(step * 0.92, 3),
+            round(100 * count / highest, 3),
+            f"{i * width:g} to {(i + 1) * width:g} {unit}: {count}",
+        )
+        for i, count in enumerate(counts)
+        if count
+    )
+    end = len(counts) * width
+    ticks = tuple(f"{round(end * part)}" for part in (0, 0.25, 0.5, 0.75, 1))
+    return Histogram(bars, ticks, unit, highest)
+
+
+def lengths(audits: dict[str, Any]) -> Histogram | None:
+    """The examples' lengths, as the audit of that name binned them."""
+    found = next((a for a in audits["audits"] if a["name"] == "lengths"), None)
+    bins: list[list[Any]] = (
+        next((f["bins"] for f in found["figures"] if f["bins"]), []) if found else []
+    )
+    if not bins:
+        return None
+    width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 1
+    return histogram([count for _, count in bins], width, "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """One pack as a strip: the share of the room that each example takes, in percent."""
+
+    number: int
+    tokens: int
+    examples: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How full the packs of the train split are."""
+
+    packs: tuple[Pack, ...]
+    count: int
+    fill: Histogram
+
+
+def packing(shards: Shards) -> Packing | None:
+    """Pack strips and a histogram of their fill; None in other layouts."""
+    manifest = shards.manifest
+    if manifest["layout"] != "packed":
+        return None
+    room = manifest["max_length"]
+    fills: list[Any] = []
+    drawn: list[Pack] = []
+    for shard in manifest["splits"]["train"]["shards"]:
+        for batch in shards.table(shard["path"]).to_batches():
+            stored = np.diff(numbers(batch.column("input_ids"))[0])
+            fills.append(stored)
+            if len(drawn) < PACKS:
+                drawn += _strips(batch, stored.tolist(), room, len(drawn))
+    fill = np.concatenate(fills)
+    places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)
+    counts = np.bincount(places, minlength=FILL_BINS).tolist()
+    return Packing(tuple(drawn[:PACKS]), len(fill), histogram(counts, 100 / FILL_BINS, "% full"))
+
+
+def _strips(batch: Any, stored: list[int], room: int, first: int) -> list[Pack]:
+    at, sizes = numbers(whole(batch.column("seq_lengths")))
+    names = list_parts(whole(batch.column("row_ids")))[1]
+    found = []
+    for row in range(min(len(stored), PACKS - first)):
+        span = range(int(at[row]), int(at[row + 1]))
+        examples = tuple(
+            (round(100 * int(sizes[i]) / room, 4), f"{names[i].as_py()}: {sizes[i]} tokens")
+            for i in span
+        )
+        found.append(Pack(first + row, stored[row], examples))
+    return found

@@ -1,0 +1,41 @@
+"""A seal on the two files that no other file vouches for: the hash of the rest of their content.
+
+``manifest.json`` names every other file by hash but itself; ``run.json`` may differ between equal
+builds, so the manifest leaves it out. Each carries its own hash, and its exact spelling is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pipeline.dataset_files import json_text
+
+KEY = "content_sha256"
+
+
+def _hash(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with its seal, in the place of an older one."""
+    bare = {key: value for key, value in content.items() if key != KEY}
+    return {**bare, KEY: _hash(bare)}
+
+
+def problem(data: bytes) -> str | None:
+    """What is wrong with a sealed file's bytes; None when they are what was written."""
+    try:
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            return "it is not an object"
+    except ValueError as error:
+        return f"it is not JSON: {error}"
+    if KEY not in found:
+        return "it carries no seal"
+    if sealed(found)[KEY] != found[KEY]:
+        return "its content is not what was sealed"
+    return None if json_text(found).encode() == data else "it is spelled otherwise"

@@ -1,0 +1,135 @@
+"""The stop contract: how each kind of server and trainer is told where an answer ends.
+
+Strings come first, since a server that loads its own tokenizer understands them whatever ids it
+has. A string that is a registered special token appears in decoded text only where special tokens
+are not skipped, so the snippets say that as well.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stages.encoders import parsed
+from stages.profile import TargetModel
+
+STRING, EITHER = "string", "string or id"
+
+
+def stop_ids(model: TargetModel) -> list[int]:
+    """Ids at which generation stops."""
+    tokenizer = parsed(model.tokenizer_json)
+    found = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
+    return [index for index in found if index is not None]  # binding proved that none is missing
+
+
+def _seen_by_stock(model: TargetModel, text: str) -> bool | None:
+    """Whether a tokenizer that the server brings has this token; None where nobody can know."""
+    added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
+    if text not in {token.content for token in added}:
+        return True  # a word of the vocabulary itself
+    if model.profile.ranks is None:
+        return None  # a directory may hold tokens that its maker added
+    return model.step_id < 0 or text not in tuple(model.profile.step_tokens)
+
+
+def marker(model: TargetModel, text: str) -> dict[str, Any]:
+    """What a custom stop marker is to the tokenizers, and so how to stop at it.
+
+    Returns:
+        ``text``, ``ids`` (of the emitted tokenizer), ``is_one_token``, ``stock_tokenizer_sees_it``
+        (null where that cannot be known), ``use`` and ``why``.
+    """
+    ids = parsed(model.tokenizer_json).encode(text, add_special_tokens=False).ids
+    one = len(ids) == 1
+    stock = _seen_by_stock(model, text) if one else False
+    if not one:
+        why = f"it is written as {len(ids)} tokens, so that no single id stands for it"
+    elif stock:
+        why = f"it is token {ids[0]} of the untouched tokenizer as well"
+    else:
+        why = f"its id {ids[0]} is unknown to a server that loads an untouched tokenizer"
+    return {
+        "text": text,
+        "ids": ids,
+        "is_one_token": one,
+        "stock_tokenizer_sees_it": stock,
+        "use": EITHER if one and stock else STRING,
+        "why": why,
+    }
+
+
+def _engines(model: TargetModel, strings: list[str], ids: list[int], keep: bool) -> dict[str, Any]:
+    """A ready snippet per engine; MODEL is the model's directory, BUILD this one."""
+    special = any(text in model.controls for text in strings)
+    stops = {"stop": strings, "stop_token_ids": ids, "include_stop_str_in_output": keep}
+    shown = {"skip_special_tokens": False} if special else {}
+    beside = {name: value for name, value in stops.items() if name != "stop"}
+    generation = {"eos_token_id": ids, "pad_token_id": model.pad_id}
+    custom = [text for text in strings if text not in model.profile.generation_eos]
+    if custom:
+        generation["stop_strings"] = custom
+    return {
+        "vllm": {
+            "SamplingParams": {**stops, **shown},
+            "serve": "vllm serve MODEL --tokenizer BUILD/tokenizer "
+            "--generation-config BUILD/tokenizer",
+        },
+        "trl_grpo": {
+            "generation_kwargs": {**stops, **shown},
+            "note": "a completion that ends on a stop string counts as truncated for "
+            "mask_truncated_completions, since only eos and pad ids are looked at",
+        },
+        "transformers": {
+            "GenerationConfig": generation,
+            "note": "generate() needs tokenizer= for stop_strings" if custom else "",
+        },
+        "openai": {"stop": strings[:4], "extra_body": {**beside, **shown}},
+    }
+
+
+def contract(model: TargetModel, stops: tuple[str, ...]) -> dict[str, Any]:
+    """``serving.json``.
+
+    Args:
+        stops: custom stop markers, in the order of ``--stop``.
+    """
+    profile = model.profile
+    names = ("step_token", "good_token", "bad_token")
+    steps = dict(zip(names, profile.step_tokens, strict=True)) if model.step_id >= 0 else {}
+    strings = list(dict.fromkeys((*stops, *profile.generation_eos)))
+    ids = stop_ids(model)
+    return {
+        "stop_strings": strings,
+        "stop_token_ids": ids,
+        "include_stop_str_in_output": bool(stops),
+        "eos_token_id": model.eos_id,
+        "end_of_turn": profile.end_of_turn,
+        "end_of_turn_id": model.end_of_turn_id,
+        "pad_token_id": model.pad_id,
+        "added_tokens": {token: model.controls[token] for token in steps.values()},
+        **steps,
+        "markers": [marker(model, text) for text in dict.fromkeys(stops)],
+        # an encoder generates nothing that could be stopped
+        "engines": {} if profile.pair else _engines(model, strings, ids, bool(stops)),
+    }
+
+
+def as_text(found: dict[str, Any]) -> list[str]:
+    """The contract in lines, for a person."""
+    lines = [f"stop strings    {' '.join(map(repr, found['stop_strings']))}"]
+    lines.append(f"stop ids        {' '.join(map(str, found['stop_token_ids']))}")
+    lines += [
+        f"stop marker     {item['text']!r}: use the {item['use']}; {item['why']}"
+        for item in found["markers"]
+    ]
+    engines = found["engines"]
+    if not engines:
+        return []
+    lines.append(f"vllm            SamplingParams(**{engines['vllm']['SamplingParams']})")
+    lines.append(f"                {engines['vllm']['serve']}")
+    lines.append(f"trl grpo        generation_kwargs={engines['trl_grpo']['generation_kwargs']}")
+    generation = engines["transformers"]["GenerationConfig"]
+    lines.append(f"transformers    GenerationConfig(**{generation})")
+    lines.append(f"openai          {json.dumps(engines['openai'], ensure_ascii=False)}")
+    return lines

@@ -1,0 +1,52 @@
+"""Files, folders and globs of this machine."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+from pipeline.sources import Located
+from stages import readers
+from stages.errors import UsageError
+from stages.readers import hf
+
+# What datasets writes beside its data.
+SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
+
+
+def _file(path: str, reader: str | None = None) -> Located:
+    return Located(path, Path(os.path.abspath(path)).parts, path, reader)
+
+
+def _in_folder(folder: str) -> list[Located]:
+    found: list[Located] = []
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        saved = hf.files(root)
+        if saved is not None:  # its files are its own affair
+            found += [_file(path, hf.READER.name) for path in saved]
+            folders.clear()
+            continue
+        names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
+        found += [_file(os.path.join(root, name)) for name in names if readers.of_path(name)]
+    if not found:
+        raise UsageError(
+            f"Folder {folder} has no data files.",
+            f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
+        )
+    return found
+
+
+def locate(argument: str) -> list[Located]:
+    """See ``sources.locate``."""
+    if os.path.isdir(argument):
+        return _in_folder(argument)
+    if os.path.exists(argument):
+        return [_file(argument)]
+    if glob.has_magic(argument):
+        matched = sorted(p for p in glob.glob(argument, recursive=True) if os.path.isfile(p))
+        if not matched:
+            raise UsageError(f"Nothing matches {argument}.", "Check the pattern.")
+        return [_file(path) for path in matched]
+    raise UsageError(f"There is no file or folder {argument}.", "Check the path.")

@@ -1,0 +1,63 @@
+"""Copies of what does not stay where it is, in the cache, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from stages.readers import _bytes
+
+MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow"}
+FOLDER = "inputs"
+
+
+def suffix_of(path: Path) -> str:
+    """A suffix for a file whose name has none, from its first bytes; lines of JSON by default."""
+    with path.open("rb") as file:
+        head = file.read(8)
+    return next((suffix for magic, suffix in MAGIC.items() if head.startswith(magic)), ".jsonl")
+
+
+def key_of(*parts: str) -> str:
+    """A folder name for a copy."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def found(folder: Path) -> Path | None:
+    """The copy in a folder, if its bytes are those that were written."""
+    try:
+        note = json.loads((folder / "copy.json").read_bytes())
+        path = folder / str(note["name"])
+        if _bytes.sha256_of(str(path)) != note["sha256"]:
+            return None
+        path.touch()  # a copy in use is not pruned
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return path
+
+
+def keep(folder: Path, name: str, fetch: Callable[[Path], None]) -> Path:
+    """Fetch into a temporary file; move it to its place when that ended well."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{uuid.uuid4().hex}.tmp"
+    try:
+        fetch(temporary)
+        if "." not in name.strip(".") or not _known(name):
+            name += suffix_of(temporary)
+        path = folder / name
+        note = {"name": name, "sha256": _bytes.sha256_of(str(temporary))}
+        os.replace(temporary, path)
+        (folder / "copy.json").write_text(json.dumps(note), "utf-8")
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _known(name: str) -> bool:
+    from stages import readers
+
+    return readers.of_path(name) is not None

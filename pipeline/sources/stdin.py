@@ -1,0 +1,39 @@
+"""Standard input: spooled, so that it can be cut, hashed and read twice. Rows are ``stdin:1``."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import uuid
+from pathlib import Path
+
+from pipeline.sources import Located, spool
+from stages.errors import UsageError
+from stages.readers._bytes import CHUNK
+
+NAME = "stdin"
+
+
+def locate(cache_dir: Path) -> list[Located]:
+    """See ``sources.locate``."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("Nothing is piped into standard input.", "For example: cat rows | ... -")
+    digest = hashlib.sha256()
+
+    def fetch(path: Path) -> None:
+        with path.open("wb") as copy:
+            while chunk := sys.stdin.buffer.read(CHUNK):
+                digest.update(chunk)
+                copy.write(chunk)
+
+    waiting = cache_dir / spool.FOLDER / uuid.uuid4().hex
+    path = spool.keep(waiting, NAME, fetch)
+    home = waiting.with_name(digest.hexdigest()[:32])
+    if spool.found(home) is None:
+        home.mkdir(exist_ok=True)
+        for name in (path.name, "copy.json"):
+            (waiting / name).replace(home / name)
+    for left in waiting.iterdir():
+        left.unlink()
+    waiting.rmdir()
+    return [Located(str(home / path.name), (NAME,), NAME)]

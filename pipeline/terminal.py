@@ -1,0 +1,117 @@
+"""Strips of tokens on a terminal; where there are no colours, words say what colours would."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+
+import click
+
+from pipeline.drawing import (
+    ANSWER,
+    BAD,
+    CONTEXT,
+    GOOD,
+    KINDS,
+    OPEN,
+    PADDING,
+    SCORED,
+    TRAINED,
+    Piece,
+    Shards,
+    Strip,
+    visible,
+)
+
+_STYLES: dict[str, dict[str, object]] = {
+    CONTEXT: {"dim": True},
+    TRAINED: {"fg": "green"},
+    ANSWER: {"fg": "green"},
+    GOOD: {"fg": "black", "bg": "green", "bold": True},
+    BAD: {"fg": "white", "bg": "red", "bold": True},
+    OPEN: {"fg": "black", "bg": "yellow"},
+    SCORED: {"fg": "black", "bg": "cyan", "bold": True},
+    PADDING: {"fg": "bright_black"},
+}
+_WIDEST = max(map(len, _STYLES))
+
+
+class Canvas:
+    """Writes to stdout.
+
+    Args:
+        color: ``always``, ``never`` or ``auto``: a terminal, and no ``NO_COLOR``.
+    """
+
+    def __init__(self, color: str) -> None:
+        capable = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        wanted = capable and not os.environ.get("NO_COLOR")
+        self._color = color == "always" or (color == "auto" and wanted)
+
+    def _say(self, text: str, **style: object) -> None:
+        click.echo(click.style(text, **style) if self._color else text, color=self._color)  # type: ignore[arg-type]
+
+    def example(self, shards: Shards, row_id: str) -> None:
+        """One example, wherever it is stored."""
+        split, number, place = shards.find(row_id)
+        strips = shards.strips(shards.row(split, number))
+        of = "" if len(strips) == 1 else f", {place + 1} of {len(strips)} in it"
+        if shards.manifest["task"] == "rm":
+            of, chosen = "", strips
+        else:
+            chosen = [strips[place]]
+        self._draw(f"{split} row {number}{of}", chosen)
+
+    def stored(self, shards: Shards, split: str, number: int) -> None:
+        """One stored row with all that is in it."""
+        strips = shards.strips(shards.row(split, number))
+        count = shards.manifest["splits"][split]["rows"]
+        self._draw(f"{split} row {number} of {count}", strips)
+
+    def _draw(self, title: str, strips: list[Strip]) -> None:
+        self._say(title, bold=True)
+        present = {piece.kind for strip in strips for piece in strip.pieces}
+        if self._color:
+            legend = [click.style(f" {KINDS[k]} ", **_STYLES[k]) for k in KINDS if k in present]  # type: ignore[arg-type]
+            click.echo("  ".join(legend), color=True)
+        for strip in strips:
+            counts = f"{strip.tokens} tokens, {strip.trained} trained"
+            if any(piece.kind == SCORED for piece in strip.pieces):
+                counts = f"{strip.tokens} tokens"
+            self._say(f"── {visible(strip.name)} · {counts} ".ljust(78, "─"), fg="blue")
+            if self._color:
+                click.echo("".join(self._colored(strip)), color=True)
+            else:
+                for line in _worded(strip):
+                    click.echo(line)
+        click.echo()
+
+    def _colored(self, strip: Strip) -> Iterator[str]:
+        for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
+            pieces = list(run)
+            for control, part in groupby(pieces, key=lambda piece: piece.control):
+                text = _text(list(part), kind)
+                style = dict(_STYLES[kind])
+                if control and kind in (CONTEXT, TRAINED):
+                    style |= {"underline": True}
+                # A style that reached over a line's end would paint the rest of the line.
+                parts = text.split("\n")
+                yield "\n".join(click.style(p, **style) if p else "" for p in parts)  # type: ignore[arg-type]
+
+
+def _text(pieces: list[Piece], kind: str) -> str:
+    if kind == PADDING:
+        return f"[{pieces[0].text} x {len(pieces)}]"
+    return "".join(piece.text for piece in pieces)
+
+
+def _worded(strip: Strip) -> Iterator[str]:
+    """Runs of one kind, each line behind the kind's name."""
+    for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
+        first = True
+        for line in _text(list(run), kind).splitlines(keepends=True):
+            head = kind if first else ""
+            first = False
+            yield f"{head:<{_WIDEST}} | {line.rstrip(chr(10))}" + ("↵" if line[-1] == "\n" else "")

@@ -1,0 +1,80 @@
+"""Rows that are token ids already: counted and bounded, but neither rendered nor encoded.
+
+What the invariants ask of every example they ask of these as well, so a trained stretch must end
+in the model's end-of-turn token. No template ran, so there is nothing to compare the ids with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from stages import columns
+from stages.columns import IGNORED, count_per_row, make_list, numbers
+from stages.contract import Batch
+from stages.encode import digests
+from stages.fold import folded_ids
+from stages.profile import TargetModel
+
+
+@dataclass
+class Accept:
+    """``input_ids`` and ``labels`` as the row has them, and what later stages count on."""
+
+    model: TargetModel
+    max_length: int
+    name: str = "accept"
+    reads: tuple[str, ...] = ("input_ids", "labels")
+    writes: tuple[str, ...] = (
+        "labels",
+        "length",
+        "trained",
+        "controls",
+        "truncated",
+        "merged_cuts",
+        "digest",
+    )
+
+    def __call__(self, batch: Batch) -> Batch:
+        offsets, ids = numbers(batch.column("input_ids"))
+        labels = numbers(batch.column("labels"))[1].copy()
+        lengths = np.diff(offsets)
+        labels[offsets[:-1][lengths > 0]] = IGNORED
+        batch = columns.put(batch, "labels", make_list(offsets, pa.array(labels)))
+        controls = np.isin(ids, np.fromiter(self.model.controls.values(), np.int32))
+        counts = {
+            "length": lengths,
+            "trained": count_per_row(offsets, labels != IGNORED),
+            "controls": count_per_row(offsets, controls),
+            "truncated": np.zeros(len(lengths), np.int64),
+            "merged_cuts": np.zeros(len(lengths), np.int64),
+        }
+        for name, values in counts.items():
+            batch = columns.put(batch, name, pa.array(values))
+        wrong = (labels != IGNORED) & (labels != ids)
+        folded = np.where(wrong, np.int32(np.iinfo(np.int32).min), folded_ids(ids, labels))
+        batch = columns.put(batch, "digest", digests((offsets, folded)))
+        unknown = count_per_row(offsets, ids >= self.model.vocab_size)
+        details = [
+            f"{count} ids are not in the vocabulary of {self.model.vocab_size}"
+            for count in unknown[unknown > 0]
+        ]
+        batch = columns.refuse(batch, unknown > 0, "id_outside_vocabulary", details)
+        over = lengths > self.max_length
+        details = [f"{n} tokens; --max-length is {self.max_length}" for n in lengths[over]]
+        return columns.refuse(batch, over, "too_long", details)
+
+
+@dataclass
+class Unwitnessed:
+    """Stands in for the witness where there is no text to encode again."""
+
+    sampled: int = 0
+
+    def restart(self) -> None:
+        """Nothing to begin again."""
+
+    def __call__(self, batch: Batch) -> None:
+        """Nothing to compare."""

@@ -1,0 +1,185 @@
+"""Which record format a file has, and the evidence for it.
+
+Every format that feeds the task is tried on every sampled row. One reading must explain most of
+them, and no other may: where two do, or where a column's meaning stays open, nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stages import formats, templated
+from stages.contract import Doubtful, Format, NamedOnly, Row, Texts, Varied
+from stages.errors import DataError, UndecidedError
+
+MIXED_SHARE = 0.01  # fewer rows of another shape are left to the door, which refuses them by name
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """The reading of one file, and why.
+
+    Attributes:
+        reading: what ``formats.load`` takes: a format's name, or ``name/variant``.
+        evidence: a sentence without a full stop.
+        sampled: rows that were looked at.
+        counts: how many of them each format of the task explains, the best first.
+        change: formats of two kinds of rows that take turns in the file; None when there is one.
+    """
+
+    reading: str
+    evidence: str
+    sampled: int
+    counts: dict[str, int]
+    change: tuple[str, str] | None = None
+
+    @property
+    def format(self) -> Format:
+        """The format, as it reads rows."""
+        return formats.load(self.reading)
+
+
+def _unpaired(rows: Sequence[Row]) -> bool:
+    return all("completion" in row and "label" in row and "rejected" not in row for row in rows)
+
+
+def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
+    if rows and _unpaired(rows):
+        raise DataError(
+            f"{where} holds unpaired data: one completion and a label a row. A reward model is "
+            "trained on pairs, and there is no second answer to compare with.",
+            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
+        )
+
+
+def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
+    keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12])
+    return DataError(
+        f"{where}: no {task} format fits rows with the columns {keys or '(none)'}.",
+        f"Name the columns with --map, or the format with --format "
+        f"({', '.join(f.name for f in formats.for_task(task))}).",
+    )
+
+
+def _refuse_templated(
+    found: Format, rows: Sequence[Row], where: str, already_templated: bool
+) -> str:
+    """What to add to the evidence about chat templates inside prompts.
+
+    Raises:
+        DataError: there are some, and nobody said what to do.
+    """
+    if not isinstance(found, Texts):
+        return ""
+    seen: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        for column in found.prompts:
+            dialect = templated.dialect_of(row.get(column))
+            if dialect is not None:
+                seen[column, dialect] += 1
+                break
+    if not seen:
+        return ""
+    (column, dialect), _ = seen.most_common(1)[0]
+    count = f"{seen.total()} of {len(rows)} sampled rows"
+    if not already_templated and seen.total() > MIXED_SHARE * len(rows):
+        raise DataError(
+            f"{where}: column {column!r} already carries a chat template ({dialect}) in {count}; "
+            "rendering it would template it twice.",
+            "Add --already-templated to have its turns read and rendered once.",
+        )
+    return f"; already templated ({dialect}) in {count}"
+
+
+def settle(
+    found: Format, rows: Sequence[Row], where: str, already_templated: bool = False
+) -> tuple[str, str]:
+    """The variant of a format that rows show, as a reading, and what to add to the evidence.
+
+    Raises:
+        DataError: the rows do not show it, or carry a chat template already.
+    """
+    reading, why = found.name, ""
+    if isinstance(found, Varied):
+        try:
+            variant, why = found.settle(rows)
+        except UndecidedError as error:
+            choices = " or ".join(f"--format {found.name}/{choice}" for choice in error.choices)
+            raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
+        reading = f"{found.name}/{variant}" if variant else found.name
+        why = f"; {why}" if why else ""
+    return reading, why + _refuse_templated(found, rows, where, already_templated)
+
+
+def _matches(rows: Sequence[Row], task: str) -> dict[str, list[str | None]]:
+    """What each format says of each row; formats that explain none are left out."""
+    found = {f.name: [f.matches(row) for row in rows] for f in formats.for_task(task)}
+    return {name: said for name, said in found.items() if any(said)}
+
+
+def _require_one(found: list[str], said: dict[str, list[str | None]], where: str) -> None:
+    """No second format may explain most rows as well."""
+    if len(found) < 2:
+        return
+    ways = [f"{name} ({_common(said[name])})" for name in found]
+    flags = " or ".join(f"--format {name}" for name in found)
+    raise DataError(f"{where} reads as {' and as '.join(ways)}.", f"Say which with {flags}.")
+
+
+def _common(said: Sequence[str | None]) -> str:
+    return Counter(reason for reason in said if reason).most_common(1)[0][0]
+
+
+def _strays(said: dict[str, list[str | None]], best: str) -> tuple[str, int]:
+    """The format that explains most of the rows that the best one does not, and how many."""
+    left = [i for i, reason in enumerate(said[best]) if not reason]
+    counts = {n: sum(bool(reasons[i]) for i in left) for n, reasons in said.items() if n != best}
+    name = max(counts, key=lambda n: counts[n], default="")
+    return name, counts.get(name, 0)
+
+
+def detect(
+    rows: Sequence[Row],
+    task: str,
+    where: str,
+    already_templated: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> Detection:
+    """The one reading that sampled rows have.
+
+    Args:
+        rows: with the columns that ``columns`` (``--map``) names already in place.
+
+    Raises:
+        DataError: none has them, more than one does, or a column's meaning stays open.
+    """
+    if task == "rm":
+        _refuse_unpaired(rows, where)
+    said = _matches(rows, task)
+    counts = {name: sum(map(bool, reasons)) for name, reasons in said.items()}
+    counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
+    if not counts:
+        raise _none_fits(rows, task, where)
+    best = next(iter(counts))
+    _require_one([name for name, count in counts.items() if count * 2 > len(rows)], said, where)
+    other, strays = _strays(said, best)
+    if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
+        return Detection(best, "", len(rows), counts, (best, other))
+    if counts[best] * 2 <= len(rows):
+        raise _none_fits(rows, task, where)
+    found = formats.load(best)
+    if isinstance(found, NamedOnly):
+        raise DataError(
+            f"{where}: {_common(said[best])} in {counts[best]} of {len(rows)} sampled rows; "
+            f"{found.because}.",
+            f"Add --format {best} to have them checked and passed through.",
+        )
+    fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
+    doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
+    if doubt is not None:
+        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
+    reading, more = settle(found, fitting, where, already_templated)
+    evidence = f"{_common(said[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
+    return Detection(reading, evidence, len(rows), counts)

@@ -1,0 +1,155 @@
+"""What the preference formats have in common: prompts, sides, margins, ties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages import templated
+from stages.contract import FormatOptions, Message, Pair, Row
+from stages.errors import RowError
+from stages.formats import _turns, alpaca
+
+_MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
+PROMPTS = ("prompt", "question", "query", "input")
+_TURNS = ("conversations", "messages")
+SCORES = (
+    ("score_chosen", "score_rejected"),
+    ("chosen_score", "rejected_score"),
+    ("chosen_rating", "rejected_rating"),
+    ("rating_chosen", "rating_rejected"),
+    ("chosen_reward", "rejected_reward"),
+    ("reward_chosen", "reward_rejected"),
+)
+TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
+
+
+def prompt(row: Row, options: FormatOptions) -> list[Message]:
+    """The turns that both sides answer; empty when there are none.
+
+    Raises:
+        RowError: a text already carries a chat template and nobody allowed that.
+    """
+    turns = _turns.chosen_of(row, _TURNS, options.columns)
+    if turns is not None:
+        return _turns.whole(row, turns)
+    if "instruction" in row:
+        return [*_turns.before(row), Message("user", alpaca.asked(row))]
+    name = _turns.chosen_of(row, PROMPTS, options.columns)
+    if name is None:
+        return []
+    if isinstance(row[name], list):
+        return _turns.whole(row, name)
+    return [*_turns.before(row), Message("user", _turns.text(row, name))]
+
+
+def side(value: Any, where: str) -> list[Message]:
+    """One answer: a text, one turn, or turns."""
+    if isinstance(value, str):
+        return [Message("assistant", value)]
+    if isinstance(value, dict):
+        return [_turns.message(value, where)]
+    return _turns.conversation(value, where)
+
+
+def is_whole(turns: list[Message]) -> bool:
+    """Whether a side brings its own prompt: somebody other than the assistant begins it."""
+    return turns[0].role != "assistant"
+
+
+def split(chosen: list[Message], rejected: list[Message]) -> list[Message]:
+    """Take the turns that both sides begin with off both; they are the prompt.
+
+    Raises:
+        RowError: the sides answer different prompts.
+    """
+    shared = 0
+    limit = min(len(chosen), len(rejected)) - 1
+    while shared < limit and chosen[shared] == rejected[shared]:
+        shared += 1
+    while shared and chosen[shared - 1].role == "assistant" and chosen[shared].role != "assistant":
+        shared -= 1  # the prompt ends with whoever asks
+    found = chosen[:shared]
+    del chosen[:shared], rejected[:shared]
+    return found
+
+
+def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[list[Message]]:
+    """The whole conversations of both sides, where the row's texts carry a chat template.
+
+    Returns:
+        Nothing where they do not.
+
+    Raises:
+        RowError: they do, and nobody allowed it; or one side does and the other does not.
+    """
+    if not all(isinstance(value, str) for value in sides):
+        return []
+    wholes = [templated.read(value) for value in sides]
+    for whole, value in zip(wholes, sides, strict=True):
+        if whole is not None:
+            templated.require_allowed(whole[0], "an answer", options.already_templated)
+        elif any(wholes):
+            raise RowError("bad_column", f"one side carries a chat template, not {value[:40]!r}")
+    if all(wholes):
+        return [_turns.joined(_turns.before(row), w[1].messages) for w in wholes if w]
+    name = _turns.chosen_of(row, PROMPTS, options.columns)
+    if name is None or not isinstance(row[name], str) or templated.read(row[name]) is None:
+        return []
+    return [_turns.exchange(row, row[name], value, options) for value in sides]
+
+
+def number(value: Any, where: str) -> float:
+    """A finite number that float32 can hold.
+
+    Raises:
+        RowError: it is something else.
+    """
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not abs(value) <= _MAX_FLOAT32:
+        raise RowError("bad_margin", f"{where} {value!r} is not a finite number")
+    return float(value)
+
+
+def margin(row: Row) -> float | None:
+    """How much better the chosen side is: the margin column, or the difference of two scores.
+
+    Raises:
+        RowError: it is no number.
+    """
+    if row.get("margin") is not None:
+        return number(row["margin"], "margin")
+    for names in SCORES:
+        if all(row.get(name) is None for name in names):
+            continue
+        try:
+            better, worse = (number(row.get(name), name) for name in names)
+        except RowError as error:
+            raise RowError("bad_margin", f"{names[0]} and {names[1]} are not numbers") from error
+        return number(better - worse, "margin")
+    return None
+
+
+def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions) -> Pair:
+    """A pair from the row's prompt and two answers."""
+    found = _turns.tools(row)
+    wholes = templated_sides(row, [chosen, rejected], options)
+    sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
+    if all(is_whole(turns) for turns in sides):
+        shared = split(*sides)
+        if not wholes:
+            _require_named(shared, row.get("prompt"))
+        return Pair(shared, sides[0], sides[1], margin(row), found)
+    shared = prompt(row, options)
+    if not shared and isinstance(chosen, str):
+        raise RowError("no_prompt", "two texts without a prompt: nobody asked anything")
+    return Pair(shared, sides[0], sides[1], margin(row), found)
+
+
+def _require_named(shared: list[Message], named: Any) -> None:
+    """A prompt column beside whole conversations must be the prompt that they share.
+
+    Raises:
+        RowError: it is another one.
+    """
+    if isinstance(named, str) and shared and all(m.content != named for m in shared):
+        raise RowError("prompt_differs", "the prompt column is not in the conversations' prompt")

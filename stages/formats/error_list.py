@@ -1,0 +1,102 @@
+"""``steps`` and the numbers of the wrong ones, counted from 0 or from 1; an empty list for none.
+
+Steps before the first wrong one are good, listed ones bad, and later ones that are not listed stay
+unlabelled: what follows an error is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.contract import Example, Format, FormatOptions, Row, StepChain
+from stages.errors import RowError, UndecidedError
+from stages.formats import _steps, _turns
+
+_NAMED = (
+    "error_steps",
+    "errors",
+    "error_list",
+    "error_indices",
+    "wrong_steps",
+    "incorrect_steps",
+    "mistakes",
+)
+_ERRORS = (*_NAMED, "label", "labels")
+
+
+def _is_list(value: Any, steps: int) -> bool:
+    """Whether a value can be a list of distinct step numbers, in order."""
+    if not isinstance(value, list) or not all(type(one) is int for one in value):
+        return False
+    return value == sorted(set(value)) and (not value or (value[0] >= 0 and value[-1] <= steps))
+
+
+def _column(row: Row) -> str | None:
+    """The column with the step numbers."""
+    name = _steps.step_column(row)
+    if name is None:
+        return None
+    for column in _NAMED:
+        if column in row and (row[column] is None or isinstance(row[column], list)):
+            return column
+    found = (column for column in _ERRORS if column in row)
+    return next((column for column in found if _is_list(row[column], len(row[name]))), None)
+
+
+@dataclass
+class _ErrorList:
+    """The format; ``base`` is the number of the first step."""
+
+    base: int = 1
+    name: str = "error_list"
+    tasks: tuple[str, ...] = ("prm",)
+    fans_out: bool = False
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"0-based": _ErrorList(0), "1-based": _ErrorList(1)}
+
+    def matches(self, row: Row) -> str | None:
+        column = _column(row)
+        return f"{_steps.step_column(row)} and the wrong ones in {column}" if column else None
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        lists = [(row, row[name]) for row in rows if (name := _column(row)) and row[name]]
+        zero = sum(0 in errors for _, errors in lists)
+        last = sum(len(row[_steps.step_column(row) or ""]) in errors for row, errors in lists)
+        if zero and not last:
+            return "0-based", f"it counts from 0, as {zero} rows list step 0"
+        if last and not zero:
+            return "1-based", f"it counts from 1, as {last} rows list their last step by its number"
+        seen = (
+            "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
+        )
+        what = (
+            f"the lists of wrong steps name {seen}, so whether they count from 0 or from 1 is open"
+        )
+        raise UndecidedError(what, ("0-based", "1-based"))
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        name = _steps.step_column(row) or "steps"
+        steps = _steps.texts(row.get(name), name)
+        column = _turns.chosen_of(row, _ERRORS, options.columns) or _column(row)
+        if column is None:
+            raise RowError("bad_column", "nothing says which steps are wrong")
+        listed = row.get(column) or []
+        if not isinstance(listed, list) or not all(type(one) is int for one in listed):
+            raise RowError("bad_label", f"column {column!r} holds no list of step numbers")
+        wrong = sorted(one - self.base for one in listed)
+        if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
+            detail = f"{column} {listed} does not fit {len(steps)} steps counted from {self.base}"
+            raise RowError("bad_label", detail)
+        labels: list[float | None] = [1.0] * len(steps)
+        if wrong:
+            labels[wrong[0] :] = [None] * (len(steps) - wrong[0])
+        for one in wrong:
+            labels[one] = 0.0
+        return [StepChain(_steps.problem(row, options), steps, labels)]
+
+
+FORMAT = _ErrorList()

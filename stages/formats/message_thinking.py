@@ -1,0 +1,37 @@
+"""``problem``, ``message_thinking`` and ``message_content``: reasoning outside the answer."""
+
+from __future__ import annotations
+
+from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.errors import RowError
+from stages.formats import _turns
+from stages.formats.query_response import QUESTIONS
+
+_ASKED = (*QUESTIONS, "instruction")
+
+
+class _MessageThinking:
+    name = "message_thinking"
+    tasks = ("sft",)
+    fans_out = False
+    prompts = _ASKED
+
+    def matches(self, row: Row) -> str | None:
+        question = _turns.first_of(row, _ASKED)
+        if question and "message_thinking" in row and isinstance(row.get("message_content"), str):
+            return f"{question}, message_thinking and message_content"
+        return None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        question = _turns.chosen_of(row, _ASKED, options.columns)
+        if question is None:
+            raise RowError("bad_column", "there is no question column")
+        answer = _turns.text(row, "message_content")
+        messages = _turns.exchange(row, _turns.text(row, question), answer, options)
+        if row.get("message_thinking") not in (None, ""):
+            thinking = _turns.text(row, "message_thinking")
+            messages[-1].fields = {"reasoning_content": thinking}
+        return [Conversation(messages, _turns.tools(row))]
+
+
+FORMAT = _MessageThinking()

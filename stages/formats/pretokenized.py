@@ -1,0 +1,103 @@
+"""``input_ids`` with ``labels`` or a loss mask: passed through as they are, and validated.
+
+Labels stand under their own ids, unshifted. Padding that an attention mask marks is taken off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages.columns import IGNORED
+from stages.contract import Example, FormatOptions, Row, Tokens
+from stages.errors import RowError
+from stages.formats import _turns
+
+_MASKS = ("loss_mask", "assistant_masks", "assistant_mask", "completion_mask", "train_mask")
+_MAX_ID = 2**31
+
+
+def _numbers(row: Row, name: str, length: int | None = None) -> list[int]:
+    value = row.get(name)
+    if not isinstance(value, list) or not all(type(one) is int for one in value):
+        raise RowError("bad_column", f"column {name!r} holds no list of integers")
+    if length is not None and len(value) != length:
+        raise RowError("label_count", f"{length} input_ids and {len(value)} {name}")
+    return value
+
+
+def _mask(row: Row, name: str, length: int) -> list[bool]:
+    value = row.get(name)
+    if not isinstance(value, list) or not all(one in (0, 1) for one in value):
+        raise RowError("bad_mask", f"column {name!r} holds something else than 0 and 1")
+    if len(value) != length:
+        raise RowError("label_count", f"{length} input_ids and {len(value)} {name}")
+    return [bool(one) for one in value]
+
+
+def _labels(row: Row, ids: list[int]) -> list[int]:
+    """What is trained, by labels or by a mask.
+
+    Raises:
+        RowError: nothing says it.
+    """
+    if row.get("labels") is not None:
+        return _numbers(row, "labels", len(ids))
+    name = _turns.first_of(row, _MASKS)
+    if name is None:
+        detail = "input_ids without labels or a loss mask: nothing says what is trained; to train "
+        detail += "all of it, use --map labels=input_ids --map input_ids=input_ids"
+        raise RowError("no_labels", detail)
+    mask = _mask(row, name, len(ids))
+    return [one if kept else IGNORED for one, kept in zip(ids, mask, strict=True)]
+
+
+def _real(row: Row, length: int) -> slice:
+    """Where the row's own tokens are, without padding."""
+    if row.get("attention_mask") is None:
+        return slice(0, length)
+    mask = _mask(row, "attention_mask", length)
+    if True not in mask:
+        return slice(0, 0)
+    start, stop = mask.index(True), length - mask[::-1].index(True)
+    if not all(mask[start:stop]):
+        raise RowError("bad_mask", "the attention mask hides tokens in the middle")
+    return slice(start, stop)
+
+
+def _refuse_packed(row: Row, length: int) -> None:
+    lengths, positions = row.get("seq_lengths"), row.get("position_ids")
+    several = isinstance(lengths, list) and len(lengths) > 1
+    again = isinstance(positions, list) and positions[1:].count(0) > 0
+    if several or again:
+        raise RowError("packed_row", f"{length} tokens of several examples; give one a row")
+
+
+class _Pretokenized:
+    name = "pretokenized"
+    tasks = ("sft",)
+    fans_out = False
+    token_ids = True
+    because = "no chat template can be applied to token ids, nor be compared with them"
+
+    def matches(self, row: Row) -> str | None:
+        ids: Any = row.get("input_ids")
+        if isinstance(ids, list) and ids and type(ids[0]) is int:
+            return "token ids in input_ids"
+        return None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        ids = _numbers(row, "input_ids")
+        _refuse_packed(row, len(ids))
+        labels = _labels(row, ids)
+        real = _real(row, len(ids))
+        ids, labels = ids[real], labels[real]
+        if not ids:
+            raise RowError("no_tokens", "there are no tokens in it")
+        if not 0 <= min(ids) <= max(ids) < _MAX_ID:
+            raise RowError("id_outside_vocabulary", f"ids from {min(ids)} to {max(ids)}")
+        if any(label != IGNORED and not 0 <= label < _MAX_ID for label in labels):
+            raise RowError("bad_label", "a label is neither an id nor -100")
+        return [Tokens(ids, labels)]
+
+
+FORMAT = _Pretokenized()

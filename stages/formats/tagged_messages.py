@@ -1,0 +1,38 @@
+"""A question and an answer with a step token after each step, and a list of ``labels``."""
+
+from __future__ import annotations
+
+from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.errors import RowError
+from stages.formats import _steps, _turns
+
+_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
+
+
+class _TaggedMessages:
+    name = "tagged_messages"
+    tasks = ("prm",)
+    fans_out = False
+
+    def matches(self, row: Row) -> str | None:
+        column, labels = _steps.turn_column(row), _turns.first_of(row, _LABELS)
+        if column is None or labels is None or not isinstance(row[labels], list):
+            return None
+        role, content = _steps.spoken(row[column])[-1]
+        if role == "assistant" and isinstance(content, str):
+            return f"{column} with steps in the answer, and {labels}"
+        return None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        turns = _steps.conversation(row, options)
+        if [message.role for message in turns] != ["user", "assistant"]:
+            raise RowError("bad_column", "the turns are not one question and one answer")
+        text = turns[1].content or ""
+        pieces = text.split(_steps.find_tag(text, options))
+        _steps.require_tail(pieces)
+        column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"
+        labels = _steps.ratings(row.get(column), len(pieces) - 1, column)
+        return [StepChain(turns[0].content or "", pieces[:-1], labels)]
+
+
+FORMAT = _TaggedMessages()

@@ -1,0 +1,100 @@
+"""What the probes that render have in common."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from stages.columns import SEGMENTS
+from stages.errors import RowError
+from stages.probes import BrokenError, Subject
+from stages.render import Row
+from stages.segments import CONTROL, TRAINED
+
+Turns = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A conversation's segments, and the path that rendered it."""
+
+    texts: list[str]
+    kinds: bytes
+    path: str
+
+    def text(self, trained: bool) -> str:
+        """The trained or the untrained text, joined."""
+        pairs = zip(self.texts, self.kinds, strict=True)
+        return "".join(text for text, kind in pairs if bool(kind & TRAINED) == trained)
+
+    @property
+    def whole(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def edges(self) -> set[int]:
+        """Where segments start and stop, in characters."""
+        return set(itertools.accumulate(map(len, self.texts), initial=0))
+
+    @property
+    def begins(self) -> int:
+        """Characters before training starts."""
+        first = next((i for i, kind in enumerate(self.kinds) if kind & TRAINED), len(self.kinds))
+        return len("".join(self.texts[:first]))
+
+
+def row_of(turns: Turns, trained: set[int] | None = None, tools: str | None = None) -> Row:
+    """A conversation as it stands in its columns; every answer is trained unless told which."""
+    roles = [role for role, _ in turns]
+    if trained is None:
+        trained = {i for i, role in enumerate(roles) if role == "assistant"}
+    flags = [i in trained for i in range(len(turns))]
+    return Row(roles, [text for _, text in turns], [None] * len(turns), flags, tools)
+
+
+def dialogue(subject: Subject) -> Turns:
+    """Three exchanges; one where everything is trained and turns cannot be told apart."""
+    alone = subject.model.profile.one_example_per_turn and subject.train_on == "all"
+    return _DIALOGUE[:2] if alone else _DIALOGUE
+
+
+def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
+    """What a build makes of a conversation: itself, or one example per trained turn."""
+    everything = range(len(turns)) if subject.train_on == "all" else ()
+    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant" or i in everything]
+    if not subject.model.profile.one_example_per_turn:
+        return [(row_of(turns, set(answers)), set(answers))]
+    return [(row_of(turns[: i + 1], {i}), {i}) for i in answers if turns[i][0] == "assistant"]
+
+
+def rendered(subject: Subject, row: Row) -> Rendering:
+    """The segments of a row that every model must take.
+
+    Raises:
+        BrokenError: it cannot be rendered.
+    """
+    try:
+        return Rendering(*subject.renderer(row))
+    except RowError as error:
+        raise BrokenError(detail=error.detail) from error
+
+
+def ids_of(subject: Subject, found: Rendering) -> tuple[list[int], list[int]]:
+    """Ids of a rendering as a build encodes it, and those of its text segments alone."""
+    pairs = zip(found.texts, found.kinds, strict=True)
+    segments = [[{"text": text, "kind": kind} for text, kind in pairs]]
+    encoded = subject.encoder(pa.array(segments, SEGMENTS))
+    return encoded.ids.tolist(), encoded.ids[(encoded.kinds & CONTROL) == 0].tolist()
+
+
+QUESTION: Turns = [("user", "x"), ("assistant", "y")]
+_DIALOGUE: Turns = [
+    ("user", "first question"),
+    ("assistant", "first answer"),
+    ("user", "second question"),
+    ("assistant", "second answer"),
+    ("user", "third question"),
+    ("assistant", "third answer"),
+]

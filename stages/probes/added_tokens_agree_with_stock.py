@@ -1,0 +1,91 @@
+"""Tokens that a build adds change no other id: the server's untouched tokenizer agrees."""
+
+from __future__ import annotations
+
+import orjson
+from tokenizers import Tokenizer
+
+from stages import encoders
+from stages.probes import TOKENS, BrokenError, Probe, Subject
+
+_ORDINARY = (
+    "3.+ -\n",
+    "ки ки",
+    "Step 2: 3 + 4 = 7. +\n",
+    "<|ste p|> <|goo",
+    "a\n\n b",
+    "你好，世界",
+)
+
+
+def _same_elsewhere(subject: Subject) -> int:
+    """How many tokens were added, where nothing else of the file was touched.
+
+    Raises:
+        BrokenError: something else was.
+    """
+    before, after = orjson.loads(subject.stock), orjson.loads(subject.model.tokenizer_json)
+    old, new = before.pop("added_tokens", []), after.pop("added_tokens", [])
+    for token in old:
+        token["special"] |= token["content"] in subject.model.profile.promoted
+    if before != after:
+        changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        raise BrokenError(detail=f"its {', '.join(sorted(changed))} differ")
+    if new[: len(old)] != old:
+        raise BrokenError(detail="a token that was there before is registered otherwise")
+    return len(new) - len(old)
+
+
+def _agrees(subject: Subject) -> None:
+    """The same ids for ordinary text, before and after, and once more after saving and loading.
+
+    Raises:
+        BrokenError: a text has others.
+    """
+    stock = Tokenizer.from_str(subject.stock.decode())
+    again = Tokenizer.from_str(subject.tokenizer.to_str())
+    for text in (*_ORDINARY, *encoders.PROBES):
+        ids = subject.tokenizer.encode(text, add_special_tokens=False).ids
+        for other, when in ((stock, "before"), (again, "after saving and loading")):
+            theirs = other.encode(text, add_special_tokens=False).ids
+            if theirs != ids:
+                raise BrokenError(detail=f"{text!r} gives {ids}, and {theirs} {when}")
+    for token, index in subject.model.controls.items():
+        if again.token_to_id(token) != index:
+            raise BrokenError(detail=f"{token!r} is {again.token_to_id(token)} after saving")
+
+
+def _last(subject: Subject) -> str:
+    """Ordinary text gives none of the step tokens.
+
+    Raises:
+        BrokenError: it does.
+    """
+    model = subject.model
+    steps = {model.step_id, model.good_id, model.bad_id}
+    for text in _ORDINARY:
+        ids = subject.tokenizer.encode(text, add_special_tokens=False).ids
+        if steps.intersection(ids):
+            raise BrokenError(detail=f"{text!r} gives {ids}, a step token among them")
+    return f"no ordinary text gives {sorted(steps)}"
+
+
+def _check(subject: Subject) -> str:
+    if subject.wide:
+        _agrees(subject)
+    if subject.stock == subject.model.tokenizer_json:
+        return "no token was added"
+    if not subject.wide:  # taking both files apart costs a build more than its other probes
+        return _last(subject)
+    count = _same_elsewhere(subject)
+    return f"{count} tokens were added, the rest of the file is untouched"
+
+
+PROBE = Probe(
+    name="added_tokens_agree_with_stock",
+    proves="added tokens change no other id, survive saving, and the stock tokenizer agrees",
+    fails="the emitted tokenizer and the untouched one disagree: {detail}",
+    remedy="Register the step tokens under names that no text holds.",
+    check=_check,
+    kind=TOKENS,
+)

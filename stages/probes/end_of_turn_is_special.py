@@ -1,0 +1,23 @@
+"""The end of a turn is a registered special token, so that no text can forge it."""
+
+from __future__ import annotations
+
+from stages.probes import TOKENS, BrokenError, Probe, Subject
+
+
+def _check(subject: Subject) -> str:
+    token = subject.model.profile.end_of_turn
+    if token not in subject.model.controls:
+        raise BrokenError(token=token)
+    return f"{token} is registered"
+
+
+PROBE = Probe(
+    name="end_of_turn_is_special",
+    proves="the end of a turn is a special token, which no text can forge",
+    fails="end-of-turn {token!r} is not a special token, so that text could forge it",
+    remedy="Register it in the tokenizer as a special token.",
+    check=_check,
+    needs=("end_of_turn_is_one_token",),
+    kind=TOKENS,
+)

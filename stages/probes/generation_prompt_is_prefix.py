@@ -1,0 +1,49 @@
+"""What inference feeds is what stands before every trained turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages.probes import BrokenError, Probe, Subject
+from stages.probes._rendering import QUESTION, Turns, dialogue, rendered, row_of
+
+
+def _prompts(subject: Subject, turns: Turns) -> list[str]:
+    seen = [{"role": role, "content": text} for role, text in turns]
+    variants: list[dict[str, Any]] = [dict(v) for v in subject.model.profile.template_variants]
+    return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
+
+
+def _check(subject: Subject) -> str:
+    turns = dialogue(subject)
+    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
+    for i in answers:
+        found = rendered(subject, row_of(turns[: i + 1], {i}))
+        prompts = _prompts(subject, turns[:i])
+        starts = found.edges if subject.train_on == "all" else {found.begins}
+        if not any(found.whole.startswith(p) and len(p) in starts for p in prompts):
+            raise BrokenError(
+                detail=f"turn {i + 1} is trained behind {found.whole[: found.begins][-40:]!r}, "
+                f"and inference would feed {prompts[0][-40:]!r}"
+            )
+    once = subject.model.profile.one_example_per_turn
+    if not once:
+        whole = rendered(subject, row_of(turns)).whole
+        for i in answers:
+            if not any(whole.startswith(prompt) for prompt in _prompts(subject, turns[:i])):
+                raise BrokenError(
+                    detail=f"turn {i + 1} of a dialogue is not rendered behind the prompt that "
+                    "inference would feed"
+                )
+    shown = max(_prompts(subject, QUESTION[:1]), key=len)[-40:]
+    return f"it begins behind {shown!r}" + (", one example per trained turn" if once else "")
+
+
+PROBE = Probe(
+    name="generation_prompt_is_prefix",
+    proves="the generation prompt is a prefix of the example at every trained turn",
+    fails="the chat template cannot be trained on: {detail}",
+    remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
+    check=_check,
+    needs=("end_of_turn_is_trained",),
+)

@@ -1,0 +1,27 @@
+"""Step, good and bad token are three ids, and none of them is a token with another meaning."""
+
+from __future__ import annotations
+
+from stages.probes import TOKENS, BrokenError, Probe, Subject
+
+
+def _check(subject: Subject) -> str | None:
+    model = subject.model
+    if model.step_id < 0:
+        return None
+    ids = [model.step_id, model.good_id, model.bad_id]
+    others = [model.pad_id, model.eos_id, model.end_of_turn_id]
+    if len(set(ids)) < len(ids) or set(ids) & set(others):
+        raise BrokenError(ids=ids, others=others)
+    return f"{ids} are apart from {others}"
+
+
+PROBE = Probe(
+    name="step_tokens_differ",
+    proves="step, good and bad token are three ids, none of them pad, eos or end-of-turn",
+    fails="step and reward tokens {ids} are not three ids apart from pad, eos and stop {others}",
+    remedy="Choose three tokens that mean nothing else.",
+    check=_check,
+    needs=("step_tokens_are_one_id_in_context",),
+    kind=TOKENS,
+)

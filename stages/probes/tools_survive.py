@@ -1,0 +1,63 @@
+"""Tools are printed, calls trained and outputs not, or rows that have them are refused by name."""
+
+from __future__ import annotations
+
+import json
+
+from stages.errors import RowError
+from stages.probes import BrokenError, Probe, Subject
+from stages.probes._rendering import Rendering
+from stages.render import Row
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up_word",
+        "description": "Looks a word up.",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
+}
+_CALL = {"function": {"name": "look_up_word", "arguments": {"word": "quince"}}}
+_OUTPUT = "a sour fruit"
+
+
+def _row(*trained: int) -> Row:
+    """A question, a call, its output and an answer, up to the last trained turn."""
+    fields = json.dumps({"tool_calls": [{"id": "abcdefghi", "type": "function", **_CALL}]})
+    output = json.dumps({"name": "look_up_word", "tool_call_id": "abcdefghi"})
+    stop = trained[-1] + 1
+    return Row(
+        ["user", "assistant", "tool", "assistant"][:stop],
+        ["What is a quince?", None, _OUTPUT, "It is a fruit."][:stop],
+        [None, fields, output, None][:stop],
+        [i in trained for i in range(stop)],
+        json.dumps([_TOOL]),
+    )
+
+
+def _check(subject: Subject) -> str:
+    try:
+        call = Rendering(*subject.renderer(_row(1)))
+        answer = Rendering(*subject.renderer(_row(3)))
+    except RowError as error:
+        return f"rows with tools are refused: {error.detail}"
+    for word in ("look_up_word", "quince"):
+        if word not in call.text(trained=True):
+            raise BrokenError(detail=f"a call is trained as {call.text(trained=True)!r}")
+    if "Looks a word up." not in call.text(trained=False):
+        raise BrokenError(detail="the tools are not printed")
+    if _OUTPUT not in answer.whole:
+        raise BrokenError(detail="the output of a tool is not printed")
+    if subject.train_on != "all" and _OUTPUT in answer.text(trained=True):
+        raise BrokenError(detail="the output of a tool is trained")
+    return "tools are printed, a call is trained, its output is not"
+
+
+PROBE = Probe(
+    name="tools_survive",
+    proves="tools are printed, calls trained and outputs not, or rows that have them are refused",
+    fails="the chat template loses tools: {detail}",
+    remedy="Give a template with tools with --chat-template.",
+    check=_check,
+    needs=("end_of_turn_is_trained",),
+)

@@ -1,0 +1,32 @@
+"""Every turn of a dialogue is printed, in order, the answers trained and the questions not."""
+
+from __future__ import annotations
+
+from stages.probes import BrokenError, Probe, Subject
+from stages.probes._rendering import dialogue, examples, rendered
+
+
+def _check(subject: Subject) -> str:
+    made = examples(subject, dialogue(subject))
+    for row, answers in made:
+        found = rendered(subject, row)
+        at = 0
+        for i, text in enumerate(row.contents):
+            at = found.whole.find(str(text), at)
+            if at < 0:
+                raise BrokenError(detail=f"turn {i + 1} is missing or out of order")
+            everything = subject.train_on == "all"
+            if not everything and (str(text) in found.text(trained=True)) != (i in answers):
+                raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
+    once = "one example per trained turn" if len(made) > 1 else "one example"
+    return f"{len(dialogue(subject))} turns printed in order, {once}"
+
+
+PROBE = Probe(
+    name="turns_survive",
+    proves="every turn of a dialogue is printed in order, answers trained, questions not",
+    fails="the chat template does not carry several turns: {detail}",
+    remedy="Give another with --chat-template.",
+    check=_check,
+    needs=("end_of_turn_is_trained",),
+)

@@ -1,0 +1,131 @@
+"""Looking at a file without reading it: some rows, and about how many there are."""
+
+from __future__ import annotations
+
+import bisect
+import io
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import IO
+
+import pyarrow as pa
+
+from stages.contract import Glimpse, Lines, Record
+from stages.readers import _bytes, _tables
+
+WINDOW = 1 << 20  # bytes that are looked at in one place
+Records = Callable[[IO[bytes], bool], Iterator[Lines]]
+
+
+def spread(records: list[Record], rows: int) -> list[Record]:
+    """At most so many of them: from the head, the middle and the tail alike."""
+    if len(records) <= rows:
+        return records
+    third = max(1, rows // 3)
+    middle = (len(records) - third) // 2
+    tail = len(records) - third
+    return records[:third] + records[middle : middle + third] + records[tail:]
+
+
+def of(records: list[Record], rows: int) -> Glimpse:
+    """A sample of records that are all there are."""
+    chosen = spread(records, rows)
+    where = "all rows" if chosen is records else "head, middle and tail"
+    return Glimpse(chosen, where, len(records), exact=True)
+
+
+def first_rows(path: str, records: Records, rows: int) -> Glimpse:
+    """Of a small file rows from everywhere; of a large one that cannot be entered, the first."""
+    size = os.path.getsize(path)
+    found: list[Record] = []
+    with _bytes.opened(path) as file:
+        ended = True
+        for lines in records(file, True):
+            found += lines.records
+            if len(found) >= rows and (found[-1].offset or 0) > 3 * WINDOW:
+                ended = False
+                break
+        inflated = size * _bytes.expansion(file)
+    if ended:
+        return of(found, rows)
+    last = found[-1]
+    each = ((last.offset or 0) + len(last.raw)) / len(found)
+    return Glimpse(found[:rows], "the first rows", round(inflated / each), exact=False)
+
+
+def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
+    """Whole lines from the first that begins at or behind ``start``."""
+    if start:
+        file.seek(start - 1)
+        while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
+            pass
+        start = file.tell()
+    block = file.read(WINDOW)
+    if b"\n" not in block:
+        return start, block + file.readline(longest)
+    if len(block) == WINDOW:
+        block = block[: block.rindex(b"\n") + 1]
+    return start, block
+
+
+def windows(path: str, rows: int, records: Records, longest: int) -> Glimpse:
+    """Rows of a file of lines, from its head, middle and tail."""
+    size = os.path.getsize(path)
+    if size <= 3 * WINDOW:
+        return first_rows(path, records, rows)
+    found: list[Record] = []
+    seen = looked = 0
+    with open(path, "rb") as file:
+        for place in (0, size // 2, size - WINDOW):
+            file.seek(place)
+            start, block = _window(file, place, longest)
+            lines = [r for part in records(io.BytesIO(block), place == 0) for r in part.records]
+            seen, looked = seen + len(lines), looked + len(block)
+            third = max(1, rows // 3)
+            chosen = lines[-third:] if place == size - WINDOW else lines[:third]
+            found += [
+                r if place == 0 else replace(r, line=-1, offset=(r.offset or 0) + start)
+                for r in chosen
+            ]
+    about = round(size * seen / max(looked, 1))
+    return Glimpse(found, "head, middle and tail", about, exact=False)
+
+
+def of_table(
+    counts: list[int],
+    rows: int,
+    fetch: Callable[[int, int, int], pa.RecordBatch],
+    enter: bool = True,
+) -> Glimpse:
+    """Rows of the first, the middle and the last non-empty piece of a table.
+
+    Args:
+        counts: rows of each piece.
+        fetch: a slice of a piece, by number, first row and number of rows.
+        enter: whether a piece can be entered anywhere; else its rows are read from its start.
+    """
+    starts = [0, *itertools.accumulate(counts)]
+    total = starts[-1]
+    third = max(1, rows // 3)
+    places = [0, total // 2, max(0, total - third)] if total > rows else [0]
+    wanted = third if total > rows else total
+    found: list[Record] = []
+    for place in places:
+        left = wanted
+        while left and place < total:
+            piece = bisect.bisect_right(starts, place) - 1
+            at = place - starts[piece] if enter or len(places) == 1 else 0
+            size = min(left, counts[piece] - at)
+            if not size:
+                break
+            first = starts[piece] + at
+            for lines in _tables.records([fetch(piece, at, size)]):
+                found += [replace(record, line=first + record.line) for record in lines.records]
+            left -= size
+            place = first + size
+    found = list({record.line: record for record in found}.values())
+    from_everywhere = bool(found) and found[-1].line >= len(found)
+    where = "head, middle and tail" if from_everywhere else "the first rows"
+    return Glimpse(found, where if len(found) < total else "all rows", total, exact=True)

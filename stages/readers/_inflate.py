@@ -1,0 +1,117 @@
+"""gzip members and zstandard frames, one after the other, in bounded memory.
+
+Unlike the libraries' own readers it notices a frame that is cut off, never makes more than about
+64 MB of text from one step (a bomb is read like any long file), and can stop at a damage and keep
+what came before it.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from typing import IO, Any
+
+import zstandard
+
+_MAX_TEXT = 1 << 20
+# zstandard has no limit on what one step gives; a kilobyte of it expands to 32 MB at the very most.
+_STEP = {"gz": 1 << 16, "zst": 1 << 10}
+
+
+class Inflated(io.RawIOBase):
+    """A stream of the decompressed bytes.
+
+    Attributes:
+        damage: with ``salvage``, what ended the stream too early; None when nothing did.
+        taken, given: compressed bytes read, and bytes made of them.
+    """
+
+    def __init__(self, file: IO[bytes], kind: str, salvage: bool = False) -> None:
+        self.damage: str | None = None
+        self.taken = self.given = 0
+        self._file = file
+        self._gzip = kind == "gz"
+        self._step = _STEP[kind]
+        self._salvage = salvage
+        self._frame = self._new()
+        self._started = False  # inside a frame
+        self._frames = 0
+        self._input = b""
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def _new(self) -> Any:
+        if self._gzip:
+            return zlib.decompressobj(31)  # header, checksum and length included
+        return zstandard.ZstdDecompressor().decompressobj()
+
+    def _inflate(self) -> bytes:
+        if not self._gzip:
+            text: bytes = self._frame.decompress(self._input)
+            self._input = self._frame.unused_data if self._frame.eof else b""
+            return text
+        before = self._frame.copy() if self._salvage else None
+        try:
+            text = self._frame.decompress(self._input, _MAX_TEXT)
+        except zlib.error as error:
+            if before is None:
+                raise
+            self.damage = str(error)
+            return _until_damage(before, self._input)
+        done = self._frame.eof
+        self._input = self._frame.unused_data if done else self._frame.unconsumed_tail
+        return text
+
+    def _more(self) -> bool:
+        """Decompress the next piece; False at the end of the file."""
+        if self._frame.eof:
+            self._frame = self._new()
+            self._started = False
+            self._frames += 1
+        if self._gzip and self._frames and not self._started:
+            self._input = self._input.lstrip(b"\0")  # padding behind a member is allowed
+        if not self._input:
+            self._input = self._file.read(self._step)
+            self.taken += len(self._input)
+            if not self._input:
+                if self._started:
+                    raise EOFError("it is cut off")
+                return False
+            if self._gzip and self._frames and not self._started:
+                return True  # may be padding
+        self._started = True
+        self._ready = memoryview(self._inflate())
+        self.given += len(self._ready)
+        return True
+
+    def _advance(self) -> bool:
+        if self.damage is not None:
+            return False
+        try:
+            return self._more()
+        except (EOFError, zlib.error, zstandard.ZstdError) as error:
+            if not self._salvage:
+                raise
+            self.damage = str(error)
+            return False
+
+    def readinto(self, buffer: Any) -> int:
+        while not len(self._ready):
+            if not self._advance():
+                return 0
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+
+def _until_damage(frame: Any, compressed: bytes) -> bytes:
+    """What can be had before the byte that cannot be."""
+    text = bytearray()
+    try:
+        for at in range(len(compressed)):
+            text += frame.decompress(compressed[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(text)

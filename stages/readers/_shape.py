@@ -1,0 +1,105 @@
+"""What a JSON file is, from its first bytes: its encoding, and lines or free-standing values."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+
+from stages.errors import ContainerError
+from stages.readers import _bytes
+
+HEAD = 1 << 16
+BOM = b"\xef\xbb\xbf"
+_WIDE = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+def _encoding(head: bytes) -> str | None:
+    """The encoding that a byte-order mark or the places of zero bytes give away."""
+    marked = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
+    if marked is not None:
+        return marked
+    sample = head[: min(len(head), 256) // 4 * 4]
+    zeros = [place % 4 for place, byte in enumerate(sample) if not byte]
+    if len(zeros) * 10 > len(sample) * 7 and len(set(zeros)) == 3:
+        return "UTF-32"
+    if len(zeros) * 10 > len(sample) * 3 and set(zeros) in ({0, 2}, {1, 3}):
+        return "UTF-16"
+    return None
+
+
+def _refuse_other_encodings(path: str, head: bytes) -> None:
+    found = _encoding(head)
+    marked = any(head.startswith(mark) for mark in _WIDE)
+    at = 0 if marked else max(0, head.find(b"\0"))
+    if found is not None:
+        raise ContainerError(
+            f"{path} is {found}, not UTF-8: byte {at} is 0x{head[at]:02x}.",
+            f"Convert it with: iconv -f {found} -t UTF-8",
+        )
+    # A zero byte between rows that are JSON is the damage of one row.
+    if b"\0" in head and not any(map(_is_object, head.removeprefix(BOM).split(b"\n"))):
+        raise ContainerError(
+            f"{path} is binary, not JSON: byte {at} is 0x00.", "Give a file of JSON."
+        )
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return type(orjson.loads(line)) is dict
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _spans_lines(head: bytes) -> bool:
+    """Whether the first value is whole and has a line break in it or right behind it.
+
+    A file whose lines end in a lone carriage return is such values too.
+    """
+    text = head.decode("utf-8", "ignore")
+    try:
+        stop = json.JSONDecoder(parse_int=str).raw_decode(text)[1]
+    except (ValueError, RecursionError):
+        return False
+    return "\n" in text[:stop] or text[stop : stop + 1] == "\r"
+
+
+def is_lines(path: str, unless_told: bool, limit: int) -> bool:
+    """Whether a file has one value a line; otherwise it is an array, or values one by one.
+
+    Args:
+        unless_told: what the file's name says, for a beginning that says nothing.
+        limit: bytes of the longest line.
+
+    Raises:
+        ContainerError: it is binary, or not UTF-8.
+    """
+    with _bytes.opened(path) as file:
+        head = file.read(HEAD)
+        if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
+            head += file.readline(limit)
+        more = bool(file.read(1))
+    _refuse_other_encodings(path, head)
+    body = head.removeprefix(BOM).lstrip()
+    lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
+    if body.startswith(b"["):
+        return len(lines) > 1 and _is_list(lines[0])
+    objects = sum(map(_is_object, lines))
+    if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
+        return True
+    if body.startswith(b"{") and _spans_lines(body):
+        return False
+    return unless_told
+
+
+def _is_list(line: bytes) -> bool:
+    """Whether a line is a whole array, so that what follows it is another row."""
+    try:
+        return type(orjson.loads(line)) is list
+    except orjson.JSONDecodeError:
+        return False

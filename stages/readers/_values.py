@@ -1,0 +1,197 @@
+"""JSON values one by one from a stream: the items of an array, or objects in a row.
+
+Where an item ends is found by the standard library's scanner over a window of text; what it says is
+then read by the strict parser. No more than one item and a window of text is held.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import IO
+
+from stages import strict_json
+from stages.contract import Lines, Record
+from stages.errors import ContainerError, RowError
+from stages.readers import _shape
+
+BATCH_ROWS = 1024
+BATCH_BYTES = 4 << 20
+MAX_ITEM = 64 << 20
+WINDOW = 1 << 20
+_BLANKS = re.compile(r"[ \t\r\n]*")
+# Numbers stay text here: only where they end matters, and there is no limit on their digits.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+_NEAR_END = 16  # characters; an unfinished word, number or escape is no longer
+
+
+class _Text:
+    """A window of a stream's text.
+
+    Attributes:
+        text: the window; ``at``: how far it was read.
+        offset: bytes of the file before ``at``.
+    """
+
+    def __init__(self, file: IO[bytes], path: str) -> None:
+        self._file = file
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._read = 0  # bytes
+        self._lines = 1  # number of the line that the window begins in
+        self._ended = False
+        self.text = ""
+        self.at = 0
+        self.offset = 0
+        first = file.read(WINDOW)
+        if first.startswith(_shape.BOM):
+            first = first[len(_shape.BOM) :]
+            self._read = self.offset = len(_shape.BOM)
+        self.text = self._decoded(first)
+
+    def _decoded(self, chunk: bytes) -> str:
+        pending = len(self._decoder.getstate()[0])
+        try:
+            text = self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            at = self._read - pending + error.start
+            raise ContainerError(
+                f"{self._path} is not UTF-8: byte {at} is 0x{error.object[error.start]:02x}.",
+                "Convert it, for instance with: iconv -f LATIN1 -t UTF-8",
+            ) from error
+        self._read += len(chunk)
+        return text
+
+    def more(self) -> bool:
+        """Read on, at least as much as is left of the window; False at the end."""
+        if self._ended:
+            return False
+        chunk = self._file.read(max(WINDOW, len(self.text) - self.at))
+        decoded = self._decoded(chunk)
+        if not chunk:
+            self._ended = True
+            return False
+        self._lines += self.text.count("\n", 0, self.at)
+        self.text, self.at = self.text[self.at :] + decoded, 0
+        return True
+
+    def _line(self, at: int) -> int:
+        """Number of the line of a place in the window."""
+        return self._lines + self.text.count("\n", 0, at)
+
+    def skip(self) -> str:
+        """Go past blanks; the character there, or nothing at the end."""
+        while True:
+            start, self.at = self.at, _BLANKS.match(self.text, self.at).end()  # type: ignore[union-attr]
+            self.offset += self.at - start
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.more():
+                return ""
+
+    def step(self) -> None:
+        """Go past one character of one byte."""
+        self.at += 1
+        self.offset += 1
+
+    def value(self) -> bytes:
+        """The value that begins here, as it is written; goes past it.
+
+        Raises:
+            ContainerError: there is none.
+        """
+        while True:
+            try:
+                stop = _DECODER.raw_decode(self.text, self.at)[1]
+            except RecursionError as error:
+                raise self.broken("nested too deep", self.at) from error
+            except json.JSONDecodeError as error:
+                unfinished = error.msg.startswith("Unterminated string")
+                if not unfinished and error.pos < len(self.text) - _NEAR_END:
+                    raise self.broken(error.msg, error.pos) from error
+                self._longer(error.msg, error.pos)
+                continue
+            if stop == len(self.text) and self.more():  # a number may go on
+                continue
+            raw = self.text[self.at : stop].encode()
+            self.at = stop
+            self.offset += len(raw)
+            return raw
+
+    def _longer(self, message: str, at: int) -> None:
+        here = self.at
+        if len(self.text) - here > MAX_ITEM:
+            raise self.broken(f"an item of more than {MAX_ITEM} bytes", here)
+        if not self.more():
+            raise self.broken(message, at)
+
+    def broken(self, why: str, at: int) -> ContainerError:
+        """The error for text that cannot be read past ``at``."""
+        return ContainerError(
+            f"{self._path}:{self._line(at)} is not JSON: {why}.",
+            "Past it nobody knows where an item begins. Repair it, or give JSON lines; --salvage "
+            "keeps the items before.",
+        )
+
+
+def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of each value."""
+    in_array = text.skip() == "["
+    if in_array:
+        text.step()
+    after_comma = False
+    while True:
+        char = text.skip()
+        if in_array and char == "]" and not after_comma:
+            text.step()
+            if text.skip():
+                raise text.broken("text behind the end of the array", text.at)
+            return
+        if not char:
+            if in_array:
+                raise text.broken("the array is not closed", text.at)
+            return
+        offset = text.offset
+        yield offset, text.value()
+        if in_array:
+            char = text.skip()
+            after_comma = char == ","
+            if after_comma:
+                text.step()
+            elif char != "]":
+                raise text.broken(
+                    "no comma, and no end of the array" if char else "the array is not closed",
+                    text.at,
+                )
+
+
+def records(file: IO[bytes], at_start: bool = True, path: str = "The file") -> Iterator[Lines]:
+    """Each value as a record; what stands before a damage is yielded before it is raised.
+
+    Args:
+        at_start: always true here; readers of lines can begin in the middle.
+
+    Raises:
+        ContainerError: the text is damaged.
+    """
+    batch: list[Record] = []
+    size = number = 0
+    try:
+        for offset, raw in _values(_Text(file, path)):
+            try:
+                batch.append(Record(number, offset, raw, strict_json.parse(raw)))
+            except RowError as error:
+                batch.append(Record(number, offset, raw, None, (error.code, error.detail)))
+            number += 1
+            size += len(raw)
+            if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield Lines(batch, len(batch))
+                batch, size = [], 0
+    except ContainerError:
+        if batch:
+            yield Lines(batch, len(batch))
+        raise
+    if batch:
+        yield Lines(batch, len(batch))

@@ -1,0 +1,276 @@
+"""Texts that already carry a chat template, and the turns inside them.
+
+A text is *already templated* when it opens with a turn marker and parses as turns from there to
+its end. Rendering it as the content of one turn would template it twice; its turns, read here,
+render once, to the ids that the conversation has without any template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stages.contract import Message
+from stages.errors import RowError
+
+_ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "instruction": "user",
+    "assistant": "assistant",
+    "model": "assistant",
+    "response": "assistant",
+    "tool": "tool",
+    "ipython": "tool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What a text holds.
+
+    Attributes:
+        closed: whether the last turn's end is marked; False also where a dialect marks none.
+    """
+
+    messages: list[Message]
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One way of writing turns as text.
+
+    Attributes:
+        opens: what such a text begins with.
+        parse: its turns; None when it is something else after all.
+        closers: what may stand behind an answer that was cut out of such a text.
+        strips: whether blanks around a content belong to the dialect.
+    """
+
+    name: str
+    opens: str
+    parse: Callable[[str], Turns | None]
+    closers: tuple[str, ...] = ()
+    strips: bool = False
+
+
+def _closing(
+    prefix: str, header: str, closers: str, unclosed: str = ""
+) -> Callable[[str], Turns | None]:
+    """A dialect that marks both ends of a turn, so that contents are exact.
+
+    Args:
+        unclosed: a role whose turns end where the next one begins.
+    """
+    head = re.compile(header)
+    start = re.compile(prefix)
+    close = re.compile(f"(?:{closers})\\s*")
+    either = re.compile(f"(?:{closers})\\s*|(?={header})")
+
+    def parse(text: str) -> Turns | None:
+        begun = start.match(text)
+        at = begun.end() if begun else 0
+        messages: list[Message] = []
+        system = begun.group("system") if begun and "system" in start.groupindex else None
+        if system:
+            messages.append(Message("system", system))
+        closed = True
+        while at < len(text):
+            found = head.match(text, at)
+            role = _ROLES.get(found.group("role").lower()) if found else None
+            if found is None or role is None or not closed:
+                return None
+            end = (either if role == unclosed else close).search(text, found.end())
+            closed = end is not None
+            messages.append(Message(role, text[found.end() : end.start() if end else len(text)]))
+            at = end.end() if end else len(text)
+        return Turns(messages, closed) if messages else None
+
+    return parse
+
+
+def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
+    """A dialect that marks only where a turn begins; blanks around contents are its own.
+
+    Args:
+        closer: what may stand at the end of an answer all the same.
+    """
+    head = re.compile(header)
+    start = re.compile(preamble)
+
+    def parse(text: str) -> Turns | None:
+        begun = start.match(text)
+        heads = list(head.finditer(text))
+        if not heads or heads[0].start() > (begun.end() if begun else 0):
+            return None
+        stops = [*(found.start() for found in heads[1:]), len(text)]
+        messages = []
+        for found, stop in zip(heads, stops, strict=True):
+            role = _ROLES[found.group("role").lower()]
+            content = text[found.end() : stop].strip().removesuffix(closer)
+            messages.append(Message(role, content))
+        roles = [message.role for message in messages]
+        return Turns(messages, False) if "user" in roles and "assistant" in roles else None
+
+    return parse
+
+
+_ALPACA = re.compile(
+    r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?"
+    r"### Instruction:\s*?\n(?P<instruction>.*?)"
+    r"(?:\n\n### Input:\s*?\n(?P<input>.*?))?"
+    r"\n+### Response:(?:[ \t]*\n|[ \t]*\Z| ?)(?P<response>.*)\Z",
+    re.DOTALL,
+)
+
+
+def _alpaca(text: str) -> Turns | None:
+    found = _ALPACA.match(text)
+    if found is None:
+        return None
+    extra = found["input"]
+    asked = f"{found['instruction']}\n\n{extra}" if extra else found["instruction"]
+    return Turns([Message("user", asked), Message("assistant", found["response"])], False)
+
+
+_INST = re.compile(
+    r"(?:<s>)?\s*\[INST\]\s*(?:<<SYS>>\n(?P<system>.*?)\n<</SYS>>\n\n)?(?P<user>.*?)\s*\[/INST\]"
+    r"(?P<answer>.*?)(?:</s>\s*|(?=\[INST\])|\Z)",
+    re.DOTALL,
+)
+
+
+def _inst(text: str) -> Turns | None:
+    messages: list[Message] = []
+    at = 0
+    closed = True
+    while at < len(text):
+        found = _INST.match(text, at)
+        if found is None:
+            return None
+        if found["system"]:
+            messages.append(Message("system", found["system"].strip()))
+        messages.append(Message("user", found["user"].strip()))
+        messages.append(Message("assistant", found["answer"].strip()))
+        closed = found.group().rstrip().endswith("</s>")
+        at = found.end()
+    return Turns(messages, closed) if messages else None
+
+
+_CHATML = r"<\|im_start\|>(?P<role>\w+)\n"
+_LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>\n\n"
+_GEMMA = r"<start_of_turn>(?P<role>\w+)\n"
+_BARS = r"<\|(?P<role>system|user|assistant)\|>\n?"
+_DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
+_GUANACO = r"\s*### (?P<role>Human|Assistant):"
+_VICUNA = r"\s*(?P<role>USER|ASSISTANT):"
+_DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
+_CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
+
+DIALECTS = (
+    Dialect(
+        "ChatML",
+        r"\s*<\|im_start\|>",
+        _closing(r"\A\s*", _CHATML, r"<\|im_end\|>|<\|endoftext\|>"),
+        ("<|im_end|>", "<|endoftext|>"),
+    ),
+    Dialect(
+        "Llama 3",
+        r"\s*(?:<\|begin_of_text\|>)?<\|start_header_id\|>",
+        _closing(r"\s*(?:<\|begin_of_text\|>)?", _LLAMA3, r"<\|eot_id\|>|<\|end_of_text\|>"),
+        ("<|eot_id|>", "<|end_of_text|>"),
+    ),
+    Dialect(
+        "Gemma",
+        r"\s*(?:<bos>)?<start_of_turn>",
+        _closing(r"\s*(?:<bos>)?", _GEMMA, r"<end_of_turn>"),
+        ("<end_of_turn>", "<eos>"),
+    ),
+    Dialect(
+        "Zephyr or Phi",
+        r"\s*<\|(?:system|user)\|>",
+        _closing(r"\A\s*", _BARS, r"</s>|<\|end\|>|<\|endoftext\|>"),
+        ("</s>", "<|end|>", "<|endoftext|>"),
+    ),
+    Dialect(
+        "DeepSeek",
+        r"<｜(?:begin▁of▁sentence|User)｜>",
+        _closing(
+            r"(?:<｜begin▁of▁sentence｜>)?(?P<system>[^<]*)",
+            _DEEPSEEK,
+            r"<｜end▁of▁sentence｜>",
+            unclosed="user",
+        ),
+        ("<｜end▁of▁sentence｜>",),
+    ),
+    Dialect("Llama 2 or Mistral", r"(?:<s>)?\s*\[INST\]", _inst, ("</s>",), strips=True),
+    Dialect(
+        "Alpaca",
+        r"\s*(?:Below is an instruction that describes a task|### Instruction:)",
+        _alpaca,
+    ),
+    Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO), strips=True),
+    Dialect(
+        "Vicuna",
+        r"\s*(?:A chat between a curious|USER:)",
+        _headed(_VICUNA, _CURIOUS, "</s>"),
+        ("</s>",),
+        strips=True,
+    ),
+    Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
+)
+_OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
+
+
+def read(text: str) -> tuple[Dialect, Turns] | None:
+    """The dialect and the turns of a text; None when it is not templated."""
+    opened = _OPENS.match(text)
+    if opened is None:
+        return None
+    dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]
+    turns = dialect.parse(text)
+    if turns is None or all(message.role != "user" for message in turns.messages):
+        return None
+    return dialect, turns
+
+
+def dialect_of(value: Any) -> str | None:
+    """The dialect's name, when the value is a text that is already templated."""
+    found = read(value) if isinstance(value, str) else None
+    return found[0].name if found else None
+
+
+def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
+    """Templated text is used only where somebody said so.
+
+    Raises:
+        RowError: nobody did.
+    """
+    if not allowed:
+        detail = f"{where} already carries a chat template ({dialect.name}); "
+        raise RowError("already_templated", detail + "see --already-templated")
+
+
+def _unclosed(answer: str, dialect: Dialect) -> str:
+    """An answer without the end marker that was cut out with it."""
+    ends = "|".join(map(re.escape, dialect.closers))
+    said = re.sub(rf"(?:(?:{ends})\s*)+\Z", "", answer) if ends else answer
+    return said.strip() if dialect.strips else said
+
+
+def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
+    """A templated prompt's turns and the answer to them."""
+    messages = list(prompt.messages)
+    last = messages[-1]
+    if last.role == "assistant" and not prompt.closed:  # what generation starts from
+        whole = (last.content or "") + _unclosed(answer, dialect)
+        return [*messages[:-1], Message("assistant", whole)]
+    own = dialect.parse(answer)
+    if own is not None and own.messages[0].role == "assistant":
+        return messages + own.messages
+    return [*messages, Message("assistant", _unclosed(answer, dialect))]

@@ -1,0 +1,92 @@
+"""A tuned Qwen2.5 that never stops: pad was made the token that ends a turn.
+
+The usual collator masks padding by comparing ids with the pad id. Where that is the end-of-turn
+token, every stop is masked along, and nothing teaches the model to end a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from datasets import load_from_disk
+from failures import sums, tiny
+from transformers import (
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    DataCollatorWithFlattening,
+    GenerationConfig,
+    PreTrainedModel,
+)
+
+MODEL = "qwen2.5-1.5b"
+STEPS = 60
+BATCH = 4
+NEW_TOKENS = 24
+
+
+def stop_rate(model: PreTrainedModel, folder: Path, prompts: list[str]) -> float:
+    """Share of greedy answers that stop by themselves, under the build's own generation config."""
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    stops = GenerationConfig.from_pretrained(str(folder)).eos_token_id
+    stopped = 0
+    for prompt in prompts:
+        turns = [{"role": "user", "content": prompt}]
+        ids = tokenizer.apply_chat_template(
+            turns, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+        out = model.generate(**ids, max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=True)
+        stopped += out[0, -1].item() in stops
+    return stopped / len(prompts)
+
+
+def generating(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """The model with the generation config that the build wrote."""
+    model.generation_config = GenerationConfig.from_pretrained(str(folder))
+    return model
+
+
+def test_the_stop_is_trained(
+    build: Callable[..., Path], figure: Callable[[str, object, object], None]
+) -> None:
+    rows = sums.questions(96)
+    asked = [row["question"] for row in sums.questions(8, seed=1)]
+    folder = build("sft", rows, "--model", MODEL, "--layout", "ragged")
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    turns = [
+        [
+            {"role": "user", "content": row["question"]},
+            {"role": "assistant", "content": row["answer"]},
+        ]
+        for row in rows
+    ]
+
+    naive_tokenizer = AutoTokenizer.from_pretrained(
+        str(folder / "tokenizer"), eos_token="<|im_end|>", pad_token="<|im_end|>"
+    )
+    collate = DataCollatorForLanguageModeling(naive_tokenizer, mlm=False)
+    encoded = naive_tokenizer.apply_chat_template(turns, return_dict=True)["input_ids"]
+    naive_batches = [
+        dict(collate([{"input_ids": ids} for ids in encoded[at : at + BATCH]]))
+        for at in range(0, len(encoded), BATCH)
+    ]
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert all((batch["labels"] != end).all() for batch in naive_batches), "no stop is trained"
+    naive = tiny.causal(len(tokenizer))
+    tiny.train(naive, tiny.forever(naive_batches), STEPS)
+
+    train = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
+    flatten = DataCollatorWithFlattening(return_tensors="pt")
+    ours_batches = [dict(flatten(train[at : at + BATCH])) for at in range(0, len(train), BATCH)]
+    assert all((batch["labels"] == end).sum() == BATCH for batch in ours_batches)
+    ours = tiny.causal(len(tokenizer))
+    losses = tiny.train(ours, tiny.forever(ours_batches), STEPS)
+
+    with torch.no_grad():
+        before = stop_rate(generating(naive, folder / "tokenizer"), folder / "tokenizer", asked)
+        after = stop_rate(generating(ours, folder / "tokenizer"), folder / "tokenizer", asked)
+    figure("answers that stop by themselves", f"{before:.0%}", f"{after:.0%}")
+    assert losses[-1] < losses[0] / 4
+    assert before == 0.0
+    assert after == 1.0

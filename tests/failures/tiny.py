@@ -1,0 +1,74 @@
+"""Tiny random-weight models, built in memory, and the loop that trains them for seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, set_seed
+
+Batch = dict[str, torch.Tensor]
+
+_SIZE = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "tie_word_embeddings": True,
+}
+
+
+def qwen2_config(vocab_size: int, **more: Any) -> Qwen2Config:
+    """Qwen2's architecture, small enough to train on two cores."""
+    return Qwen2Config(vocab_size=vocab_size, **{**_SIZE, **more})
+
+
+def llama_config(vocab_size: int, **more: Any) -> LlamaConfig:
+    """The same of Llama."""
+    return LlamaConfig(vocab_size=vocab_size, **{**_SIZE, "tie_word_embeddings": False, **more})
+
+
+def causal(vocab_size: int, seed: int = 0, **more: Any) -> Qwen2ForCausalLM:
+    """A language model; the same weights for the same seed."""
+    set_seed(seed)
+    return Qwen2ForCausalLM(qwen2_config(vocab_size, use_cache=False, **more))
+
+
+def forever(batches: list[Batch], seed: int = 0) -> Iterator[Batch]:
+    """The batches again and again, in a new order each time."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        for index in torch.randperm(len(batches), generator=generator).tolist():
+            yield batches[index]
+
+
+def train(
+    model: PreTrainedModel,
+    batches: Iterable[Batch],
+    steps: int,
+    loss_of: Callable[[PreTrainedModel, Batch], torch.Tensor] | None = None,
+    rate: float = 3e-3,
+) -> list[float]:
+    """AdamW with a constant rate.
+
+    Args:
+        loss_of: the loss of a batch; the model's own where it is None.
+
+    Returns:
+        The loss of every step.
+    """
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    losses = []
+    for _, batch in zip(range(steps), batches, strict=False):
+        loss = loss_of(model, batch) if loss_of else model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    model.eval()
+    return losses

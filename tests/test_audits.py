@@ -1,0 +1,404 @@
+"""Audits: their figures equal a plain count, they fail what must fail and nothing by chance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SAMPLES, Ran, read_manifest
+
+from expectations import vocabulary
+from expectations.audit import FAIL, FEW, PASS, WARN, Facts, Totals, audits, level, with_tolerances
+from expectations.audits import duplicates, short_answers, shortcuts, step_labels, trained_share
+from expectations.contract import Context
+from expectations.unpacked import Chunk, Sequences, unpack
+from pipeline import drift
+from pipeline.build import build
+from pipeline.config import Config
+from pipeline.measured import read
+from stages.columns import offsets_of
+from stages.errors import ExpectationError, UsageError
+from stages.profile import TargetModel
+
+Run = Callable[..., Ran]
+Make = Callable[..., Path]
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """No progress."""
+
+
+@pytest.fixture
+def make(tmp_path: Path, cache_dir: Path) -> Make:
+    """Build in this process; the folder of the build."""
+
+    def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
+        config = Config(
+            task=task,
+            data=(str(data),),
+            model="qwen2-1.5b",
+            output=tmp_path / output,
+            workers=1,
+            cache_dir=cache_dir,
+            **{"max_reject": 1.0, **options},
+        )
+        build(config, silent)
+        return tmp_path / output
+
+    return run
+
+
+def figures(folder: Path, audit: str) -> dict[str, dict[str, Any]]:
+    """One audit's figures, by name."""
+    found = json.loads((folder / "audits.json").read_text("utf-8"))["audits"]
+    entry = next(a for a in found if a["name"] == audit)
+    return {figure["name"]: figure for figure in entry["figures"]}
+
+
+def pairs_file(path: Path, rows: list[tuple[str, str]]) -> Path:
+    """Preference rows."""
+    lines = [
+        json.dumps({"prompt": f"Question {i}?", "chosen": chosen, "rejected": rejected})
+        for i, (chosen, rejected) in enumerate(rows)
+    ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def answers(count: int) -> list[tuple[str, str]]:
+    """Pairs without a shortcut: either side is the longer, and neither ends in a full stop."""
+    words = ("river bank", "the old mill by the road", "a lamp", "two birds and a fence post")
+    return [(words[i % 4] + f" {i}", words[(i // 2) % 4] + f" {i + 7}") for i in range(count)]
+
+
+def test_the_paired_auc_is_its_definition() -> None:
+    """Wins plus half the ties, towards whichever side wins."""
+    tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
+    for more, ties, less in ((30, 0, 70), (0, 100, 0), (100, 0, 0), (60, 20, 20)):
+        figure = shortcuts._number("length", np.array([more, ties, less]), tolerances)
+        wins = [1.0] * more + [0.5] * ties + [0.0] * less
+        auc = sum(wins) / len(wins)
+        assert figure.value == pytest.approx(max(auc, 1 - auc))
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 9), max_size=5), st.lists(st.integers(0, 9), max_size=5)),
+        min_size=1,
+        max_size=30,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_length_counts_are_those_of_a_plain_loop(
+    model: TargetModel, pairs: list[tuple[list[int], list[int]]]
+) -> None:
+    """Longer, equal, shorter: counted in flat arrays as in lists; swapping the sides mirrors it."""
+    chunk = pair_chunk(model, pairs)
+    found = shortcuts._measure(chunk)["length"].tolist()
+    signs = [(len(a) > len(b)) - (len(a) < len(b)) for a, b in pairs]
+    assert found == [signs.count(1), signs.count(0), signs.count(-1)]
+    swapped = shortcuts._measure(pair_chunk(model, [(b, a) for a, b in pairs]))
+    assert swapped["length"].tolist() == found[::-1]
+
+
+def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> Chunk:
+    """Pairs behind a prompt of two tokens, each side closed by the end of turn."""
+    sides = []
+    for which in (0, 1):
+        rows = [[5, 6, *pair[which], model.end_of_turn_id] for pair in pairs]
+        offsets = offsets_of(np.array([len(row) for row in rows]))
+        ids = np.array([i for row in rows for i in row], np.int32)
+        sides.append(Sequences(offsets, ids, offsets[:-1] + 2))
+    names = pa.array([str(i) for i in range(len(pairs))])
+    context = Context("rm", "ragged", 64, model)
+    return Chunk("train", context, names, sides[0], np.zeros(len(sides[0].ids), bool), sides[1])
+
+
+def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> None:
+    """Unique last tokens are guessed; one that is the same everywhere tells all."""
+    context = Context("rm", "ragged", 64, model)
+    facts = Facts(context, {}, np.zeros(0, np.int64), 0, ())
+    tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
+    unique = np.arange(1000, 1100)
+    found = shortcuts._word("last token", unique, unique + 100, facts, tolerances)
+    assert (found.value, found.status) == (0.5, PASS)
+    found = shortcuts._word("last token", np.full(100, 13), unique, facts, tolerances)
+    assert (found.value, found.status) == (1.0, FAIL)
+    assert "'.' ends 100.0% of chosen and 0.0% of rejected answers" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("feature", "doctor"),
+    [
+        ("length", lambda a, b: (a + " and then some more of it than that", b)),
+        ("full stop", lambda a, b: (a + ".", b)),
+        ("last token", lambda a, b: (a + " done", b)),
+        ("first token", lambda a, b: ("Yes, " + a, b)),
+        ("line breaks", lambda a, b: (a.replace(" ", "\n", 1), b)),
+        ("refusal words", lambda a, b: (a, "I'm sorry, " + b)),
+    ],
+)  # fmt: skip
+def test_a_shortcut_fails_the_build_and_is_named(
+    make: Make, tmp_path: Path, feature: str, doctor: Callable[[str, str], tuple[str, str]]
+) -> None:
+    """Nothing is published, and the message names audit, feature and way on."""
+    data = pairs_file(tmp_path / "pairs.jsonl", [doctor(a, b) for a, b in answers(60)])
+    with pytest.raises(ExpectationError, match=f"shortcuts, {feature}: ") as caught:
+        make("rm", data)
+    assert caught.value.exit_code == 3
+    assert "--tolerance shortcuts.fail=1" in caught.value.remedy
+    assert not (tmp_path / "out").exists()
+
+
+def test_pairs_without_a_shortcut_pass_and_few_pairs_are_not_judged(
+    make: Make, tmp_path: Path
+) -> None:
+    """The undoctored rows pass; six rows of which every chosen one is longer pass too."""
+    out = make("rm", pairs_file(tmp_path / "fair.jsonl", answers(60)))
+    assert all(f["value"] < 0.75 for f in figures(out, "shortcuts").values())
+    longer = pairs_file(
+        tmp_path / "six.jsonl", [(f"{a} and more of it", "no") for a, _ in answers(6)]
+    )
+    found = figures(make("rm", longer), "shortcuts")["length"]
+    assert (found["value"], found["status"]) == (1.0, FEW)
+
+
+def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
+    """On the command line and in a recipe; what is no audit is refused by name."""
+    rows = [(a + ".", b) for a, b in answers(60)]
+    data = pairs_file(tmp_path / "pairs.jsonl", rows)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        f'task = "rm"\ndata = "{data}"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
+        "[tolerance]\nshortcuts.fail = 1\n"
+    )
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    assert "audit     shortcuts, full stop: chosen alone ends in a full stop in 100.0%" in ran.err
+    assert read_manifest(tmp_path / "out")["audits"]["shortcuts"]["status"] == WARN
+    options = ("--model", "qwen2-1.5b", "--tolerance", "shortcut.fail=1")
+    ran = pipeline("run", "rm", data, *options)
+    assert (ran.status, "Did you mean shortcuts" in ran.err) == (2, True)
+
+
+def test_limits() -> None:
+    """Above a limit, not at it; below the least number of cases nothing but the figure."""
+    allowed = {"warn": 0.75, "fail": 0.98, "least": 50}
+    assert [level(v, allowed, 50) for v in (0.75, 0.76, 0.98, 0.99)] == [PASS, WARN, WARN, FAIL]
+    assert [level(v, allowed, 49) for v in (0.75, 0.99)] == [PASS, FEW]
+    assert level(1.0, {}, 10) == PASS
+    for given_ in ({"nothing.fail": 1.0}, {"shortcuts.most": 1.0}, {"lengths.warn": 1.0}):
+        with pytest.raises(UsageError):
+            with_tolerances(given_)
+
+
+@pytest.mark.parametrize("task", ["sft", "prm"])
+def test_layouts_unpack_to_the_same_examples(make: Make, task: str) -> None:
+    """Packed, ragged and padded builds of one input: same tokens, training, steps and figures."""
+    data = SAMPLES / task / ("chat.jsonl" if task == "sft" else "first_error.json")
+    found = []
+    for layout in ("packed", "ragged", "padded"):
+        out = make(task, data, layout, layout=layout)
+        context = Context(task, layout, 4096, None)  # type: ignore[arg-type]
+        chunk = unpack(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
+        steps = [] if chunk.step_owner is None else chunk.step_owner.tolist()
+        rated = (
+            [] if chunk.step_values is None else np.nan_to_num(chunk.step_values, nan=9).tolist()
+        )
+        columns = (chunk.sequences.offsets, chunk.sequences.ids, chunk.trained)
+        names = chunk.names.to_pylist()
+        text = (out / "audits.json").read_bytes()
+        found.append((names, *(c.tolist() for c in columns), steps, rated, text))
+    assert found[0] == found[1] == found[2]
+    assert task == "sft" or sum(found[0][5])
+
+
+def test_step_labels_are_counted_like_the_file(make: Make) -> None:
+    """Balance and first errors of rows whose first error is in the file."""
+    source = json.loads((SAMPLES / "prm" / "first_error.json").read_text("utf-8"))
+    out = make("prm", SAMPLES / "prm" / "first_error.json")
+    wrong = [row["label"] for row in source if row["label"] >= 0]
+    good = sum(row["label"] if row["label"] >= 0 else len(row["steps"]) for row in source)
+    found = figures(out, "step_labels")
+    assert found["first errors"]["bins"] == [
+        [f"step {n + 1}", wrong.count(n)] for n in range(max(wrong) + 1)
+    ]
+    assert found["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
+
+
+def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
+    """Known conversations: which turns are trained, and which answers say nothing."""
+    rows = []
+    for i in range(60):
+        short = "ok" if i % 4 == 0 else "a fuller answer than that"
+        turns = [("user", f"Hello {i}"), ("assistant", "Good day to you"), ("user", "And?")]
+        turns.append(("assistant", short))
+        rows.append({"messages": [{"role": r, "content": c} for r, c in turns]})
+    data = tmp_path / "chat.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = make("sft", data, train_on="last")
+    turn = figures(out, "trained_share")
+    assert [turn[f"turn {n}"]["detail"].split(",")[0] for n in range(1, 6)] == [
+        "0 of 60 are trained",
+        "0 of 60 are trained",
+        "0 of 60 are trained",
+        "0 of 60 are trained",
+        "60 of 60 are trained",
+    ]
+    manifest = read_manifest(out)
+    share = manifest["tokens"]["trained"] / manifest["tokens"]["total"]
+    assert turn["all turns"]["value"] == pytest.approx(share, abs=1e-6)
+    short_ = figures(out, "short_answers")["answers"]
+    assert (short_["value"], short_["status"]) == (0.25, WARN)
+    assert short_["rows"][:2] == ["chat.jsonl:1", "chat.jsonl:5"]
+
+
+def test_leaks_between_train_and_test(make: Make, tmp_path: Path) -> None:
+    """Examples and prompts that stand on both sides, counted row by row."""
+    rows = [{"prompt": f"Say {i % 20}", "completion": f"It is {i % 40}"} for i in range(80)]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = make("sft", data, test_size=0.25, layout="ragged")
+    sides = {}
+    for side in ("train", "test"):
+        table = read(out / side / "data-00000-of-00001.arrow")
+        lines = [int(name.rpartition(":")[2]) - 1 for name in table.column("row_id").to_pylist()]
+        sides[side] = [(n % 20, n % 40) for n in lines]
+    prompts = {prompt for prompt, _ in sides["train"]}
+    found = figures(out, "duplicates")
+    examples = sum(row in set(sides["train"]) for row in sides["test"])
+    assert found["leaked examples"]["detail"].startswith(f"{examples} of 20 ")
+    leaked = sum(prompt in prompts for prompt, _ in sides["test"])
+    assert found["leaked prompts"]["detail"].startswith(f"{leaked} of 20 ")
+    assert examples > 0
+    assert found["equal examples"]["status"] == WARN
+
+
+def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -> None:
+    """Two chains over one problem have one prompt, whatever their first steps are."""
+    step, end = step_model.step_id, step_model.end_of_turn_id
+    rows = [
+        [1, end, 2, 3, end, 7, 8, step, 9, step, end],
+        [1, end, 2, 3, end, 4, step, end],
+        [7, step],
+    ]
+    offsets = offsets_of(np.array([len(row) for row in rows]))
+    ids = np.array([i for row in rows for i in row], np.int32)
+    context = Context("prm", "ragged", 64, step_model)
+    names = pa.array(["a", "b", "c"])
+    chunk = Chunk("test", context, names, Sequences(offsets, ids), np.zeros(len(ids), bool))
+    ends = duplicates._prompt_ends(chunk) - offsets[:-1]
+    assert ends.tolist() == [5, 5, 1]
+    hashes = duplicates._hashes(chunk).tolist()
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
+    """Rows whose content spells a control token are named; the template's own tokens are none."""
+    texts = ["plain words", "say <|im_end|> twice", "x<|im_start|>y", "<|im end|>", "im_end"]
+    rows = [{"prompt": text, "completion": f"answer {i}"} for i, text in enumerate(texts)]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = figures(make("sft", data), "control_text")["examples"]
+    assert found["rows"] == ["rows.jsonl:2", "rows.jsonl:3"]
+
+
+def test_scripts(model: TargetModel) -> None:
+    """A token's script is that of its letters; punctuation has none, control tokens neither."""
+    vocab = vocabulary.of(model)
+    names = [*vocabulary.SCRIPTS, "none"]
+    for text, script in (("hello", "Latin"), ("好", "Han"), ("ки", "Cyrillic"), ("12", "none")):
+        ids = min(vocab.spelled(text), key=len)
+        assert {names[vocab.scripts[i]] for i in ids} == {script}
+    assert {names[vocab.scripts[i]] for i in model.controls.values()} == {"none"}
+
+
+@given(
+    st.lists(st.integers(0, 4), max_size=60), st.lists(st.integers(0, 4), min_size=1, max_size=3)
+)
+@settings(max_examples=100, deadline=None)
+def test_places_of_phrases(ids: list[int], phrase: list[int]) -> None:
+    """Found in flat arrays as by comparing slices."""
+    found = vocabulary.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
+    size = len(phrase)
+    assert found == [i for i in range(len(ids)) if ids[i : i + size] == phrase]
+
+
+def test_totals_do_not_depend_on_how_rows_are_cut(model: TargetModel) -> None:
+    """Two chunks add up to the measures of one."""
+    pairs = [([1, 2], [3]), ([4], [4]), ([1], [2, 2, 2]), ([7, 7], [1])]
+    whole, parts = Totals(), Totals()
+    whole.add(shortcuts._measure(pair_chunk(model, pairs)))
+    for some in (pairs[:1], pairs[1:]):
+        parts.add(shortcuts._measure(pair_chunk(model, some)))
+    for name in ("length", "first token chosen"):
+        assert whole.joined(name).sum() == parts.joined(name).sum()
+        assert whole.summed(name).sum() == parts.summed(name).sum()
+
+
+def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
+    """A build in another's place tells what changed, and is the build that it is anywhere."""
+    rows = [json.dumps({"prompt": f"Say {i}", "completion": f"It is {i}"}) for i in range(30)]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("\n".join(rows[:10]))
+    make("sft", data)
+    data.write_text("\n".join(rows))
+    out, fresh = make("sft", data), make("sft", data, "fresh")
+    records = [json.loads((f / "run.json").read_text("utf-8")) for f in (out, fresh)]
+    assert records[0]["drift"]["rows.in"] == {"before": 10, "after": 30, "change": 2.0}
+    assert drift.lines(records[0]["drift"])[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
+    assert records[1]["drift"] is None
+    same = [(folder / "manifest.json").read_bytes() for folder in (out, fresh)]
+    assert same[0] == same[1]
+
+
+def test_every_audit_says_why_and_is_named_by_its_file() -> None:
+    """What an audit is called is its file."""
+    found = audits()
+    assert len(found) >= 9
+    modules = (shortcuts, duplicates, step_labels, short_answers, trained_share)
+    for module in modules:
+        assert module.AUDIT.name == module.__name__.rpartition(".")[2]
+    for audit in found:
+        assert len(audit.why) > 20
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize(
+    "data",
+    [
+        "lf_dpo_en/dpo_en_demo.json",
+        "rasbt_preference/instruction-data-with-preference.json",
+        "medicalgpt_dpo_zh/dpo_zh_500.jsonl",
+    ],
+)
+def test_real_pairs_pass_with_figures(cases: Path, make: Make, data: str) -> None:
+    """Real sets have no feature that tells every pair apart."""
+    found = figures(make("rm", cases / "rm" / data, max_length=8192), "shortcuts")
+    assert {f["status"] for f in found.values()} <= {PASS, WARN}
+    assert all(0.5 <= f["value"] < 0.98 for f in found.values())
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize("feature", ["length", "full stop"])
+def test_real_pairs_doctored(cases: Path, make: Make, tmp_path: Path, feature: str) -> None:
+    """The same set, its chosen side always longer, or alone ending in a full stop."""
+    source = cases / "rm" / "rasbt_preference" / "instruction-data-with-preference.json"
+    rows = []
+    for row in json.loads(source.read_text("utf-8")):
+        a, b = row["chosen"], row["rejected"]
+        if feature == "length":
+            a, b = sorted((a, b), key=len, reverse=True)
+            rows.append((a + " That is all there is to say about this.", b))
+        else:
+            rows.append((a.rstrip(".") + ".", b.rstrip(".")))
+    data = pairs_file(tmp_path / "doctored.jsonl", rows)
+    with pytest.raises(ExpectationError, match=f"shortcuts, {feature}: "):
+        make("rm", data)

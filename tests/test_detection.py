@@ -1,0 +1,327 @@
+"""Detection: one reading with its evidence, or the choices and the flag that picks one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran, read_manifest
+
+from stages import formats
+from stages.contract import FormatOptions, Pair, Row, StepChain
+from stages.detection import detect
+from stages.errors import DataError, RowError, UsageError
+
+Run = Callable[..., Ran]
+MODEL = ("--model", "qwen2-1.5b")
+MESSAGES: Row = {
+    "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+}
+ALPACA: Row = {"instruction": "q", "input": "", "output": "a"}
+
+
+def lines(path: Path, *rows: Row) -> Path:
+    """A file of rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def test_the_evidence_counts_rows() -> None:
+    """The sentence says what was seen in how many rows, and the counts say what else was."""
+    found = detect([MESSAGES] * 9 + [{"id": 1}], "sft", "x.jsonl")
+    assert found.reading == "openai"
+    assert found.evidence == "messages with role and content in 9 of 10 sampled rows"
+    assert found.counts == {"openai": 9}
+    assert found.sampled == 10
+
+
+def pairs(labels: list[Any], left: str = "output_1", right: str = "output_2") -> list[Row]:
+    """Rows with two answers, "one" and "two", and a label."""
+    return [{"input": "q", left: "one", right: "two", "label": label} for label in labels]
+
+
+@pytest.mark.parametrize(
+    ("rows", "reading", "better"),
+    [
+        (pairs([1, 2, 1]), "indexed_pair/1-based", ["one", "two", "one"]),
+        (pairs(["2", "1"]), "indexed_pair/1-based", ["two", "one"]),
+        (pairs([1, 1]), "indexed_pair/1-based", ["one", "one"]),
+        (pairs([0, 1], "response_0", "response_1"), "indexed_pair/0-based", ["one", "two"]),
+        (pairs([1, 2], "answer_a", "answer_b"), "indexed_pair/1-based", ["one", "two"]),
+        (pairs(["A", "b"], "answer_a", "answer_b"), "indexed_pair", ["one", "two"]),
+        (pairs(["model_b", "tie"], "answer_a", "answer_b"), "indexed_pair", ["two", None]),
+        (pairs(["output_2", "output_1"]), "indexed_pair", ["two", "one"]),
+    ],
+)
+def test_an_index_is_read_as_the_rows_together_show(
+    rows: list[Row], reading: str, better: list[str | None]
+) -> None:
+    """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
+    found = detect(rows, "rm", "x.jsonl")
+    assert found.reading == reading
+    chosen: list[str | None] = []
+    for row in rows:
+        if row["label"] == "tie":
+            with pytest.raises(RowError, match="equally good"):
+                found.format.read(row, "rm", FormatOptions())
+            chosen.append(None)
+            continue
+        (pair,) = found.format.read(row, "rm", FormatOptions())
+        assert isinstance(pair, Pair)
+        chosen.append(pair.chosen[0].content)
+    assert chosen == better
+
+
+def steps(label: Any, count: int = 4, column: str = "label") -> Row:
+    """A solution of some steps."""
+    return {"problem": "P", "steps": [f"s{i}" for i in range(count)], column: label}
+
+
+@pytest.mark.parametrize(
+    ("rows", "reading", "labels"),
+    [
+        ([steps(-1), steps(2)], "processbench", [1, 1, 0, None]),
+        ([steps(None), steps(2)], "processbench", [1, 1, 0, None]),
+        ([steps([1, 1, 0, 0]), steps([1, 1, 0, 0])], "stepwise", [1, 1, 0, 0]),
+        ([steps([0.5, 1, 1, 1]), steps([1.0, 1, 0.25, 0])], "stepwise", [1, 1, 0.25, 0]),
+        ([steps([4]), steps([3])], "error_list/1-based", [1, 1, 0, None]),
+        ([steps([0, 3]), steps([2, 3])], "error_list/0-based", [1, 1, 0, 0]),
+        ([steps([]), steps([4]), steps([3])], "error_list/1-based", [1, 1, 0, None]),
+    ],
+)
+def test_a_label_beside_steps_is_read_by_what_it_holds(
+    rows: list[Row], reading: str, labels: list[float | None]
+) -> None:
+    """A rating per step, the first error's index, or the wrong steps' numbers, from 0 or 1."""
+    found = detect(rows, "prm", "x.jsonl")
+    assert found.reading == reading
+    (chain,) = found.format.read(rows[-1], "prm", FormatOptions())
+    assert isinstance(chain, StepChain)
+    assert chain.labels == labels
+
+
+# task, rows, what the message says, flags that it names
+OPEN: dict[str, tuple[str, list[Row], str, list[str]]] = {
+    "index_from_0_or_1": (
+        "rm",
+        pairs([0, 1], "answer_a", "answer_b"),
+        "0 or 1",
+        [f"--format indexed_pair/{way}" for way in ("0-based", "1-based", "1-is-first")],
+    ),
+    "index_against_its_names": ("rm", pairs([0, 1, 2]), "0 or 1 or 2", ["indexed_pair/0-based"]),
+    "index_yes_or_no": (
+        "rm",
+        pairs([True, False]),
+        "yes or no",
+        ["--format indexed_pair/1-is-first"],
+    ),
+    "two_judgements": (
+        "rm",
+        [
+            {
+                "prompt": "q",
+                "response_0": "a",
+                "response_1": "b",
+                "better_response_id": 0,
+                "safer_response_id": 1,
+            }
+        ],
+        "better_response_id and safer_response_id",
+        ["--map label=better_response_id", "--map label=safer_response_id"],
+    ),
+    "unordered_answers": (
+        "rm",
+        [{"prompt": "q", "responses": ["a", "b", "c"]}],
+        "best to worst",
+        ["--format ranked"],
+    ),
+    "errors_from_0_or_1": (
+        "prm",
+        [steps([2]), steps([3])],
+        "from 0 or from 1",
+        ["--format error_list/0-based", "--format error_list/1-based"],
+    ),
+    "index_or_verdict": (
+        "prm",
+        [steps(0), steps(1)] * 4,
+        "verdict",
+        ["--format processbench"],
+    ),
+    "two_answers": (
+        "sft",
+        [{"problem": "q", "solution": "long", "answer": "short"}],
+        "answer and solution",
+        ["--map answer=answer", "--map answer=solution"],
+    ),
+    "two_formats": (
+        "sft",
+        [{**MESSAGES, **ALPACA}],
+        "alpaca (instruction and output) and as openai",
+        ["--format alpaca", "--format openai"],
+    ),
+    "a_label_beside_a_completion": (
+        "sft",
+        [{"prompt": "q", "completion": "a", "label": True}],
+        "unpaired",
+        ["--format prompt_completion"],
+    ),
+    "a_label_beside_a_text": (
+        "sft",
+        [{"text": "t", "label": 3}],
+        "classifier",
+        ["--format text", "--map question=text"],
+    ),
+    "token_ids": (
+        "sft",
+        [{"input_ids": [1, 2], "labels": [-100, 2]}],
+        "token ids",
+        ["--format pretokenized"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("task", "rows", "what", "flags"), OPEN.values(), ids=list(OPEN))
+def test_nothing_is_guessed(task: str, rows: list[Row], what: str, flags: list[str]) -> None:
+    """Where rows do not show what is meant, the message gives the choices and their flags."""
+    with pytest.raises(DataError) as caught:
+        detect(rows, task, "x.jsonl")
+    assert what in caught.value.what
+    assert all(flag in caught.value.remedy for flag in flags)
+
+
+@pytest.mark.parametrize(("task", "rows"), [(t, r) for t, r, *_ in OPEN.values()], ids=list(OPEN))
+def test_each_flag_that_a_message_names_is_taken(task: str, rows: list[Row]) -> None:
+    """Whatever --format a message offers can be chosen for the task."""
+    with pytest.raises(DataError) as caught:
+        detect(rows, task, "x.jsonl")
+    for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
+        assert formats.choose(name, task).name == name.partition("/")[0]
+
+
+def test_a_variant_that_does_not_exist_is_a_usage_error() -> None:
+    """The message names those that do."""
+    with pytest.raises(UsageError, match="2-based") as caught:
+        formats.choose("indexed_pair/2-based", "rm")
+    assert "1-based" in caught.value.remedy
+    with pytest.raises(UsageError):
+        formats.choose("openai/x", "sft")
+
+
+def ranked(name: str, row: Row) -> list[tuple[str | None, str | None, float | None]]:
+    """Both answers of each pair, and by how much one is better."""
+    made = formats.choose(name, "rm").read(row, "rm", FormatOptions())
+    pairs = [pair for pair in made if isinstance(pair, Pair)]
+    return [(p.chosen[0].content, p.rejected[0].content, p.margin) for p in pairs]
+
+
+def test_ranked_answers_pair_up_as_asked() -> None:
+    """Neighbours by default, every two with ranked/all; equally good answers give no pair."""
+    row = {"prompt": "q", "responses": ["a", "b", "c", "d"], "scores": [4, 2, 2, 1]}
+    near = [("a", "b", 2.0), ("c", "d", 1.0)]
+    every = [("a", "b", 2.0), ("a", "c", 2.0), ("a", "d", 3.0), ("b", "d", 1.0), ("c", "d", 1.0)]
+    assert ranked("ranked", row) == ranked("ranked/adjacent", row) == near
+    assert ranked("ranked/all", row) == every
+    with pytest.raises(RowError, match="equally good"):
+        ranked("ranked", {**row, "scores": [1, 1, 1, 1]})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=6).filter(lambda s: len({*s}) > 1))
+def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
+    """With ranked/all, as many pairs as there are two answers of different scores."""
+    row = {"prompt": "q", "responses": [f"{i}" for i in range(len(scores))], "scores": scores}
+    wanted = {(a, b) for a, x in enumerate(scores) for b, y in enumerate(scores) if x > y}
+    sides = [(chosen, rejected) for chosen, rejected, _ in ranked("ranked/all", row)]
+    assert sorted(map(str, sides)) == sorted(str((str(a), str(b))) for a, b in wanted)
+
+
+def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path) -> None:
+    """Even where both kinds of rows could be read; --format has the others refused one by one."""
+    data = lines(tmp_path / "mixed.jsonl", *[ALPACA] * 3, *[MESSAGES] * 30)
+    ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
+    assert ran.status == 3
+    kinds = "messages with role and content (openai) after instruction and output (alpaca)"
+    assert f"mixed.jsonl:4 has another shape than the rows before it: {kinds}" in ran.err
+    named = ("--format", "openai", "--max-reject", "1")
+    forced = pipeline("run", "sft", data, *MODEL, "-o", "out", *named)
+    assert forced.status == 0, forced.err
+    rows = read_manifest(tmp_path / "out")["rows"]
+    assert (rows["used"], rows["rejected_by_code"]) == (30, {"no_turns": 3})
+
+
+@pytest.mark.parametrize(
+    ("rows", "change"),
+    [
+        ([MESSAGES, ALPACA], True),
+        ([MESSAGES] * 150 + [ALPACA] * 2, True),
+        ([MESSAGES] * 300 + [ALPACA], False),
+        ([MESSAGES, ALPACA] * 5, True),
+        ([MESSAGES] * 5 + [{"id": 1}], False),
+    ],
+)
+def test_a_stray_row_is_left_to_the_door(rows: list[Row], change: bool) -> None:
+    """One row of another shape is refused by name; more than one in a hundred stop the build."""
+    found = detect(rows, "sft", "x.jsonl")
+    assert set(found.change or ()) == ({"openai", "alpaca"} if change else set())
+
+
+def test_head_middle_and_tail_are_sampled(pipeline: Run, tmp_path: Path) -> None:
+    """Rows of another shape at the end of a long file are seen before anything is built."""
+    data = lines(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
+    ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
+    assert ran.status == 3
+    assert "long.jsonl:3001 has another shape" in ran.err
+
+
+def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
+    """On the command line and in a recipe alike, with dotted paths; the manifest records it."""
+    row = {"ask": {"text": "q"}, "replies": [{"text": "good"}, {"text": "bad"}]}
+    data = lines(tmp_path / "pairs.jsonl", row, {**row, "ask": {"text": "r"}})
+    mapping = {
+        "prompt": "ask.text",
+        "chosen": "replies.0.text",
+        "rejected": "replies.1.text",
+    }
+    flags = [part for name, path in mapping.items() for part in ("--map", f"{name}={path}")]
+    ran = pipeline("run", "rm", data, *MODEL, "-o", "by_flag", *flags)
+    assert ran.status == 0, ran.err
+    recipe = tmp_path / "recipe.toml"
+    table = "".join(f'{name} = "{path}"\n' for name, path in mapping.items())
+    recipe.write_text(
+        'task = "rm"\ndata = "pairs.jsonl"\nmodel = "qwen2-1.5b"\noutput = "by_recipe"\n'
+        f"[map]\n{table}"
+    )
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    manifests = [read_manifest(tmp_path / name) for name in ("by_flag", "by_recipe")]
+    assert manifests[0]["rows"]["used"] == 2
+    assert manifests[0]["options"]["map"] == mapping
+    assert manifests[0]["recipe_fingerprint"] == manifests[1]["recipe_fingerprint"]
+    assert manifests[0]["splits"] == manifests[1]["splits"]
+    wrong = pipeline("run", "rm", data, *MODEL, "-o", "out", "--map", "prompt=question")
+    assert wrong.status == 2
+    assert "no sampled row" in wrong.err
+    assert "ask, replies" in wrong.err
+
+
+def test_the_format_and_its_evidence_are_told(pipeline: Run, tmp_path: Path) -> None:
+    """On stderr and in the manifest, for each input."""
+    first = lines(tmp_path / "a.jsonl", MESSAGES, MESSAGES)
+    second = lines(tmp_path / "b.jsonl", ALPACA)
+    ran = pipeline("run", "sft", first, second, *MODEL, "-o", "out")
+    assert ran.status == 0, ran.err
+    said = [
+        "messages with role and content in 2 of 2 sampled rows",
+        "instruction and output in 1 of 1 sampled rows",
+    ]
+    assert f"a.jsonl: openai ({said[0]})" in ran.err
+    assert f"b.jsonl: alpaca ({said[1]})" in ran.err
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["format"] == "openai,alpaca"
+    assert [one["evidence"] for one in manifest["inputs"]] == said

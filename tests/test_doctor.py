@@ -1,0 +1,235 @@
+"""The doctor: every probe over a model, and a doctored tokenizer fails the right one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tokenizers import SMALL, small
+from support import Ran
+
+from pipeline import doctor
+from stages import probes
+from stages.profile import declare
+from stages.profiles import all_profiles
+
+TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
+
+
+SILENT = {
+    "pad_id_is_the_pad_token",
+    "ids_are_the_familys",
+    "pair_framing_is_the_tokenizers",
+    "pair_turns_cannot_be_forged",
+}
+
+
+class Clinic:
+    """Makes model directories from the real Qwen2 tokenizer, and examines them."""
+
+    def __init__(self, folder: Path, tokenizer_json: bytes, cache: Path) -> None:
+        self._folder = folder
+        self._tokenizer = tokenizer_json
+        self._cache = cache
+
+    def directory(
+        self,
+        config: dict[str, Any] | None = None,
+        edit: Callable[[dict[str, Any]], None] | None = None,
+        **model: object,
+    ) -> Path:
+        """A sound directory but for what is changed."""
+        content = self._tokenizer
+        if edit:
+            document = json.loads(content)
+            edit(document)
+            content = json.dumps(document).encode()
+        (self._folder / "tokenizer.json").write_bytes(content)
+        usual = {
+            "eos_token": "<|im_end|>",
+            "pad_token": "<|endoftext|>",
+            "chat_template": TEMPLATE,
+        }
+        files = {
+            "tokenizer_config.json": {**usual, **(config or {})},
+            "config.json": {"vocab_size": 151936, **model},
+        }
+        for name, content in files.items():
+            (self._folder / name).write_text(json.dumps(content), "utf-8")
+        return self._folder
+
+    def __call__(self, *changes: Any, task: str = "prm", **model: Any) -> dict[str, probes.Verdict]:
+        folder = self.directory(*changes, **model)
+        wanted = doctor.Wanted(f"{folder}/", task, self._cache)
+        return doctor.examine(wanted, wide=False).verdicts
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, tokenizer_json: bytes, cache_dir: Path) -> Clinic:
+    """The directory is the test's own."""
+    return Clinic(tmp_path, tokenizer_json, cache_dir)
+
+
+def failed(verdicts: dict[str, probes.Verdict]) -> dict[str, str]:
+    """The sentences of the probes that failed."""
+    return {name: v.detail for name, v in verdicts.items() if v.passed is False}
+
+
+def test_a_sound_directory_passes_every_probe(clinic: Clinic) -> None:
+    """Nothing fails, and every probe that concerns it was run."""
+    verdicts = clinic()
+    assert all(verdict.passed for verdict in verdicts.values())
+    # The directory claims no pad id, is of no family, and is no encoder.
+    assert {probe.name for probe in probes.probes()} - set(verdicts) == SILENT
+
+
+def test_pad_equal_to_eos(clinic: Clinic) -> None:
+    """What the directory declares is judged, not what a build would put in its place."""
+    sentences = failed(clinic({"pad_token": "<|im_end|>"}))
+    assert list(sentences) == ["pad_is_not_eos"]
+    assert "'<|im_end|>' is also the eos or end-of-turn token" in sentences["pad_is_not_eos"]
+
+
+def test_missing_end_of_turn(clinic: Clinic) -> None:
+    """A tokenizer that lost the token which its template prints."""
+
+    def lose(document: dict[str, Any]) -> None:
+        kept = [t for t in document["added_tokens"] if t["content"] != "<|im_end|>"]
+        document["added_tokens"] = kept
+
+    verdicts = clinic(None, lose)
+    sentence = failed(verdicts)["end_of_turn_is_one_token"]
+    assert "end-of-turn token '<|im_end|>' is not one token of the tokenizer" in sentence
+    assert verdicts["end_of_turn_is_trained"].passed is None
+
+
+def test_end_of_turn_that_is_ordinary_text(clinic: Clinic) -> None:
+    """One token, but not a special one: any user could write it."""
+
+    def demote(document: dict[str, Any]) -> None:
+        for token in document["added_tokens"]:
+            token["special"] = token["content"] != "<|im_end|>"
+
+    assert "so that text could forge it" in failed(clinic(None, demote))["end_of_turn_is_special"]
+
+
+def test_double_bos(clinic: Clinic) -> None:
+    """A template that prints bos twice."""
+    changes = {"bos_token": "<|im_start|>", "chat_template": "{{ bos_token }}{{ bos_token }}"}
+    changes["chat_template"] += TEMPLATE
+    sentence = failed(clinic(changes))["no_double_bos"]
+    assert "bos tokens '<|im_start|>' where it must hold 1 at its start" in sentence
+
+
+@pytest.mark.parametrize("number", [151643, "151643"])
+def test_number_as_pad(clinic: Clinic, number: object) -> None:
+    """An id in the place of a token."""
+    sentences = failed(clinic({"pad_token": number}))
+    assert list(sentences) == ["pad_is_one_token"]
+    assert f"pad token {number!r} is a number" in sentences["pad_is_one_token"]
+
+
+def test_pad_id_of_another_family(clinic: Clinic) -> None:
+    """Llama's pad id in a Qwen model's configuration."""
+    sentences = failed(clinic(pad_token_id=128004))
+    assert list(sentences) == ["pad_id_is_the_pad_token"]
+    assert "config.json says pad_token_id 128004" in sentences["pad_id_is_the_pad_token"]
+    assert "the pad token '<|endoftext|>' is 151643" in sentences["pad_id_is_the_pad_token"]
+    assert not failed(clinic(pad_token_id=151643))
+
+
+def test_step_tokens_outside_the_embedding(clinic: Clinic) -> None:
+    """A model without spare rows can be tuned, but has no place for step tokens."""
+    assert "outside the model's 151646" in failed(clinic(vocab_size=151646))["ids_inside_embedding"]
+    assert not failed(clinic(vocab_size=151646, task="sft"))
+
+
+def test_a_step_token_that_ordinary_text_holds(clinic: Clinic) -> None:
+    """A tokenizer that already reads a plain word as the step token disagrees with the stock."""
+    profile = all_profiles()["qwen2-1.5b"]
+    document = json.loads(clinic._tokenizer)
+    added = {"id": 151646, "content": "Step 2", "special": False, "single_word": False}
+    document["added_tokens"].append(
+        {**added, "lstrip": False, "rstrip": False, "normalized": False}
+    )
+    doctored = declare(profile, json.dumps(document).encode(), with_steps=False)
+    for wide in (False, True):
+        subject = probes.Subject(doctored, clinic._tokenizer, wide=wide)
+        verdict = probes.examine(subject, [probes.TOKENS])["added_tokens_agree_with_stock"]
+        assert verdict.passed is not wide
+    assert "'Step 2: 3 + 4 = 7. +\\n' gives" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "words"),
+    [
+        (TEMPLATE.replace(">assistant", ">bot"), "generation_prompt_is_prefix", "inference"),
+        (
+            "{% if messages|length < 3 %}" + TEMPLATE + "{% else %}nothing{% endif %}",
+            "end_of_turn_is_trained",
+            "turn 2",
+        ),
+        ("{% for m in messages %}<|im_end|>{% endfor %}", "end_of_turn_is_trained", "drops"),
+    ],
+    ids=["other_prompt", "one_exchange_only", "no_content"],
+)
+def test_templates_that_ruin_a_run(clinic: Clinic, template: str, name: str, words: str) -> None:
+    """A template is judged by what it prints, over several turns."""
+    verdicts = clinic({"chat_template": template})
+    assert any(words in sentence for sentence in failed(verdicts).values())
+    assert verdicts[name].passed is not True
+
+
+def test_a_system_text_that_the_template_loses(clinic: Clinic, cache_dir: Path) -> None:
+    """--system is proved before any row: a template without system turns refuses it."""
+    template = (
+        "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+        "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    folder = clinic.directory({"chat_template": template})
+    wanted = doctor.Wanted(f"{folder}/", "sft", cache_dir)
+    verdict = doctor.examine(wanted, wide=False).verdicts["system_survives"]
+    assert verdict.passed is True
+    assert "refused" in verdict.detail
+    wanted = doctor.Wanted(f"{folder}/", "sft", cache_dir, system="Be brief.")
+    assert (
+        "--system cannot be printed"
+        in failed(doctor.examine(wanted, wide=False).verdicts)["system_survives"]
+    )
+
+
+def test_the_command_prints_a_table_and_its_status(
+    clinic: Clinic, pipeline: Callable[..., Ran]
+) -> None:
+    """0 and the stop contract for a sound model; 2, the sentence and no contract for another."""
+    ran = pipeline("doctor", "--model", "qwen2-1.5b", "--stop", "<search>")
+    assert ran.status == 0
+    assert all(probe.name in ran.out for probe in probes.probes() if probe.name not in SILENT)
+    assert "'<search>': use the string; it is written as 3 tokens" in ran.out
+    folder = clinic.directory({"pad_token": "<|im_end|>"})
+    ran = pipeline("doctor", "--model", f"{folder}/", "--json")
+    assert ran.status == 2
+    found = json.loads(ran.out)
+    assert not found["passed"]
+    assert found["serving"] is None
+    assert found["probes"]["pad_is_not_eos"]["passed"] is False
+    assert "1 of" in ran.err
+    assert pipeline("doctor", "--model", "qwen2-1.5").status == 2
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_families_without_a_vocabulary_are_sound(name: str) -> None:
+    """Their templates and tokens, on small tokenizers in their way."""
+    profile, content = small(name)
+    model = declare(profile, content, with_steps=False)
+    assert not failed(probes.examine(probes.Subject(model, content, wide=True)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(n for n, p in all_profiles().items() if p.ranks))
+def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
+    """Every probe of every profile whose tokenizer can be had."""
+    assert not failed(doctor.examine(doctor.Wanted(name, "prm", cache_dir)).verdicts)

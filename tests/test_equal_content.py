@@ -1,0 +1,208 @@
+"""The same content in different forms gives the same examples, whatever the content is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.contract import FormatOptions, Record, Row
+from stages.detection import detect
+from stages.normalize import Normalize
+
+TAG = "<extra_0>"
+WORDS = st.text(st.sampled_from("ab +-1é好\n.:<"), min_size=1, max_size=10)
+FILLED = WORDS.filter(lambda text: bool(text.strip()))
+
+
+def door(rows: Sequence[Row], task: str, **options: Any) -> tuple[str, list[dict[str, Any]]]:
+    """The reading of some rows, and what they become."""
+    found = detect(rows, task, "x.jsonl")
+    records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+    batch = Normalize(task, found.format, FormatOptions(**options))(records)
+    return found.reading, batch.drop_columns(["sequence"]).to_pylist()
+
+
+def spoken(*said: tuple[str, str], role: str = "role", content: str = "content") -> list[Row]:
+    """Turns in either spelling."""
+    return [{role: who, content: text} for who, text in said]
+
+
+def joined(problem: str, steps: list[str], marks: list[str], gap: str) -> str:
+    """A problem and its steps as one text, with a mark behind each step."""
+    parts = [f"{step} {mark}" for step, mark in zip(steps, marks, strict=True)]
+    return f"{problem}{gap}" + "\n".join(parts)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    problem=FILLED,
+    solution=st.lists(st.tuples(WORDS, st.booleans()), min_size=1, max_size=4),
+    gap=st.sampled_from([" ", "\n", "\n\n"]),
+)
+def test_five_forms_of_a_rated_solution(
+    problem: str, solution: list[tuple[str, bool]], gap: str
+) -> None:
+    """Aligned texts, a list of signs, lists of steps, step conversations and tagged messages."""
+    steps = [f"Step {i}: {text}" for i, (text, _) in enumerate(solution, 1)]
+    signs = ["+" if good else "-" for _, good in solution]
+    text = joined(problem, steps, ["ки"] * len(steps), gap)
+    first, *later = steps
+    turns = [("user", f"{problem}{gap}{first}"), *(("user", step) for step in later)]
+    rated = [
+        pair for turn, sign in zip(turns, signs, strict=True) for pair in (turn, ("gpt", sign))
+    ]
+    forms: dict[str, Row] = {
+        "math_shepherd": {"input": text, "label": joined(problem, steps, signs, gap)},
+        "openrlhf_prm": {"input": text, "value": signs},
+        "stepwise": {"prompt": problem, "completions": steps, "labels": [g for _, g in solution]},
+        "step_conversations": {"conversations": spoken(*rated, role="from", content="value")},
+        "tagged_messages": {
+            "messages": spoken(("user", problem), ("assistant", TAG.join([*steps, "\n"]))),
+            "labels": [float(good) for _, good in solution],
+        },
+        "soft_prefix": {
+            "question": problem,
+            "prefixes": ["\n".join(steps[: i + 1]) for i in range(len(steps))],
+            "values": [int(good) for _, good in solution],
+        },
+    }
+    made = {}
+    for name, row in forms.items():
+        reading, made[name] = door([row], "prm")
+        assert reading == name
+        assert made[name][0]["reject_code"] is None
+    assert made["stepwise"][0]["problem"] == problem.strip()
+    assert made["stepwise"][0]["steps"] == [step.strip() for step in steps]
+    assert all(rows == made["stepwise"] for rows in made.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(FILLED, min_size=2, max_size=5),
+    wrong=st.integers(-1, 4),
+    problem=FILLED,
+)
+def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem: str) -> None:
+    """From 0 with -1 for none, from 0 with null for none, and as a list that counts from 1."""
+    wrong = min(wrong, len(steps) - 1)
+    row = {"problem": problem, "steps": steps}
+    none = {"problem": "P", "steps": ["s", "t"]}
+    last = {"problem": "P", "steps": ["s", "t"], "error_steps": [2]}
+    listed = [wrong + 1] if wrong >= 0 else []
+    forms = {
+        "processbench": [{**row, "label": wrong}, {**none, "label": 1}],
+        "processbench ": [
+            {**row, "first_error": wrong if wrong >= 0 else None},
+            {**none, "first_error": 1},
+        ],
+        "error_list/1-based": [{**row, "error_steps": listed}, last],
+    }
+    made = []
+    for name, rows in forms.items():
+        reading, found = door(rows, "prm")
+        assert reading == name.strip()
+        made.append(found)
+    assert made[0] == made[1] == made[2]
+    labels = made[0][0]["step_labels"]
+    assert labels == [1.0] * len(steps) if wrong < 0 else labels[: wrong + 1] == [1.0] * wrong + [0]
+    assert all(label is None for label in labels[wrong + 1 :]) or wrong < 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    system=st.sampled_from(["", "Be exact."]),
+    history=st.lists(st.tuples(WORDS, WORDS), max_size=2),
+    question=FILLED,
+    answers=st.lists(FILLED, min_size=2, max_size=2, unique=True),
+)
+def test_two_column_sets_of_a_preference(
+    system: str, history: list[tuple[str, str]], question: str, answers: list[str]
+) -> None:
+    """A conversation with two answers, and a question behind a system text and a history."""
+    talk = [("human", question)]
+    for asked, said in reversed(history):
+        talk = [("human", asked), ("gpt", said), *talk]
+    if system:
+        talk.insert(0, ("system", system))
+    turns = spoken(*talk, role="from", content="value")
+    chosen, rejected = answers
+    forms: list[Row] = [
+        {"conversations": turns, "chosen": chosen, "rejected": rejected},
+        {
+            "conversations": turns,
+            "chosen": {"from": "gpt", "value": chosen},
+            "rejected": {"from": "gpt", "value": rejected},
+        },
+        {
+            "system": system,
+            "history": [list(pair) for pair in history],
+            "question": question,
+            "response_chosen": chosen,
+            "response_rejected": rejected,
+        },
+    ]
+    made = [door([row], "rm") for row in forms]
+    assert [name for name, _ in made] == ["preference", "preference", "history_pair"]
+    assert made[0][1] == made[1][1] == made[2][1]
+
+
+CALL = {"name": "add", "arguments": {"a": 1, "b": [2.0, None]}}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"tool_calls": [{"type": "function", "function": CALL}]},
+        {"tool_calls": [CALL]},
+        {"tool_calls": CALL},
+        {"tool_calls": json.dumps([CALL])},
+        {"tool_calls": [{**CALL, "arguments": json.dumps(CALL["arguments"])}]},
+        {"function_call": {**CALL, "arguments": json.dumps(CALL["arguments"])}},
+    ],
+)
+@pytest.mark.parametrize("tools", ["list", "text"])
+def test_spellings_of_a_tool_call(call: Row, tools: str) -> None:
+    """Arguments as text or as an object, calls wrapped or bare, tools as a list or as text."""
+    offered = [{"type": "function", "function": {"name": "add"}}]
+    row = {
+        "messages": [
+            *spoken(("user", "q")),
+            {"role": "assistant", "content": None, **call},
+            *spoken(("tool", "3"), ("assistant", "a")),
+        ],
+        "tools": offered if tools == "list" else json.dumps(offered),
+    }
+    shared = {
+        "conversations": spoken(
+            ("human", "q"),
+            ("function_call", json.dumps(CALL)),
+            ("observation", "3"),
+            ("gpt", "a"),
+            role="from",
+            content="value",
+        ),
+        "tools": json.dumps(offered),
+    }
+    assert door([row], "sft")[1] == door([shared], "sft")[1]
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+def test_spellings_of_reasoning(name: str) -> None:
+    """A field of its own under any of its names."""
+    row = {"messages": [*spoken(("user", "q")), {"role": "assistant", "content": "a", name: "hm"}]}
+    apart = {"problem": "q", "message_thinking": "hm", "message_content": "a"}
+    assert door([row], "sft")[1] == door([apart], "sft")[1]
+
+
+@pytest.mark.parametrize("kind", ["text", "input_text", "output_text", None])
+def test_spellings_of_a_text_part(kind: str | None) -> None:
+    """Typed content parts are the text that they hold."""
+    part = {"text": "q"} if kind is None else {"type": kind, "text": "q"}
+    row = {"messages": [{"role": "user", "content": [part]}, *spoken(("assistant", "a"))]}
+    plain = {"messages": spoken(("user", "q"), ("assistant", "a"))}
+    assert door([row], "sft")[1] == door([plain], "sft")[1]

@@ -1,0 +1,345 @@
+"""Data from anywhere: fetched whole, in a stable order, by name, and never half."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import datasets
+import fsspec
+import pytest
+from fsspec.implementations.http import HTTPFileSystem
+from support import SAMPLES, Ran, read_manifest
+
+from pipeline.config import Config
+from pipeline.inputs import Input, scan
+from pipeline.sources import hub, locate, remote
+from stages import readers
+from stages.errors import ContainerError, SurroundingsError, UsageError
+
+Run = Callable[..., Ran]
+ROWS = [{"question": f"q{i} é", "answer": f"a{i}"} for i in range(40)]
+LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+MODEL = ("--model", "qwen2-1.5b")
+
+
+def scanned(cache: Path, *data: str) -> list[Input]:
+    """What a build would read."""
+    return scan(Config("sft", data, "qwen2-1.5b", Path("out"), cache_dir=cache))
+
+
+def rows(found: list[Input]) -> list[Any]:
+    """Every row of the inputs."""
+    return [
+        record.data
+        for source in found
+        for split in source.splits
+        for lines in readers.load(split.reader).read(split)
+        for record in lines.records
+    ]
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    """An empty file system behind ``memory://``."""
+    filesystem = fsspec.filesystem("memory")
+    yield filesystem
+    filesystem.store.clear()
+    filesystem.pseudo_dirs[:] = [""]
+
+
+class _Site:
+    """A loopback server: bytes by path, with an ETag of them unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.cut = 0  # bytes that every answer lacks at its end
+        self.status = 200
+        self.tags = True
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler, with_body: bool) -> None:
+        """One request."""
+        path = handler.path.partition("?")[0]
+        self.asked.append(f"{handler.command} {path}")
+        body = self.files.get(path)
+        handler.send_response(404 if body is None else self.status)
+        if body is not None and self.status == 200:
+            handler.send_header("Content-Length", str(len(body)))
+            if self.tags:
+                handler.send_header("ETag", hashlib.md5(body).hexdigest())
+        handler.end_headers()
+        if with_body and body is not None and self.status == 200:
+            handler.wfile.write(body[: len(body) - self.cut])
+
+
+@pytest.fixture
+def site() -> Iterator[Any]:
+    """A server, and its address as ``url``."""
+    served = _Site()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served.answer(self, True)
+
+        def do_HEAD(self) -> None:
+            served.answer(self, False)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    served.url = f"http://127.0.0.1:{server.server_address[1]}"  # type: ignore[attr-defined]
+    yield served
+    HTTPFileSystem.clear_instance_cache()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PAUSE", 0.0)
+
+
+def test_a_remote_folder_is_read_in_a_stable_order(tmp_path: Path, memory: Any) -> None:
+    """Its data files by name, packed ones too; what is no data is left alone."""
+    memory.pipe("/set/b.jsonl", LINES)
+    memory.pipe("/set/a.jsonl.gz", gzip.compress(LINES))
+    memory.pipe("/set/sub/c.json", json.dumps(ROWS).encode())
+    memory.pipe("/set/README.md", b"words")
+    memory.pipe("/set/.hidden/d.jsonl", LINES)
+    for address in ("memory://set", "memory://set/**/*.json*"):
+        found = scanned(tmp_path, address)
+        assert [source.name for source in found] == ["a.jsonl.gz", "b.jsonl", "c.json"]
+        assert rows(found) == ROWS * 3
+
+
+def test_what_lies_in_the_cache_is_fetched_once_for_each_version(tmp_path: Path, site: Any) -> None:
+    """Equal version: no second download. New bytes: a new copy. A damaged copy: fetched again."""
+    site.files["/rows.jsonl"] = LINES
+    address = f"{site.url}/rows.jsonl"
+    (first,) = scanned(tmp_path, address)
+    assert rows([first]) == ROWS
+    assert first.origin == address
+    scanned(tmp_path, address)
+    assert [asked for asked in site.asked if asked.startswith("GET")] == ["GET /rows.jsonl"]
+    Path(first.path).write_bytes(LINES[:-9])
+    assert rows(scanned(tmp_path, address)) == ROWS
+    site.files["/rows.jsonl"] = LINES + LINES
+    assert rows(scanned(tmp_path, address)) == ROWS * 2
+
+
+def test_without_a_version_every_build_fetches(tmp_path: Path, site: Any) -> None:
+    """A server that names no version may have new bytes of the same size."""
+    site.tags = False
+    site.files["/rows.jsonl"] = LINES
+    scanned(tmp_path, f"{site.url}/rows.jsonl")
+    site.files["/rows.jsonl"] = LINES.replace(b"q1", b"q9")
+    assert rows(scanned(tmp_path, f"{site.url}/rows.jsonl"))[1]["question"] == "q9 é"
+
+
+@pytest.mark.parametrize("name", ["rows", "download", "rows.bin"])
+def test_an_address_without_a_suffix_is_told_by_its_bytes(
+    tmp_path: Path, site: Any, name: str
+) -> None:
+    """Lines, packed lines and arrays behind any name."""
+    for content in (LINES, gzip.compress(LINES), json.dumps(ROWS).encode()):
+        site.files[f"/{name}"] = content
+        (found,) = scanned(tmp_path, f"{site.url}/{name}?id=3&token=secret")
+        assert rows([found]) == ROWS
+        assert found.name == name
+        assert "secret" not in found.origin
+
+
+def test_a_download_that_breaks_off_is_no_input(tmp_path: Path, site: Any) -> None:
+    """Fewer bytes than were promised are never read as if they were all."""
+    site.files["/rows.jsonl"] = LINES
+    site.cut = 300
+    with pytest.raises(SurroundingsError, match=r"rows\.jsonl cannot be read"):
+        scanned(tmp_path, f"{site.url}/rows.jsonl")
+    assert not list(tmp_path.rglob("*.jsonl"))
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_an_object_that_changes_while_it_is_fetched_is_refused(
+    tmp_path: Path, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version after the download must be the one before it."""
+    site.files["/rows.jsonl"] = LINES
+    address = f"{site.url}/rows.jsonl"
+    fetch = HTTPFileSystem._get_file
+
+    async def racing(self: Any, *arguments: Any, **options: Any) -> None:
+        await fetch(self, *arguments, **options)
+        site.files["/rows.jsonl"] = LINES + b"\n"
+
+    monkeypatch.setattr(HTTPFileSystem, "_get_file", racing)
+    HTTPFileSystem.clear_instance_cache()  # instances hold the method that they were made with
+    with pytest.raises(SurroundingsError, match="changed while it was being fetched"):
+        scanned(tmp_path, address)
+
+
+def test_what_is_not_there_and_what_does_not_answer(tmp_path: Path, site: Any, memory: Any) -> None:
+    """A missing object is a usage error; a server in trouble is the surroundings."""
+    with pytest.raises(UsageError, match="nothing at"):
+        scanned(tmp_path, f"{site.url}/nope.jsonl")
+    for address in ("memory://nope.jsonl", "memory://nope/*.jsonl"):
+        with pytest.raises(UsageError, match="nope"):
+            scanned(tmp_path, address)
+    site.files["/busy.jsonl"] = LINES
+    site.status = 503
+    with pytest.raises(SurroundingsError, match="503"):
+        scanned(tmp_path, f"{site.url}/busy.jsonl")
+    assert len([asked for asked in site.asked if "busy" in asked]) >= remote.ATTEMPTS
+    with pytest.raises(SurroundingsError, match=r"127\.0\.0\.1:9/x"):
+        scanned(tmp_path, "http://user:word@127.0.0.1:9/x.jsonl?X-Amz-Signature=abc")
+
+
+def test_secrets_stay_out_of_messages() -> None:
+    """User names, passwords and signatures in addresses are never repeated."""
+    text = "GET https://me:pass@host/a.jsonl?X-Amz-Signature=abc, 'https://host/b?token=xyz' failed"
+    said = remote.redacted(text)
+    assert not any(secret in said for secret in ("me:", "pass", "abc", "xyz"))
+    assert "https://host/a.jsonl" in said
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("gs", "gcs"), ("abfs", "azure")])
+def test_a_missing_extra_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, extra: str
+) -> None:
+    """What reads an address is optional; the message says how to get it."""
+
+    def absent(*_: Any, **__: Any) -> None:
+        raise ImportError("Install it")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", absent)
+    with pytest.raises(UsageError, match=rf"pip install 'posttrain-pipeline\[{extra}\]'"):
+        locate(f"{scheme}://bucket/a.jsonl", tmp_path)
+
+
+def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> None:
+    """The whole way: named by its address, recorded without secrets, equal to the local build."""
+    site.files["/set/rows.jsonl"] = LINES
+    address = f"{site.url}/set/rows.jsonl?sig=secret"
+    ran = pipeline("run", "sft", address, *MODEL, "-o", "far", "--layout", "ragged")
+    assert ran.status == 0, ran.err
+    (tmp_path / "rows.jsonl").write_bytes(LINES)
+    assert (
+        pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "near", "--layout", "ragged").status == 0
+    )
+    far, near = read_manifest(tmp_path / "far"), read_manifest(tmp_path / "near")
+    assert far == near
+    run = (tmp_path / "far" / "run.json").read_text("utf-8")
+    assert "secret" not in run
+    assert f"{site.url}/set/rows.jsonl" in run
+
+
+@pytest.mark.parametrize("form", ["lines", "array"])
+def test_standard_input(pipeline: Run, tmp_path: Path, form: str) -> None:
+    """``-`` is spooled: rows are stdin:1, offsets and hashes are those of what was piped."""
+    import subprocess
+    import sys
+
+    bad = LINES + b'{"question": 3}\n'
+    content = {
+        "lines": bad,
+        "array": b"[" + bad.strip().replace(b"\n", b",") + b"]",
+    }[form]
+    program = str(Path(sys.executable).parent / "pipeline")
+    command = [program, "run", "sft", "-", *MODEL, "--layout", "ragged", "--cache-dir", "cache"]
+    ran = subprocess.run(command, input=content, cwd=tmp_path, capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    out = tmp_path / "stdin-sft-qwen2-1.5b"
+    manifest = read_manifest(out)
+    assert manifest["inputs"][0]["path"] == "stdin"
+    assert manifest["inputs"][0]["sha256"] == hashlib.sha256(content).hexdigest()
+    assert datasets.load_from_disk(str(out))["train"]["row_id"][0] == "stdin:1"
+    (reject,) = map(json.loads, (out / "rejects.jsonl").read_text("utf-8").splitlines())
+    assert reject["id"] == "stdin:41"
+    assert bad[reject["offset"] :].startswith(reject["raw"].encode()) or form == "array"
+
+
+def test_a_saved_dataset_is_its_listed_shards(tmp_path: Path) -> None:
+    """In the listed order; left-overs of an earlier save are not read, a missing one is refused."""
+    folder = tmp_path / "saved"
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(folder), num_shards=3)
+    (folder / "data-00009-of-00010.arrow").write_bytes(
+        (folder / "data-00000-of-00003.arrow").read_bytes()
+    )
+    found = scanned(tmp_path / "cache", str(folder))
+    assert [source.reader for source in found] == ["hf"] * 3
+    assert rows(found) == ROWS
+    (folder / "data-00001-of-00003.arrow").unlink()
+    with pytest.raises(ContainerError, match="data-00001-of-00003"):
+        scanned(tmp_path / "cache", str(folder))
+
+
+def test_splits_of_a_saved_dataset_are_never_mixed(tmp_path: Path) -> None:
+    """One split is taken; of several, one must be named, or test rows would be trained on."""
+    some = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"train": some}).save_to_disk(str(tmp_path / "one"))
+    assert rows(scanned(tmp_path / "cache", str(tmp_path / "one"))) == ROWS
+    datasets.DatasetDict({"train": some, "test": some}).save_to_disk(str(tmp_path / "two"))
+    with pytest.raises(UsageError, match="splits train, test"):
+        scanned(tmp_path / "cache", str(tmp_path / "two"))
+    assert rows(scanned(tmp_path / "cache", str(tmp_path / "two" / "test"))) == ROWS
+
+
+def test_json_columns_of_a_saved_dataset_arrive_as_values(tmp_path: Path) -> None:
+    """Values of mixed types are kept as JSON text by datasets; rows have them as they were."""
+    mixed = [{"args": {"city": "x"}}, {"args": {"n": 1}}, {"args": [1, "2"]}, {"args": None}]
+    features = datasets.Features({"args": datasets.Json()})
+    datasets.Dataset.from_list(mixed, features=features).save_to_disk(str(tmp_path / "mixed"))
+    assert rows(scanned(tmp_path / "cache", str(tmp_path / "mixed"))) == mixed
+
+
+def _hub(monkeypatch: pytest.MonkeyPatch, splits: dict[str, list[str]]) -> None:
+    config = SimpleNamespace(config=SimpleNamespace(data_files=splits))
+    monkeypatch.setattr(hub, "_builder", lambda name, config_name: config)
+    monkeypatch.setattr(hub.hub, "answers", lambda: True)
+
+
+def test_a_dataset_of_the_hub_is_the_files_of_one_split(
+    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``org/name`` has one split, or names it; its files are read as they were written."""
+    memory.pipe("/hub/train.jsonl", LINES)
+    memory.pipe("/hub/test.jsonl", LINES[: len(LINES) // 2])
+    _hub(monkeypatch, {"train": ["memory://hub/train.jsonl"]})
+    assert rows(scanned(tmp_path, "org/name")) == ROWS
+    _hub(
+        monkeypatch,
+        {"train": ["memory://hub/train.jsonl"], "test": ["memory://hub/test.jsonl"]},
+    )
+    with pytest.raises(UsageError, match="Name one: org/name:train or org/name:test"):
+        scanned(tmp_path, "org/name")
+    assert rows(scanned(tmp_path, "org/name:train")) == ROWS
+    assert [s.name for s in scanned(tmp_path, "org/name:default:train")] == ["train.jsonl"]
+
+
+def test_an_id_is_no_hub_dataset_when_a_path_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a hub, and for anything that is there, words with a slash are a path."""
+    monkeypatch.setattr(hub.hub, "answers", lambda: False)
+    with pytest.raises(UsageError, match="There is no file or folder org/name"):
+        locate("org/name", tmp_path)
+    monkeypatch.chdir(SAMPLES)
+    assert len(locate("sft", tmp_path)) == 4
+    assert not hub.is_dataset_id("data/train.jsonl")
+    assert not hub.is_dataset_id("./data/train")
+
+
+def test_an_input_is_named_once(tmp_path: Path, memory: Any) -> None:
+    """The same object twice would be trained on twice."""
+    memory.pipe("/set/b.jsonl", LINES)
+    with pytest.raises(UsageError, match="named twice"):
+        scanned(tmp_path, "memory://set/b.jsonl", "memory://set")

@@ -1,0 +1,264 @@
+"""Texts that already carry a chat template: their turns are read, and templated once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from datasets import load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran
+
+from stages import formats, templated
+from stages.contract import Conversation, FormatOptions, Message, Pair, Row
+from stages.detection import detect
+from stages.errors import DataError, RowError
+
+Run = Callable[..., Ran]
+Said = list[tuple[str, str]]
+
+TALK: Said = [
+    ("system", "Be exact."),
+    ("user", "one\ntwo"),
+    ("assistant", "three"),
+    ("user", "four"),
+    ("assistant", "five"),
+]
+
+
+def _marked(before: str, after: str, end: str, **names: str) -> Callable[[Said], str]:
+    """A dialect that marks both ends of each turn."""
+
+    def write(said: Said) -> str:
+        return "".join(f"{before}{names.get(role, role)}{after}{text}{end}" for role, text in said)
+
+    return write
+
+
+def _inst(said: Said) -> str:
+    text, system = "", ""
+    for role, content in said:
+        if role == "system":
+            system = f"<<SYS>>\n{content}\n<</SYS>>\n\n"
+        elif role == "user":
+            text, system = f"{text}<s>[INST] {system}{content} [/INST]", ""
+        else:
+            text += f" {content} </s>"
+    return text
+
+
+def _deepseek(said: Said) -> str:
+    shape = {
+        "system": "{}",
+        "user": "<｜User｜>{}",
+        "assistant": "<｜Assistant｜>{}<｜end▁of▁sentence｜>",
+    }
+    return "<｜begin▁of▁sentence｜>" + "".join(shape[role].format(text) for role, text in said)
+
+
+def _headed(user: str, assistant: str, end: str = "", first: str = "") -> Callable[[Said], str]:
+    """A dialect that marks only where a turn begins, and has no system turn."""
+
+    def write(said: Said) -> str:
+        shape = {"system": "", "user": f"{user} {{}}", "assistant": f"{assistant} {{}}{end}"}
+        return first + "".join(shape[role].format(text) for role, text in said)
+
+    return write
+
+
+CURIOUS = "A chat between a curious user and an artificial intelligence assistant. "
+# dialect, how it writes turns, its generation prompt, whether it has system turns
+DIALECTS: dict[str, tuple[Callable[[Said], str], str, bool]] = {
+    "ChatML": (_marked("<|im_start|>", "\n", "<|im_end|>\n"), "<|im_start|>assistant\n", True),
+    "Llama 3": (
+        _marked("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        True,
+    ),
+    "Gemma": (
+        _marked("<start_of_turn>", "\n", "<end_of_turn>\n", assistant="model"),
+        "<start_of_turn>model\n",
+        True,
+    ),
+    "Zephyr or Phi": (_marked("<|", "|>\n", "</s>\n"), "<|assistant|>\n", True),
+    "DeepSeek": (_deepseek, "<｜Assistant｜>", True),
+    "Llama 2 or Mistral": (_inst, "", True),
+    "Guanaco": (_headed("### Human:", "### Assistant:"), "### Assistant:", False),
+    "Vicuna": (_headed(" USER:", " ASSISTANT:", "</s>", CURIOUS.rstrip()), " ASSISTANT:", False),
+    "Human/Assistant": (_headed("\n\nHuman:", "\n\nAssistant:"), "\n\nAssistant:", False),
+}
+
+
+def wanted(said: Said, with_system: bool) -> list[Message]:
+    """The turns that a dialect can hold."""
+    return [Message(role, text) for role, text in said if with_system or role != "system"]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_templated_text_gives_back_its_turns(name: str) -> None:
+    """Cut into prompt and answer anywhere a trainer would, or whole, the turns are the same."""
+    write, opening, with_system = DIALECTS[name]
+    turns = wanted(TALK, with_system)
+    found = templated.read(write(TALK))
+    assert found is not None
+    assert found[0].name == name
+    assert found[1].messages == turns
+    for opened in (write(TALK[:-1]) + opening, write(TALK[:-1])):
+        prompt = templated.read(opened)
+        assert prompt is not None
+        for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
+            assert templated.answered(*prompt, answer) == turns
+
+
+ALPACA = (
+    "Below is an instruction that describes a task. Write a response that appropriately "
+    "completes the request.\n\n### Instruction:\n{}\n\n### Response:\n"
+)
+ALPACA_INPUT = (
+    "Below is an instruction that describes a task, paired with an input that provides further "
+    "context. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{}\n\n### Input:\n{}\n\n### Response:\n"
+)
+ALLOWED = FormatOptions(already_templated=True)
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from(ending: str) -> None:
+    """With and without an input, and wherever the prompt was cut."""
+    for row, prompt in (
+        ({"instruction": "Add.", "output": " 3 "}, ALPACA.format("Add.")),
+        (
+            {"instruction": "Add.", "input": "1\n\n2", "output": "3"},
+            ALPACA_INPUT.format("Add.", "1\n\n2"),
+        ),
+    ):
+        plain = formats.load("alpaca").read(row, "sft", FormatOptions())
+        cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
+        assert formats.load("query_response").read(cut, "sft", ALLOWED) == plain
+
+
+WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    said=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3),
+    system=st.none() | WORDS,
+    name=st.sampled_from(["ChatML", "Llama 3", "Gemma", "Zephyr or Phi"]),
+)
+def test_contents_between_two_markers_come_back_exactly(
+    said: list[tuple[str, str]], system: str | None, name: str
+) -> None:
+    """Whatever stands in the turns: no blank is lost, and nothing that looks like a marker."""
+    talk: Said = [] if system is None else [("system", system)]
+    for asked, answered in said:
+        talk += [("user", asked), ("assistant", answered)]
+    write, opening, _ = DIALECTS[name]
+    found = templated.read(write(talk))
+    assert found is not None
+    assert found[1].messages == wanted(talk, True)
+    prompt = templated.read(write(talk[:-1]) + opening)
+    assert prompt is not None
+    assert templated.answered(*prompt, talk[-1][1]) == wanted(talk, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How does <|im_start|>user work?",
+        "<|im_start|>narrator\nx<|im_end|>\n",
+        "<|im_start|>user",
+        "<|im_start|>user\nx<|im_end|>\nand more",
+        "<|im_start|>assistant\nx<|im_end|>\n",
+        "Human: is it a dialogue?",
+        "USER: and nobody else",
+        "### Instruction:\nsort\n\n### Notes:\nnone",
+        "[INST] never closed",
+        "",
+    ],
+)
+def test_other_texts_are_content(text: str) -> None:
+    """A marker inside a text, or one that opens no turns, makes it no templated text."""
+    assert templated.dialect_of(text) is None
+
+
+CHATML, GENERATE, _ = DIALECTS["ChatML"]
+PROMPT = CHATML(TALK[:-1]) + GENERATE
+# format, task, a row whose texts carry ChatML
+ROWS: dict[str, tuple[str, Row]] = {
+    "prompt_completion": ("sft", {"prompt": PROMPT, "completion": "five<|im_end|>"}),
+    "query_response": ("sft", {"question": PROMPT, "answer": "five"}),
+    "alpaca": ("sft", {"instruction": PROMPT, "input": "", "output": "five"}),
+    "text": ("sft", {"text": CHATML(TALK)}),
+    "preference": ("rm", {"prompt": PROMPT, "chosen": "five", "rejected": "six<|im_end|>\n"}),
+    "preference_whole": (
+        "rm",
+        {"chosen": CHATML(TALK), "rejected": CHATML([*TALK[:-1], ("assistant", "six")])},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "task", "row"), [(n, *r) for n, r in ROWS.items()], ids=ROWS)
+def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str, row: Row) -> None:
+    """By the file, with the flag that lets them in; by the row; and then their turns are read."""
+    found = formats.load(name.removesuffix("_whole"))
+    with pytest.raises(DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
+        detect([row] * 3, task, "x.jsonl")
+    assert "--already-templated" in caught.value.remedy
+    with pytest.raises(RowError) as refused:
+        found.read(row, task, FormatOptions())
+    assert refused.value.code == "already_templated"
+    assert "--already-templated" in refused.value.detail
+    detected = detect([row] * 3, task, "x.jsonl", already_templated=True)
+    assert detected.reading == found.name
+    assert "already templated (ChatML)" in detected.evidence
+    turns = wanted(TALK, True)
+    (example,) = found.read(row, task, ALLOWED)
+    if task == "sft":
+        assert example == Conversation(turns)
+    else:
+        assert example == Pair(turns[:-1], turns[-1:], [Message("assistant", "six")])
+
+
+def test_markers_inside_messages_are_content() -> None:
+    """The same text as a turn of its own stays what it is."""
+    row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
+    detected = detect([row], "sft", "x.jsonl")
+    assert detected.format.read(row, "sft", FormatOptions()) == [
+        Conversation([Message("user", PROMPT), Message("assistant", "a")])
+    ]
+
+
+def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
+    """Two system texts are refused; the same one twice is one."""
+    row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
+    found = formats.load("query_response")
+    assert found.read(row, "sft", ALLOWED) == [Conversation(wanted(TALK, True))]
+    with pytest.raises(RowError) as caught:
+        found.read({**row, "system": "Be brief."}, "sft", ALLOWED)
+    assert caught.value.code == "two_system_texts"
+
+
+def test_ids_are_those_of_the_untemplated_conversations(pipeline: Run, tmp_path: Path) -> None:
+    """Templated texts of four dialects and plain messages give the same shards."""
+    plain, rows = [], []
+    for name in ("ChatML", "Llama 3", "Gemma", "DeepSeek"):
+        write, opening, _ = DIALECTS[name]
+        plain.append({"messages": [{"role": role, "content": text} for role, text in TALK]})
+        rows.append({"prompt": write(TALK[:-1]) + opening, "completion": TALK[-1][1]})
+    made = []
+    for stem, lines, flags in (("plain", plain, ()), ("rows", rows, ("--already-templated",))):
+        data = tmp_path / f"{stem}.jsonl"
+        data.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        layout = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", stem)
+        ran = pipeline("run", "sft", data, *layout, "--train-on", "last", *flags)
+        assert ran.status == 0, ran.err
+        shards = load_from_disk(str(tmp_path / stem))["train"]
+        made.append([(row["input_ids"], row["labels"]) for row in shards])
+    assert made[0] == made[1]
+    refused = pipeline("run", "sft", tmp_path / "rows.jsonl", "--model", "qwen2-1.5b")
+    assert refused.status == 3
+    assert "--already-templated" in refused.err
