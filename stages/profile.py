@@ -107,9 +107,9 @@ class ModelProfile:
             they become special, so that text cannot forge them. Ids stay.
         text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
         text_lead: what the tokenizer puts before a text that no control token precedes.
+        file_sha256: of the vendor's ``tokenizer.json``, where it must be found; None if unknown.
         unk_token: what ordinary text may become where the vocabulary has no word for it.
         pair: of encoder families, which read two texts and are trained as reward models only.
-        file_sha256: of the vendor's ``tokenizer.json``, where it must be found; None if unknown.
         revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
@@ -181,7 +181,7 @@ class TargetModel:
 
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens: at the vocabulary's ids where it has them, else at free ones."""
+    """Register the step tokens: at their own ids where the vocabulary has them, else free ones."""
     document = orjson.loads(tokenizer_json)
     added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}

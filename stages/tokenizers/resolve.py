@@ -18,7 +18,7 @@ from stages import profile_file
 from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, directory, encoder_directory, hub, suggest
+from stages.tokenizers import builtin, directory, encoder_directory, hub, suggest, unpinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +40,10 @@ class Found:
 
 
 def _pinned(profile: ModelProfile, cache: Path) -> Found:
-    if profile.ranks is None:
-        return _from_hub(profile)
-    return Found(profile, builtin.tokenizer_json(profile, profile.ranks, cache), "built-in")
-
-
-def _from_hub(profile: ModelProfile) -> Found:
-    """The tokenizer of a profile that no package carries; binding checks its ids."""
-    for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
-        for model_id in profile.model_ids:
-            snapshot = fetch(model_id)
-            if snapshot is not None and (snapshot.folder / "tokenizer.json").is_file():
-                content = (snapshot.folder / "tokenizer.json").read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
-                if profile.file_sha256 not in (None, digest):
-                    raise ModelError(
-                        f"{profile.name}: the hub's tokenizer.json is not the one that the profile "
-                        f"was written for ({digest[:12]} instead of {profile.file_sha256[:12]}).",
-                        f"To use it with its own template, say --model {model_id}.",
-                    )
-                return Found(replace(profile, revision=snapshot.revision), content, source)
-    known = profile.model_ids[0] if profile.model_ids else profile.name
-    raise ModelError(
-        f"{profile.name}: no installed package carries this tokenizer, it is not in the hub's "
-        "cache, and the hub does not answer.",
-        f"Where there is a network, run: {hub.command(known)}. "
-        "Or give --model a directory that has it.",
-    )
+    layout = profile.ranks
+    if layout is None:
+        return Found(*unpinned.find(profile))
+    return Found(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
 
 
 def _in_hub_cache(profile: ModelProfile) -> Found | None:
