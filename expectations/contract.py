@@ -33,6 +33,7 @@ class Context:
     """What rows are judged against.
 
     Attributes:
+        model: None where suites are only written down, not run: they are those of decoders.
         evidence: what is at hand beside the row itself.
     """
 
@@ -41,6 +42,11 @@ class Context:
     max_length: int
     model: TargetModel
     evidence: str = ALONE
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return self.model.profile.family if self.model else "decoder"
 
 
 def parameters(context: Context) -> dict[str, int]:
@@ -85,7 +91,7 @@ class Invariant:
             level == self.level
             and (not self.tasks or context.task in self.tasks)
             and (not self.layouts or context.layout in self.layouts)
-            and (not self.families or context.model.profile.family in self.families)
+            and (not self.families or context.family in self.families)
             and _EVIDENCE.index(self.evidence) <= _EVIDENCE.index(context.evidence)
         )
 
