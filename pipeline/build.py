@@ -208,6 +208,7 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
         "workers": _workers(recipe.config),
         "engine": recipe.config.engine,
         "tokenizer_source": recipe.tokenizer_source,
+        "tokenizer_revision": recipe.model.profile.revision,
         "model": recipe.config.model,
         "inputs": [source.address for source in inputs],
         "python": sys.version.split()[0],
