@@ -302,7 +302,7 @@ PLAN = """
 from click.testing import CliRunner
 from pipeline.cli import cli
 data = "sample_data/sft/word_problems.jsonl"
-ran = CliRunner().invoke(cli, ["plan", "sft", "--model", "qwen2-1.5b", data])
+ran = CliRunner().invoke(cli, ["plan", "--model", "qwen2-1.5b", data])
 assert ran.exit_code == 0, ran.output
 """
 
@@ -375,3 +375,13 @@ def test_metrics_are_numbers_whatever_the_data_says(pipeline: Run, tmp_path: Pat
     ran = pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out")
     assert ran.status == 0, ran.err
     assert "<" not in (tmp_path / "out" / "validation.json").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_a_million_rows_in_seconds() -> None:
+    """Both judges, all four tables: under ten seconds of CPU and 1.5 GiB, start included."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "gate.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    printed = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert float(printed["judged"].partition("wall, ")[2].split()[0]) < 10
+    assert float(printed["memory"].split()[0]) < 1.5
