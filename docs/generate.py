@@ -19,7 +19,7 @@ from expectations.suite import invariants
 from expectations.suites import shipped
 from pipeline import tasks
 from pipeline.cli import cli
-from pipeline.commands.list import formats, models
+from pipeline.commands.list import audits, formats, models
 from pipeline.stage_table import stage_table
 from stages import catalog
 
@@ -50,7 +50,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-_CODE = re.compile(r"""(?:RowError\(\s*|refuse\(\w+, \w+, )"(\w+)\"""")
+_CODE = re.compile(r"""(?:RowError\(\s*|refuse\(\w+, \w+, |None, \()"(\w+)\"""")
 
 
 def _codes() -> list[tuple[str, ...]]:
@@ -78,6 +78,7 @@ def reference() -> str:
         "",
     ]
     lines += [*_table(("code", "given in"), _codes()), ""]
+    lines += ["## Audits", "", *_table(("audit", "what it looks at (tolerances)"), audits()), ""]
     laws = [(f"`{law.name}`", law.severity, law.level, law.why) for law in invariants()]
     head = ("invariant", "severity", "about", "why")
     lines += ["## Invariants", "", *_table(head, laws), ""]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
-_KINDS = ("models", "formats", "tasks", "stages", "expectations")
+_KINDS = ("models", "formats", "containers", "tasks", "stages", "expectations", "audits")
 
 
 def models() -> list[tuple[str, str]]:
@@ -28,6 +30,19 @@ def formats() -> list[tuple[str, str]]:
     return [(name, _summary("stages.formats", name)) for name in catalog.names("stages.formats")]
 
 
+def containers() -> list[tuple[str, str]]:
+    """Containers, what they are, and the suffixes of their files."""
+    from stages import catalog, readers
+
+    found = []
+    for name in catalog.names(readers.__name__):
+        suffixes = " ".join(readers.load(name).suffixes)
+        found.append(
+            (name, _summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
+        )
+    return found
+
+
 def tasks() -> list[tuple[str, str]]:
     """Tasks and what they train."""
     from stages import catalog
@@ -40,6 +55,21 @@ def expectations() -> list[tuple[str, str]]:
     from expectations.suite import invariants
 
     return [(law.name, law.why) for law in invariants()]
+
+
+def audits() -> list[tuple[str, str]]:
+    """Audits, what they look at, and their tolerances."""
+    from expectations import audit
+
+    return [
+        (found.name, f"{_summary('expectations.audits', found.name)}{_limits(found.tolerances)}")
+        for found in audit.audits()
+    ]
+
+
+def _limits(tolerances: Mapping[str, float]) -> str:
+    text = ", ".join(f"{name} {value:g}" for name, value in tolerances.items())
+    return f" ({text})" if text else ""
 
 
 def stages() -> list[tuple[str, str]]:
@@ -59,9 +89,11 @@ def COMMAND(kind: str) -> None:
     rows = {
         "models": models,
         "formats": formats,
+        "containers": containers,
         "tasks": tasks,
         "stages": stages,
         "expectations": expectations,
+        "audits": audits,
     }[kind]()
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
