@@ -114,7 +114,9 @@ def test_a_dry_run_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["models", "formats", "tasks", "stages", "expectations"])
+@pytest.mark.parametrize(
+    "kind", ["models", "formats", "containers", "tasks", "stages", "expectations"]
+)
 def test_lists(pipeline: Run, kind: str) -> None:
     """Every list has entries with a text."""
     ran = pipeline("list", kind)

@@ -10,7 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support import ROOT, SAMPLES
+
+from stages import readers
+from stages.contract import Record
+from stages.errors import ContainerError
 
 
 def test_the_reference_is_current() -> None:
@@ -68,3 +73,44 @@ def test_the_version_is_in_one_place() -> None:
     from pipeline import __version__
 
     assert version("posttrain-pipeline") == __version__
+
+
+def _documented_cases() -> list[tuple[str, bytes, str]]:
+    """The rows of docs/inputs.md that have an example: what, the file's content, what happens."""
+    text = (ROOT / "docs" / "inputs.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| ([^|]+) \|$", text, re.MULTILINE)
+    marks = ("b'", ".encode(", "bytes(")
+    cases = [row for row in rows if any(mark in row[1] for mark in marks)]
+    return [(what, eval(example, {}), outcome) for what, example, outcome in cases]
+
+
+def _records(path: Path) -> list[Record]:
+    return [
+        record
+        for split in readers.load("jsonl").splits(str(path))
+        for lines in readers.load(split.reader).read(split)
+        for record in lines.records
+    ]
+
+
+@pytest.mark.parametrize("case", _documented_cases(), ids=lambda case: case[0])
+def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, str]) -> None:
+    """Each example of the table gives the rows, the refusal or the error that stands beside it."""
+    _, content, outcome = case
+    path = tmp_path / "example.jsonl"
+    path.write_bytes(content)
+    refusal = re.search(r"file refused: `([^`]+)`", outcome)
+    if refusal is not None:
+        with pytest.raises(ContainerError, match=re.escape(refusal[1])):
+            _records(path)
+        return
+    found = _records(path)
+    codes = re.findall(r"refused: `(\w+)`", outcome)
+    rows = re.search(r"(\d+) rows?\b", outcome)
+    assert [record.error[0] for record in found if record.error] == codes
+    assert sum(record.data is not None for record in found) == int(rows[1] if rows else 0)
+
+
+def test_the_table_of_inputs_is_not_empty() -> None:
+    """Its examples are found."""
+    assert len(_documented_cases()) >= 24

@@ -14,7 +14,7 @@ _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None
 _DAY = 86400
 
 
-@click.group(name="cache", help="Look at the cache of parts and tokenizers, or prune it.")
+@click.group(name="cache", help="Look at the cache of parts, inputs and tokenizers, or prune it.")
 def COMMAND() -> None:
     """Nothing in the cache is needed: it only saves doing work again."""
 
@@ -29,25 +29,25 @@ def info(cache_dir: Path | None) -> None:
     """One line per kind."""
     folder = cache_dir or default_cache()
     click.echo(str(folder))
-    for kind in ("parts", "tokenizers"):
+    for kind in ("parts", "inputs", "tokenizers"):
         files = _files(folder / kind)
         size = sum(path.stat().st_size for path in files)
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
 
 
-@COMMAND.command(help="Remove parts that no build has used for some days.")
+@COMMAND.command(help="Remove parts and fetched inputs that no build has used for some days.")
 @_DIR
 @click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
 def prune(cache_dir: Path | None, days: float) -> None:
-    """A part's age counts from when it was made or last found again."""
-    folder = (cache_dir or default_cache()) / "parts"
+    """A file's age counts from when it was made or last found again."""
+    folders = [(cache_dir or default_cache()) / kind for kind in ("parts", "inputs")]
     before = time.time() - days * _DAY
     freed = 0
-    for path in _files(folder):
+    for path in (path for folder in folders for path in _files(folder)):
         status = path.stat()
         if max(status.st_mtime, status.st_atime) <= before:
             freed += status.st_size
             path.unlink()
-    if days == 0:
+    for folder in folders if days == 0 else ():
         shutil.rmtree(folder, ignore_errors=True)
     click.echo(f"{freed / 2**20:.1f} MiB freed")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-_KINDS = ("models", "formats", "tasks", "stages", "expectations", "audits")
+_KINDS = ("models", "formats", "containers", "tasks", "stages", "expectations", "audits")
 
 
 def models() -> list[tuple[str, str]]:
@@ -28,6 +28,19 @@ def formats() -> list[tuple[str, str]]:
     from stages import catalog
 
     return [(name, _summary("stages.formats", name)) for name in catalog.names("stages.formats")]
+
+
+def containers() -> list[tuple[str, str]]:
+    """Containers, what they are, and the suffixes of their files."""
+    from stages import catalog, readers
+
+    found = []
+    for name in catalog.names(readers.__name__):
+        suffixes = " ".join(readers.load(name).suffixes)
+        found.append(
+            (name, _summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
+        )
+    return found
 
 
 def tasks() -> list[tuple[str, str]]:
@@ -76,6 +89,7 @@ def COMMAND(kind: str) -> None:
     rows = {
         "models": models,
         "formats": formats,
+        "containers": containers,
         "tasks": tasks,
         "stages": stages,
         "expectations": expectations,

@@ -34,7 +34,8 @@ def found(folder: Path) -> Path | None:
         path = folder / str(note["name"])
         if _bytes.sha256_of(str(path)) != note["sha256"]:
             return None
-        path.touch()  # a copy in use is not pruned
+        for used in (path, folder / "copy.json"):  # a copy in use is not pruned
+            used.touch()
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return path

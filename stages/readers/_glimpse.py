@@ -82,7 +82,7 @@ def windows(path: str, rows: int, records: Records, longest: int) -> Glimpse:
             file.seek(place)
             start, block = _window(file, place, longest)
             lines = [r for part in records(io.BytesIO(block), place == 0) for r in part.records]
-            seen, looked = seen + len(lines), looked + len(block)
+            seen, looked = seen + len(lines), looked + start - place + len(block)
             third = max(1, rows // 3)
             chosen = lines[-third:] if place == size - WINDOW else lines[:third]
             found += [

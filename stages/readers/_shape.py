@@ -79,7 +79,7 @@ def is_lines(path: str, unless_told: bool, limit: int) -> bool:
     Raises:
         ContainerError: it is binary, or not UTF-8.
     """
-    with _bytes.opened(path) as file:
+    with _bytes.opened(path, salvage=True) as file:  # a damage is told when rows are read
         head = file.read(HEAD)
         if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
             head += file.readline(limit)

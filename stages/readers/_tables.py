@@ -54,8 +54,10 @@ def _record(number: int, found: dict[str, Any], coded: dict[str, pa.DataType]) -
 
 
 def _unreadable(number: int, error: Exception) -> Record:
-    code = "bad_encoding" if isinstance(error, UnicodeDecodeError) else "bad_value"
-    return Record(number, None, b"", None, (code, " ".join(str(error).split())))
+    said = " ".join(str(error).split())
+    if isinstance(error, UnicodeDecodeError):
+        return Record(number, None, b"", None, ("bad_encoding", said))
+    return Record(number, None, b"", None, ("bad_value", said))
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:

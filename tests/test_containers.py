@@ -1,0 +1,345 @@
+"""Equal content gives equal examples, whatever it is packed in; damage is local, or told."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import ROOT, Ran, read_manifest
+
+from pipeline.config import Config
+from pipeline.inputs import scan
+from stages import formats, readers
+from stages.contract import FormatOptions, Record
+from stages.errors import ContainerError
+from stages.normalize import Normalize
+from stages.readers import _values, jsonl
+
+Run = Callable[..., Ran]
+Rows = list[dict[str, Any]]
+
+
+def lines(rows: Rows) -> bytes:
+    """JSONL."""
+    return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+
+
+def arrow(rows: Rows) -> bytes:
+    """An Arrow stream of several batches."""
+    table = pa.Table.from_pylist(rows)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+    return sink.getvalue()
+
+
+def parquet(rows: Rows) -> bytes:
+    """Parquet of several row groups."""
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), sink, row_group_size=4)
+    return sink.getvalue()
+
+
+FORMS: dict[str, Callable[[Rows], bytes]] = {
+    "rows.jsonl": lines,
+    "crlf.jsonl": lambda rows: b"\xef\xbb\xbf" + lines(rows).replace(b"\n", b"\r\n")[:-2],
+    "rows.jsonl.gz": lambda rows: gzip.compress(lines(rows)),
+    "rows.jsonl.zst": lambda rows: zstandard.compress(lines(rows)),
+    "array.json": lambda rows: json.dumps(rows).encode(),
+    "pretty.json": lambda rows: "\n".join(json.dumps(row, indent=2) for row in rows).encode(),
+    "array.json.zst": lambda rows: zstandard.compress(json.dumps(rows, indent=1).encode()),
+    "rows.parquet": parquet,
+    "rows.arrow": arrow,
+}
+
+
+def records(path: str, salvage: bool = False) -> tuple[list[Record], str | None]:
+    """All records of a path, numbered over its splits, and the damage that ended them."""
+    config = Config("sft", (path,), "m", Path("o"), salvage=salvage, cache_dir=Path(path).parent)
+    found: list[Record] = []
+    damage = None
+    for source in scan(config):
+        for split in source.splits:
+            before = len(found)
+            for part in readers.load(split.reader).read(split):
+                damage = part.damage or damage
+                for record in part.records:
+                    record.line += before
+                    found.append(record)
+    return found, damage
+
+
+def normalized(format_name: str, task: str, path: str) -> pa.RecordBatch:
+    """The columns that a path's rows become."""
+    door = Normalize(task, formats.load(format_name), FormatOptions())
+    return door(records(path)[0])
+
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20) | st.sampled_from(
+    [
+        "42",
+        "null",
+        "007",
+        "1700000000",
+        "2024-01-01",
+        '{"a":1}',
+        "x\u2028y",
+        "  ",
+        "\r\n",
+        "<|im_end|>",
+    ]
+)
+TURNS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=3).map(
+    lambda pairs: [
+        {"role": role, "content": text}
+        for pair in pairs
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+)
+KINDS: dict[str, tuple[str, Any]] = {
+    "openai": ("sft", st.fixed_dictionaries({"messages": TURNS})),
+    "query_response": ("sft", st.fixed_dictionaries({"question": TEXT, "answer": TEXT})),
+    "preference": (
+        "rm",
+        st.fixed_dictionaries(
+            {"prompt": TEXT, "chosen": TEXT, "rejected": TEXT, "margin": st.floats(0, 9, width=32)}
+        ),
+    ),
+    "stepwise": (
+        "prm",
+        st.integers(1, 4).flatmap(
+            lambda n: st.fixed_dictionaries(
+                {
+                    "prompt": TEXT,
+                    "completions": st.lists(TEXT, min_size=n, max_size=n),
+                    "labels": st.lists(st.booleans(), min_size=n, max_size=n),
+                }
+            )
+        ),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this module's inputs lie."""
+    return tmp_path_factory.mktemp("forms")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_rows_give_equal_columns_from_every_container(folder: Path, kind: str) -> None:
+    """jsonl = json array = gz = zst = parquet = arrow: messages, pairs and steps alike."""
+    task, strategy = KINDS[kind]
+
+    @settings(max_examples=12, deadline=None)
+    @given(rows=st.lists(strategy, min_size=1, max_size=9))
+    def check(rows: Rows) -> None:
+        made = {}
+        for name, form in FORMS.items():
+            path = folder / name
+            path.write_bytes(form(rows))
+            made[name] = normalized(kind, task, str(path))
+        first = made["rows.jsonl"]
+        assert first.num_rows >= len(rows)
+        assert all(batch.equals(first) for batch in made.values()), made.keys()
+
+    check()
+
+
+def test_equal_rows_give_equal_builds(pipeline: Run, tmp_path: Path) -> None:
+    """Down to the shards' ids and labels, save_to_disk included."""
+    rows = [{"question": f"q {i} é 42", "answer": f"a {i * 7}\u2028b"} for i in range(23)]
+    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"), num_shards=2)
+    names = ["rows.jsonl", "rows.parquet"]
+    for name in names:
+        (tmp_path / name).write_bytes(FORMS[name](rows))
+    made = []
+    for name in [*names, "saved"]:
+        out = tmp_path / f"out-{name}"
+        options = ("--model", "qwen2-1.5b", "-o", out, "--workers", "1")
+        ran = pipeline("run", "sft", name, *options)
+        assert ran.status == 0, ran.err
+        table = datasets.load_from_disk(str(out))["train"]
+        made.append([table["input_ids"][:], table["labels"][:], table["seq_lengths"][:]])
+    assert all(one == made[0] for one in made)
+
+
+ROWS = [{"question": f"q{i}", "answer": "a" * (i % 50) + str(i * 7919 % 1000)} for i in range(3000)]
+PLAIN = lines(ROWS)
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.5, 0.999])
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep: float) -> None:
+    """Every row that can be decompressed, the cut one refused by name; refused whole without."""
+    packed = gzip.compress(PLAIN) if suffix == "gz" else zstandard.compress(PLAIN)
+    cut = packed[: int(len(packed) * keep)]
+    path = folder / f"cut.jsonl.{suffix}"
+    path.write_bytes(cut)
+    with pytest.raises(ContainerError, match="--salvage"):
+        records(str(path))
+    found, damage = records(str(path), salvage=True)
+    opened: Any = zlib.decompressobj(31) if suffix == "gz" else None
+    opened = opened or zstandard.ZstdDecompressor().decompressobj()
+    text = opened.decompress(cut)
+    whole = text.count(b"\n")
+    assert damage is not None
+    assert [record.data for record in found[:whole]] == ROWS[:whole]
+    assert len(found) == whole + bool(text.rpartition(b"\n")[2])
+    assert all(record.error for record in found[whole:] if record.data is None)
+
+
+def test_salvage_keeps_what_stands_before_a_wrong_checksum(folder: Path) -> None:
+    """The damage is noticed at the end: all rows are there, and the file is marked."""
+    packed = gzip.compress(PLAIN)
+    path = folder / "checksum.jsonl.gz"
+    path.write_bytes(packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:])
+    found, damage = records(str(path), salvage=True)
+    assert [record.data for record in found] == ROWS
+    assert "incorrect data check" in str(damage)
+
+
+@pytest.mark.parametrize("name", ["cut.json", "oops.json", "cut.arrow"])
+def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name: str) -> None:
+    """Arrays and Arrow streams too."""
+    content = {
+        "cut.json": json.dumps(ROWS).encode()[:50_000],
+        "oops.json": json.dumps(ROWS).encode().replace(b'"q1000"', b"oops"),
+        "cut.arrow": arrow(ROWS)[:-20_000],
+    }[name]
+    path = folder / name
+    path.write_bytes(content)
+    with pytest.raises(ContainerError, match=name):
+        records(str(path))
+    found, damage = records(str(path), salvage=True)
+    assert damage
+    assert 500 < len(found) < 3000
+    assert [record.data for record in found] == ROWS[: len(found)]
+
+
+def test_a_salvaged_build_says_so(pipeline: Run, tmp_path: Path) -> None:
+    """In the input's entry and in the notes; the ledger adds up."""
+    packed = gzip.compress(PLAIN)
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    options = ("--model", "qwen2-1.5b", "-o", "out")
+    ran = pipeline("run", "sft", "cut.jsonl.gz", *options, "--salvage")
+    assert ran.status == 0, ran.err
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["inputs"][0]["damage"] == "it is cut off"
+    assert manifest["rows"]["notes"]["salvaged_before_damage"] == manifest["rows"]["in"]
+    assert "salvaged_before_damage" in ran.err
+
+
+_PEAK = """
+import resource, sys
+from stages import readers
+start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+reader = readers.load(readers.of_path(sys.argv[1]))
+codes = []
+for split in reader.splits(sys.argv[1]):
+    for part in readers.load(split.reader).read(split):
+        codes += [record.error and record.error[0] for record in part.records]
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
+print(peak // 1024, *codes)
+"""
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.zst"])
+def test_a_monstrous_line_does_not_exhaust_memory(folder: Path, suffix: str) -> None:
+    """A line of 300 MB costs the limit on lines, not its own size; packed, it is a bomb."""
+    good = b'{"question": "q", "answer": "a"}\n'
+    piece = b"word " * (1 << 18)
+    path = folder / f"monster.{suffix}"
+    with contextlib.ExitStack() as stack:
+        file: Any = stack.enter_context(path.open("wb"))
+        if suffix.endswith("zst"):
+            file = stack.enter_context(zstandard.ZstdCompressor(level=1).stream_writer(file))
+        file.write(good + b'{"question": "q", "answer": "')
+        for _ in range(240):
+            file.write(piece)
+        file.write(b'"}\n' + good)
+    ran = subprocess.run(
+        [sys.executable, "-c", _PEAK, str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    peak, *codes = ran.stdout.split()
+    assert codes == ["None", "line_too_long", "None"]
+    assert int(peak) < 3 * (jsonl.MAX_LINE >> 20)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.dictionaries(TEXT, st.integers(-(2**63), 2**63 - 1) | TEXT, max_size=3)),
+    indent=st.sampled_from([None, 2]),
+    window=st.integers(1, 40),
+    in_array=st.booleans(),
+)
+def test_items_do_not_depend_on_the_window(
+    folder: Path, rows: Rows, indent: int | None, window: int, in_array: bool
+) -> None:
+    """However little of an array is held at a time, items, numbers and offsets are the same."""
+    spell = json.dumps(rows, indent=indent, ensure_ascii=False)
+    if not in_array:
+        spell = "\n".join(json.dumps(row, indent=indent or 1, ensure_ascii=False) for row in rows)
+    content = spell.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_values, "WINDOW", window)
+        found = [r for part in _values.records(io.BytesIO(content)) for r in part.records]
+    assert [record.data for record in found] == rows
+    for record in found:
+        assert record.offset is not None
+        assert content[record.offset :].startswith(record.raw)
+
+
+def test_a_bad_byte_in_an_array_is_named(folder: Path) -> None:
+    """Its place in the file, wherever the window ends, and what it is."""
+    content = json.dumps(ROWS, ensure_ascii=False).encode()
+    at = len(content) // 2
+    path = folder / "latin.json"
+    path.write_bytes(content[:at] + b"\xe9" + content[at:])
+    for window in (7, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_values, "WINDOW", window)
+            with pytest.raises(ContainerError, match=f"byte {at} is 0xe9"):
+                records(str(path))
+
+
+def test_two_columns_of_one_name_are_refused(folder: Path) -> None:
+    """A row could hold only one of them."""
+    path = folder / "twice.parquet"
+    pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["q", "q"]), path)
+    with pytest.raises(ContainerError, match=r"twice\.parquet: Two columns are called 'q'"):
+        records(str(path))
+
+
+def test_a_value_that_cannot_be_read_costs_its_own_row(folder: Path) -> None:
+    """Bytes that are no UTF-8 in a text column, among good rows."""
+    offsets, data = b"".join(n.to_bytes(4, "little") for n in (0, 1, 3, 4)), b"a\xff\xfeb"
+    column = pa.Array.from_buffers(
+        pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+    path = folder / "bytes.arrow"
+    table = pa.table({"q": column})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    found, _ = records(str(path))
+    assert [record.data for record in found] == [{"q": "a"}, None, {"q": "b"}]
+    assert [record.error and record.error[0] for record in found] == [None, "bad_encoding", None]

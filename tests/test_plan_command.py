@@ -1,0 +1,194 @@
+"""``pipeline plan``: what it says is what a build then does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from datasets import load_from_disk
+from support import SAMPLES, Ran, read_manifest
+from transformers import AutoTokenizer
+
+from pipeline import forecast as forecasting
+from pipeline.cli import cli
+from pipeline.config import Config
+from pipeline.forecast import Forecast, forecast, packing_table
+from pipeline.forecast_page import as_json, as_text
+from stages.errors import DataError
+
+Run = Callable[..., Ran]
+MODEL = "qwen2-1.5b"
+
+
+def planned(cache: Path, task: str, *data: Path, **options: Any) -> Forecast:
+    """A forecast, in this process."""
+    return forecast(
+        Config(task, tuple(map(str, data)), MODEL, Path("out"), cache_dir=cache, **options)
+    )
+
+
+def invoked(*arguments: object) -> str:
+    """What a command prints, in this process."""
+    ran = CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False)
+    return ran.stdout
+
+
+def whole(pieces: list[tuple[str, str]]) -> str:
+    """The text of a row's pieces."""
+    return "".join(text for _, text in pieces)
+
+
+def test_the_first_rows_are_those_of_the_build(
+    pipeline: Run, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Texts and what is trained, piece by piece, equal the shards'."""
+    data = SAMPLES / "sft" / "chat.jsonl"
+    said = as_json(planned(cache_dir, "sft", data))
+    options = ("--model", MODEL, "--layout", "ragged", "-o", "out", "--max-reject", "1")
+    assert pipeline("run", "sft", data, *options).status == 0
+    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "out" / "tokenizer"))
+    built = {row["row_id"]: row for row in load_from_disk(str(tmp_path / "out"))["train"]}
+    assert len(said["first_rows"]) == 3
+    for row in said["first_rows"]:
+        stored = built[row["id"]]
+        pieces = row["sequences"][""]
+        assert whole(pieces) == tokenizer.decode(stored["input_ids"])
+        trained = [i for i in stored["labels"] if i != -100]
+        assert "".join(text for kind, text in pieces if kind == "trained") == tokenizer.decode(
+            trained
+        )
+    manifest = read_manifest(tmp_path / "out")
+    rejects = said["rejects"]
+    assert rejects["sampled"] == manifest["rows"]["in"]
+    counts = {code: entry["rows"] for code, entry in rejects["by_code"].items()}
+    assert counts == manifest["rows"]["rejected_by_code"]
+    assert said["lengths"]["examples"] == manifest["examples"]["kept"]
+    assert said["rows"] == manifest["rows"]["in"]
+
+
+def test_markers_are_shown_with_their_ratings(cache_dir: Path) -> None:
+    """A PRM row: each marker is a piece of its own, and says how its step was rated."""
+    said = as_json(planned(cache_dir, "prm", SAMPLES / "prm" / "math_shepherd.jsonl"))
+    first = said["first_rows"][0]["sequences"][""]
+    assert [text for kind, text in first if kind == "marker"][:3] == ["<|step|> good"] * 3
+    assert {"step", "good", "bad"} <= said["model"]["tokens"].keys()
+
+
+def test_pairs_show_both_sides(cache_dir: Path) -> None:
+    """An RM row: two sequences with one context; nothing is packed."""
+    found = planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl")
+    said = as_json(found)
+    sides = said["first_rows"][0]["sequences"]
+    assert sides.keys() == {"chosen", "rejected"}
+    assert sides["chosen"][0] == sides["rejected"][0]
+    assert sides["chosen"][1] != sides["rejected"][1]
+    assert {entry["packs"] for entry in said["packing"]} == {None}
+
+
+def test_the_packing_table_is_the_builds(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+    """Of a file that is sampled whole, packs and fill are exactly what a build gives."""
+    data = SAMPLES / "sft" / "word_problems.jsonl"
+    table = packing_table(planned(cache_dir, "sft", data, max_length=256))
+    assert [entry["max_length"] for entry in table] == [256, *forecasting.MAX_LENGTHS]
+    options = ("--model", MODEL, "--max-length", "256", "--max-reject", "1", "-o", "out")
+    assert pipeline("run", "sft", data, *options).status == 0
+    manifest = read_manifest(tmp_path / "out")
+    assert table[0]["packs"] == manifest["packing"]["packs"]
+    assert table[0]["efficiency"] == manifest["packing"]["efficiency"]
+    rows = manifest["rows"]
+    assert table[0]["too_long"] == rows["rejected_by_code"].get("too_long", 0) / rows["in"]
+
+
+def test_a_large_file_is_looked_at_in_three_places(tmp_path: Path, cache_dir: Path) -> None:
+    """Refused rows of the tail are foreseen, and rows are counted closely."""
+    row, bad = '{"question": "%d %s", "answer": "a"}\n', '{"question": %d, "question": 1}\n'
+    count = 30_000
+    lines = [
+        (row if i < count - 100 else bad) % ((i, "x" * 200) if i < count - 100 else i)
+        for i in range(count)
+    ]
+    path = tmp_path / "large.jsonl"
+    path.write_text("".join(lines))
+    found = planned(cache_dir, "sft", path)
+    (look,) = found.looks
+    assert look.glimpse.where == "head, middle and tail"
+    assert not look.glimpse.exact
+    assert abs(look.glimpse.rows - count) < count * 0.02
+    assert found.sampled.refused == {"duplicate_key": 100}
+    for record in look.glimpse.records:
+        text = path.read_bytes()[record.offset or 0 :][: len(record.raw)]
+        assert text == record.raw
+    for name in found.sampled.first["duplicate_key"]:
+        assert name.startswith("large.jsonl at byte ")
+
+
+def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> None:
+    """What lies between the places is not looked at: a gigabyte is not a long wait."""
+    row = b'{"question": "q", "answer": "%s"}\n' % (b"a" * 300)
+    path = tmp_path / "sparse.jsonl"
+    with path.open("wb") as file:
+        for place in (0, 1 << 29, (1 << 30) - (2 << 20)):
+            file.seek(place)
+            file.write(b"\n" + row * 6000)
+        size = file.tell()
+    found = planned(cache_dir, "sft", path)  # the holes are zeros; reading them would refuse rows
+    assert found.looks[0].bytes == size
+    assert not found.sampled.refused
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("sft/chat.jsonl", "sft, packed"),
+        ("rm/pairs.jsonl", "rm, ragged"),
+        ("prm/stepwise.jsonl", "prm, packed"),
+    ],
+)
+def test_the_task_is_the_one_that_the_rows_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path, data: str, says: str
+) -> None:
+    """Without --task; nothing is written, colours stay out of a pipe."""
+    monkeypatch.chdir(tmp_path)
+    said = invoked("plan", SAMPLES / data, "--model", MODEL, "--cache-dir", cache_dir)
+    assert says in said
+    assert "nothing was written" in said
+    assert "\x1b[" not in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
+    """--json holds what the page says; ``run --dry-run`` says the same."""
+    data = SAMPLES / "sft" / "word_problems.jsonl"
+    options = ("--model", MODEL, "--cache-dir", cache_dir, "--json")
+    said = json.loads(invoked("plan", data, *options))
+    assert said["inputs"][0]["format"] == "query_response"
+    assert [entry["max_length"] for entry in said["packing"]] == list(forecasting.MAX_LENGTHS)
+    assert json.loads(invoked("run", "sft", data, *options, "--dry-run")) == said
+
+
+def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
+    """One sentence, with the choices."""
+    (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
+    ran = pipeline("plan", "odd.jsonl", "--model", MODEL)
+    assert ran.status == 3
+    assert "no sft format fits" in ran.err
+    assert "no prm format fits" in ran.err
+
+
+def test_colours_say_what_is_trained(cache_dir: Path) -> None:
+    """On a terminal, trained text is green and context is dim."""
+    text = as_text(planned(cache_dir, "sft", SAMPLES / "sft" / "word_problems.jsonl"))
+    assert "\x1b[32m" in text
+    assert "\x1b[90m" in text
+
+
+def test_a_file_without_rows_says_so(tmp_path: Path, cache_dir: Path) -> None:
+    """As a build would."""
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"a": \n')
+    with pytest.raises(DataError, match="has no row that can be read"):
+        planned(cache_dir, "sft", path)
