@@ -23,7 +23,7 @@ from pipeline.measured import Measured, measure
 from pipeline.publish import VALIDATION
 from stages import formats
 from stages.errors import GateError, PipelineError, UsageError
-from stages.profile import ModelProfile, StepTokens, TargetModel, declare
+from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
 
 _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
@@ -39,6 +39,7 @@ def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
     steps = StepTokens()
     if said["step_token"] is not None:
         steps = StepTokens(said["step_token"], said["good_token"], said["bad_token"])
+    pair = _pair(said["pair"]) if said["pair"] else None
     profile = ModelProfile(
         name=said["name"],
         model_ids=(),
@@ -46,7 +47,7 @@ def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
         end_of_turn=said["end_of_turn"],
         eos_token=said["eos_token"],
         pad_token=said["pad_token"],
-        generation_eos=(),
+        generation_eos=() if pair else (said["end_of_turn"],),
         vocab_size=said["vocab_size"],
         embedding_size=said["embedding_size"],
         context_length=config["model_max_length"],
@@ -55,9 +56,21 @@ def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
         bos_policy=said["bos_policy"],
         bos_token=config.get("bos_token"),
         step_tokens=steps,
+        unk_token=config.get("unk_token"),
+        pair=pair,
     )
     data = (folder / "tokenizer" / "tokenizer.json").read_bytes()
     return declare(profile, data, with_steps=said["step_token"] is not None)
+
+
+def _pair(said: dict[str, Any]) -> PairFraming:
+    return PairFraming(
+        tuple(said["before"]),
+        tuple(said["between"]),
+        tuple(said["after"]),
+        said["token_types"],
+        said["position_offset"],
+    )
 
 
 def _tokens_differ(model: TargetModel, said: dict[str, Any]) -> Iterator[str]:
