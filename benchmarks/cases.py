@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MODEL = "qwen2.5-1.5b"  # its template prints tools
 SUFFIXES = (".json", ".jsonl", ".parquet", ".arrow")
 BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json")
 _FLAG = re.compile(r"(--already-templated|--(?:format|reasoning|map|prompt-separator) [^\s.;,)]+)")
@@ -69,7 +70,7 @@ def inputs(root: Path) -> list[tuple[str, Path]]:
 
 def _run(task: str, path: Path, flags: list[str], folder: Path) -> tuple[int, str, dict[str, Any]]:
     command = [str(Path(sys.executable).parent / "pipeline"), "run", task, str(path)]
-    command += ["--model", "qwen2-1.5b", "--max-length", "65536", "-o", str(folder / "out")]
+    command += ["--model", MODEL, "--max-length", "65536", "-o", str(folder / "out")]
     command += ["--layout", "ragged", "--quiet", "--json", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr, json.loads(done.stdout) if done.returncode == 0 else {}

@@ -1,10 +1,11 @@
-"""Writes docs/reference.md from the program itself; with --check only compares.
+"""Writes docs/reference.md and docs/suites/ from the program itself; with --check only compares.
 
 python docs/generate.py [--check]
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -13,13 +14,18 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
+from expectations.contract import PLANNED, Context
 from expectations.suite import invariants
+from expectations.suites import shipped
+from pipeline import tasks
 from pipeline.cli import cli
-from pipeline.commands.list import formats, models
+from pipeline.commands.list import audits, formats, models
 from pipeline.stage_table import stage_table
+from stages import catalog
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "reference.md"
+SUITES = ROOT / "docs" / "suites"
 
 
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -72,13 +78,30 @@ def reference() -> str:
         "",
     ]
     lines += [*_table(("code", "given in"), _codes()), ""]
-    laws = [(f"`{law.name}`", law.why) for law in invariants()]
-    lines += ["## Invariants", "", *_table(("invariant", "why"), laws), ""]
+    lines += ["## Audits", "", *_table(("audit", "what it looks at (tolerances)"), audits()), ""]
+    laws = [(f"`{law.name}`", law.severity, law.level, law.why) for law in invariants()]
+    head = ("invariant", "severity", "about", "why")
+    lines += ["## Invariants", "", *_table(head, laws), ""]
     return "\n".join(lines)
 
 
+def exported() -> dict[Path, str]:
+    """The shipped suites of every task and layout, in the JSON of Great Expectations."""
+    found = {}
+    for name in catalog.names("pipeline.tasks"):
+        for layout in tasks.load(name).layouts:
+            context = Context(name, layout, 0, None, PLANNED)  # type: ignore[arg-type]
+            content = [suite.described() for suite in shipped(context)]
+            text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+            found[SUITES / f"{name}-{layout}.json"] = text
+    return found
+
+
 if __name__ == "__main__":
-    text = reference()
+    pages = {TARGET: reference(), **exported()}
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if TARGET.read_text("utf-8") == text else "docs/reference.md is out of date")
-    TARGET.write_text(text, "utf-8")
+        old = [p.name for p, text in pages.items() if p.read_text("utf-8") != text]
+        sys.exit(f"out of date: {', '.join(old)}" if old else 0)
+    SUITES.mkdir(exist_ok=True)
+    for page, text in pages.items():
+        page.write_text(text, "utf-8")

@@ -33,6 +33,7 @@ class Context:
     """What rows are judged against.
 
     Attributes:
+        model: None where suites are only written down, not run: they are those of decoders.
         evidence: what is at hand beside the row itself.
     """
 
@@ -42,13 +43,20 @@ class Context:
     model: TargetModel
     evidence: str = ALONE
 
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return self.model.profile.family if self.model else "decoder"
+
 
 def parameters(context: Context) -> dict[str, int]:
     """The bounds that depend on the model and the options, by the names that suites use."""
+    model, pair = context.model, context.model.profile.pair
     return {
         "max_length": context.max_length,
-        "last_id": context.model.profile.embedding_size - 1,
-        "end_of_turn_id": context.model.end_of_turn_id,
+        "last_id": model.profile.embedding_size - 1,
+        "end_of_turn_id": model.end_of_turn_id,
+        **({"first_id": model.controls[pair.before[0]]} if pair else {}),
     }
 
 
@@ -61,7 +69,7 @@ class Invariant:
         why: what goes wrong in training when it does not hold.
         checks: what it says about metrics; a row that fails one of them breaks it.
         breaks: metrics that must trip it: a check never seen to fail is no check.
-        tasks, layouts, level: where it applies; empty means everywhere.
+        tasks, layouts, families, level: where it applies; empty means everywhere.
         evidence: what it needs to be judged; it says nothing where there is less.
         severity: a broken critical one fails the build; warning and info are only told.
     """
@@ -72,6 +80,7 @@ class Invariant:
     breaks: Mapping[str, int | bool]
     tasks: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
     level: str = EXAMPLE
     evidence: str = ALONE
     severity: str = field(default="critical")
@@ -82,6 +91,7 @@ class Invariant:
             level == self.level
             and (not self.tasks or context.task in self.tasks)
             and (not self.layouts or context.layout in self.layouts)
+            and (not self.families or context.family in self.families)
             and _EVIDENCE.index(self.evidence) <= _EVIDENCE.index(context.evidence)
         )
 

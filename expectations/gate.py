@@ -136,8 +136,18 @@ def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked
             "Nothing was published; please report it with the recipe.",
         )
     declared = suite.expectations[mine[0]]
-    return Finding(name, SHIPPED, suite.table, declared.severity, declared.why, checked,
-                   law.broken, judged, law.rows)  # fmt: skip
+    return Finding(
+        name,
+        SHIPPED,
+        suite.table,
+        declared.severity,
+        declared.why,
+        checked,
+        law.broken,
+        judged,
+        law.rows,
+        law.seen,
+    )
 
 
 def _users(

@@ -6,6 +6,7 @@ the way; both are told apart here.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,13 @@ from stages.errors import GateError
 HELP = "Nothing was published."
 
 
+def _config() -> Any:
+    """Everything in memory: left to itself, an ephemeral context makes a folder for its pages."""
+    types = importlib.import_module("great_expectations.data_context.types.base")
+    stores = types.InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    return types.DataContextConfig(store_backend_defaults=stores)
+
+
 class Machine:
     """One ephemeral context; it writes nothing and asks nobody.
 
@@ -31,7 +39,7 @@ class Machine:
     def __init__(self) -> None:
         try:
             self._gx = engine.great_expectations()
-            self._context = self._gx.get_context(mode="ephemeral")
+            self._context = self._gx.get_context(mode="ephemeral", project_config=_config())
             self._context.variables.progress_bars = {"globally": False}
             source = self._context.data_sources.add_pandas("metrics")
             asset = source.add_dataframe_asset("table")
@@ -130,6 +138,17 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
+def _arguments(kind: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those it was given, and the defaults of its class, which the library does not tell."""
+    names = (*kind.domain_keys, *kind.success_keys)
+    fields = kind.__fields__
+    found = {n: kwargs.get(n, fields[n].default if n in fields else None) for n in names}
+    left_out = ("batch_id", "table", "row_condition", "condition_parser", "mostly")
+    return {n: v for n, v in found.items() if v is not None and n not in left_out} | {
+        n: v for n, v in kwargs.items() if n != "batch_id"
+    }
+
+
 def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Judged:
     config = found.expectation_config
     result = found.result or {}
@@ -142,7 +161,7 @@ def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Ju
         raise GateError(f"Suite {suite.name}: {config.type} skipped rows as missing.", HELP)
     broken = result.get("unexpected_count")
     at = tuple(int(i) for i in result.get("partial_unexpected_index_list") or ())
-    kwargs = {k: v for k, v in config.kwargs.items() if k != "batch_id"}
+    kwargs = _arguments(engine.registry()[declared.type], config.kwargs)
     return Judged(
         declared.type,
         kwargs | resolved(declared.kwargs, given),  # whole numbers as they were declared

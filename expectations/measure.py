@@ -34,7 +34,9 @@ def _highest(offsets: Ints, values: Ids) -> Ints:
 
 def _sequence_metrics(sequences: Sequences, context: Context) -> dict[str, npt.ArrayLike]:
     model = context.model
-    controls = np.fromiter(model.controls.values(), np.int32)
+    # The unknown token is registered like the others, but any text may become it.
+    known = (index for index in model.controls.values() if index != model.unk_id)
+    controls = np.fromiter(known, np.int32)
     high = np.flatnonzero(sequences.ids >= controls.min())  # control tokens end a vocabulary
     is_control = high[np.isin(sequences.ids[high], controls)]
     return {
@@ -44,6 +46,7 @@ def _sequence_metrics(sequences: Sequences, context: Context) -> dict[str, npt.A
         "n_bos_inside": _bos_inside(sequences, model),
         "n_pad": sequences.per_row(sequences.ids == model.pad_id),
         "n_controls": np.diff(np.searchsorted(is_control, sequences.offsets)),
+        "first_id": sequences.at(sequences.offsets[:-1]).astype(np.int64),
         "last_id": sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64),
     }
 
@@ -224,4 +227,25 @@ def _padding_metrics(table: pa.Table, context: Context, side: str) -> dict[str, 
         "n_mask_out_of_place": count_per_row(offsets, real != expected),
         "n_padding_not_pad": count_per_row(offsets, ~real & (flat != context.model.pad_id)),
         "n_mask_not_binary": count_per_row(offsets, (mask != 0) & (mask != 1)),
+        "n_types_out_of_place": _types_out_of_place(table, context, side, real),
     }
+
+
+def _types_out_of_place(
+    table: pa.Table, context: Context, side: str, real: npt.NDArray[np.bool_]
+) -> Ints:
+    """Token types that are not 1 from behind the first separator on; the family may have none."""
+    offsets, flat = numbers(column(table, f"{side}ids" if side else "input_ids"))
+    width = np.diff(offsets)
+    pair = context.model.profile.pair
+    name = f"{side}token_type_ids"
+    if pair is None or not pair.token_types or name not in table.schema.names:
+        wanted = pair is not None and pair.token_types
+        return 0 * width if wanted == (name in table.schema.names) else width
+    at, types = numbers(column(table, name))
+    if not np.array_equal(at, offsets):
+        return np.maximum(np.diff(at), 1)
+    seen = offsets_of(flat == context.model.end_of_turn_id)  # separators before each token
+    answer = seen[:-1] > np.repeat(seen[offsets[:-1]], width)
+    wrong: npt.NDArray[np.bool_] = types != (answer & real)
+    return count_per_row(offsets, wrong)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from expectations import engine
 from expectations.audit import require
@@ -181,11 +182,19 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
     sides = list(dict.fromkeys(shard.split for shard in shards))
     for side in sides:
         mine = [shard for shard in shards if shard.split == side]
-        schema = read(folder / mine[0].path).schema
+        schema = _schema(folder, mine)
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
     write_json(folder / "serving.json", contract(recipe.model, recipe.config.stop))
+
+
+def _schema(folder: Path, shards: list[ShardReport]) -> pa.Schema:
+    """That of the first shard that opens; the gate tells of those that do not."""
+    for shard in shards:
+        if shard.measured.counts["opens_pyarrow"]:
+            return read(folder / shard.path).schema
+    return pa.schema([])
 
 
 def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str, Any]:
@@ -320,8 +329,6 @@ def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
 
 def _all_margins(works: list[Work]) -> bool:
     """Whether every example has a margin: the column is stored for all rows or for none."""
-    import pyarrow as pa
-
     for work in works:
         with pa.memory_map(str(work.path)) as source:
             if pa.ipc.open_file(source).read_all().column("margin").null_count:

@@ -22,8 +22,8 @@ from pipeline.gate import Evidence
 from pipeline.measured import Measured, measure
 from pipeline.publish import VALIDATION
 from stages import formats
-from stages.errors import GateError, ModelError, PipelineError, UsageError
-from stages.profile import ModelProfile, StepTokens, TargetModel, bind
+from stages.errors import GateError, PipelineError, UsageError
+from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
 
 _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
@@ -33,12 +33,13 @@ _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
 def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
-    """The model as the build's own tokenizer and manifest have it, proved once more."""
+    """The model as the build's own tokenizer and manifest have it."""
     said = manifest["model"]
     config = json.loads((folder / "tokenizer" / "tokenizer_config.json").read_bytes())
     steps = StepTokens()
     if said["step_token"] is not None:
         steps = StepTokens(said["step_token"], said["good_token"], said["bad_token"])
+    pair = _pair(said["pair"]) if said["pair"] else None
     profile = ModelProfile(
         name=said["name"],
         model_ids=(),
@@ -46,7 +47,7 @@ def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
         end_of_turn=said["end_of_turn"],
         eos_token=said["eos_token"],
         pad_token=said["pad_token"],
-        generation_eos=(),
+        generation_eos=() if pair else (said["end_of_turn"],),
         vocab_size=said["vocab_size"],
         embedding_size=said["embedding_size"],
         context_length=config["model_max_length"],
@@ -55,9 +56,21 @@ def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
         bos_policy=said["bos_policy"],
         bos_token=config.get("bos_token"),
         step_tokens=steps,
+        unk_token=config.get("unk_token"),
+        pair=pair,
     )
     data = (folder / "tokenizer" / "tokenizer.json").read_bytes()
-    return bind(profile, data, with_steps=said["step_token"] is not None)
+    return declare(profile, data, with_steps=said["step_token"] is not None)
+
+
+def _pair(said: dict[str, Any]) -> PairFraming:
+    return PairFraming(
+        tuple(said["before"]),
+        tuple(said["between"]),
+        tuple(said["after"]),
+        said["token_types"],
+        said["position_offset"],
+    )
 
 
 def _tokens_differ(model: TargetModel, said: dict[str, Any]) -> Iterator[str]:
@@ -71,8 +84,9 @@ def _tokens_differ(model: TargetModel, said: dict[str, Any]) -> Iterator[str]:
 def _bound(folder: Path, manifest: dict[str, Any], found: Checked) -> TargetModel | None:
     try:
         model = _model(folder, manifest)
-    except (ModelError, OSError, ValueError, KeyError, TypeError) as error:
-        found.add("tokenizer/tokenizer.json", "tokenizer", f"it does not bind: {error}")
+    except Exception as error:  # whatever the tokenizer library makes of a damaged file
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        found.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
         return None
     said = manifest["model"]
     for problem in _tokens_differ(model, said):

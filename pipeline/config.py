@@ -45,7 +45,7 @@ class Config:
     format: str = "auto"
     map: Mapping[str, str] = field(default_factory=dict)
     layout: str = ""
-    padding_side: str = "left"
+    padding_side: str = ""  # the family's own: left, encoders right
     pad_to: str = "longest"
     max_length: int = 4096
     too_long: str = "reject"

@@ -51,7 +51,8 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
     """
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
     found = resolve(wanted.model, wanted.cache_dir, overrides)
-    model = declare(found.profile, found.tokenizer_json, wanted.task == "prm")
+    with_steps = wanted.task == "prm" and found.profile.pair is None
+    model = declare(found.profile, found.tokenizer_json, with_steps)
     subject = probes.Subject(model, found.tokenizer_json, wanted.train_on, wanted.system, wide=wide)
     folder = Path(wanted.model).expanduser()
     if found.source == "directory" and folder.is_dir():

@@ -235,7 +235,11 @@ def packing_table(found: Forecast) -> list[dict[str, Any]]:
     lengths = found.sampled.lengths
     packs = "packed" in found.recipe.task.layouts
     table: list[dict[str, Any]] = []
-    for limit in sorted({*MAX_LENGTHS, found.recipe.config.longest_example}):
+    profile = found.recipe.model.profile
+    limits = {*MAX_LENGTHS, found.recipe.config.longest_example}
+    if profile.pair is not None:  # an encoder has no more positions
+        limits = {limit for limit in limits if limit <= profile.context_length}
+    for limit in sorted(limits):
         fitting = lengths[lengths <= limit]
         entry: dict[str, Any] = {
             "max_length": limit,

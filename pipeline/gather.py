@@ -188,7 +188,9 @@ def lay_out(table: pa.Table, layout: str, sizes: Ints, width: int, recipe: Recip
         return pack(table, sizes)
     if layout == "padded":
         model = recipe.model
-        return pad(table, width, model.profile.padding_side, model.pad_id)
+        pair = model.profile.pair
+        types = pair is not None and pair.token_types
+        return pad(table, width, model.profile.padding_side, model.pad_id, types)
     return ragged(table)
 
 

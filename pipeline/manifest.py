@@ -22,7 +22,7 @@ from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
 from stages import encoders, formats
-from stages.profile import TargetModel
+from stages.profile import ModelProfile, TargetModel
 
 SCHEMA_VERSION = 1
 
@@ -92,6 +92,23 @@ def model_of(model: TargetModel) -> dict[str, Any]:
         "embedding_size": profile.embedding_size,
         "date_string": profile.date_string,
         "is_base": profile.is_base,
+        "family": profile.family,
+        "pair": _pair(profile),
+    }
+
+
+def _pair(profile: ModelProfile) -> dict[str, Any] | None:
+    """How an encoder's two texts are framed, and which positions it has; None for decoders."""
+    if profile.pair is None:
+        return None
+    return {
+        "before": list(profile.pair.before),
+        "between": list(profile.pair.between),
+        "after": list(profile.pair.after),
+        "token_types": profile.pair.token_types,
+        "position_offset": profile.pair.position_offset,
+        "positions": profile.context_length,
+        "read_at": "first",
     }
 
 

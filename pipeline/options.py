@@ -30,12 +30,12 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 
 BUILD = (
-    _option("--model", required=True, help="Profile name, org/name, or a directory (./dir)."),
+    _option("--model", required=True, help="Profile name, org/name, a directory (./dir) or a profile file (./profile.toml)."),
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
     _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
-    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded."),
+    _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded [left; encoders: right]."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
     _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
@@ -123,6 +123,11 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
 
 
 def read_text(path: Path) -> str:
+    """A file's text.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -152,6 +157,6 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     suites = values.get("expectations", ())
     values["expectations"] = tuple((path.name, read_text(path)) for path in suites)
     if "output" not in values:
-        model = values["model"].rstrip("/").split("/")[-1].lower()
+        model = values["model"].rstrip("/").split("/")[-1].lower().removesuffix(".toml")
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")
     return Config(task=task, data=data, **values)

@@ -20,9 +20,9 @@ from pipeline.inputs import Input
 from stages import encoders, formats, probes, reasoning
 from stages.accept import Accept, Unwitnessed
 from stages.contract import FormatOptions, Stage, TokenRows
-from stages.errors import UsageError
+from stages.errors import ModelError, UsageError
 from stages.normalize import Normalize
-from stages.profile import TargetModel, bind
+from stages.profile import ModelProfile, TargetModel, bind
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
 
@@ -157,11 +157,30 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     """
     overrides = Overrides(config.chat_template, config.eos, config.date)
     found = resolve(config.model, config.cache_dir, overrides)
-    profile = replace(found.profile, padding_side=config.padding_side)
+    profile = _suited(found.profile, config)
     model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
     subject = probes.Subject(model, found.tokenizer_json, config.train_on, config.system)
-    model.probes.update(probes.require(subject, probes.TEMPLATE))
+    model.probes.update(probes.require(subject, probes.rendering(model)))
     return found, model
+
+
+def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
+    """The profile with the build's padding side.
+
+    Raises:
+        ModelError: the family is not trained on this task, or not padded so.
+    """
+    if profile.pair is not None and config.task != "rm":
+        raise ModelError(
+            f"{profile.name} is an encoder: it reads a pair of texts and writes none.",
+            f"Use it for rm, or name a language model for {config.task}.",
+        )
+    if profile.pair is not None and config.padding_side == "left":
+        raise ModelError(
+            f"{profile.name} is read at its first token and counts positions from the left.",
+            "Leave --padding-side out: encoders are padded right.",
+        )
+    return replace(profile, padding_side=config.padding_side or profile.padding_side)
 
 
 def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
@@ -181,6 +200,8 @@ def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
     config = replace(config, layout=layout)
     detected = [recognise(source, config) for source in inputs]
     found, model = find_model(config)
+    if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all
+        config = replace(config, max_length=min(config.max_length, model.profile.context_length))
     recipe = Recipe(
         config,
         model,

@@ -110,7 +110,8 @@ def contract(model: TargetModel, stops: tuple[str, ...]) -> dict[str, Any]:
         "added_tokens": {token: model.controls[token] for token in steps.values()},
         **steps,
         "markers": [marker(model, text) for text in dict.fromkeys(stops)],
-        "engines": _engines(model, strings, ids, bool(stops)),
+        # an encoder generates nothing that could be stopped
+        "engines": {} if profile.pair else _engines(model, strings, ids, bool(stops)),
     }
 
 
@@ -123,6 +124,8 @@ def as_text(found: dict[str, Any]) -> list[str]:
         for item in found["markers"]
     ]
     engines = found["engines"]
+    if not engines:
+        return []
     lines.append(f"vllm            SamplingParams(**{engines['vllm']['SamplingParams']})")
     lines.append(f"                {engines['vllm']['serve']}")
     lines.append(f"trl grpo        generation_kwargs={engines['trl_grpo']['generation_kwargs']}")

@@ -23,7 +23,7 @@ def _unbound(task: str) -> Any:
     nothing: Any = None
     context = Context(task, "ragged", config.max_length, nothing)
     missing = dict.fromkeys(("model", "encoder", "renderer", "segment_encoder"))
-    return SimpleNamespace(config=config, context=context, **missing)
+    return SimpleNamespace(config=config, context=context, family="decoder", **missing)
 
 
 def stage_table() -> list[Row]:

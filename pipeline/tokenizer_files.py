@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.dataset_files import write_json
 from pipeline.serving import stop_ids
 from stages.encoders import parsed
-from stages.profile import TargetModel
+from stages.profile import ModelProfile, TargetModel
 
 _FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
 
@@ -20,9 +20,10 @@ def _config(model: TargetModel) -> dict[str, Any]:
         str(index): {flag: getattr(token, flag) for flag in _FLAGS}
         for index, token in sorted(tokens.items())
     }
-    named = {profile.eos_token, profile.pad_token, profile.bos_token}
+    named = {profile.eos_token, profile.pad_token, profile.bos_token, profile.unk_token}
+    named |= {token for token in _pair_config(profile).values() if isinstance(token, str)}
     extra = [t["content"] for t in added.values() if t["special"] and t["content"] not in named]
-    return {
+    return _pair_config(profile) | {
         "add_bos_token": False,
         "add_prefix_space": False,
         "added_tokens_decoder": added,
@@ -37,7 +38,19 @@ def _config(model: TargetModel) -> dict[str, Any]:
         "padding_side": profile.padding_side,
         "split_special_tokens": False,
         "tokenizer_class": profile.tokenizer_class,
-        "unk_token": None,
+        "unk_token": profile.unk_token,
+    }
+
+
+def _pair_config(profile: ModelProfile) -> dict[str, Any]:
+    """What a tokenizer of an encoder says about itself beside that."""
+    if profile.pair is None:
+        return {}
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return {
+        "cls_token": profile.pair.before[0],
+        "sep_token": profile.end_of_turn,
+        "model_input_names": inputs if profile.pair.token_types else [inputs[0], inputs[2]],
     }
 
 
@@ -46,5 +59,6 @@ def write_tokenizer(folder: Path, model: TargetModel) -> None:
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes(model.tokenizer_json)
     write_json(folder / "tokenizer_config.json", _config(model))
-    generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
-    write_json(folder / "generation_config.json", generation)
+    if model.profile.pair is None:  # an encoder generates nothing
+        generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
+        write_json(folder / "generation_config.json", generation)

@@ -70,6 +70,8 @@ TYPES: dict[str, pa.DataType] = {
     "attention_mask": pa.list_(pa.int8()),
     "chosen_attention_mask": pa.list_(pa.int8()),
     "rejected_attention_mask": pa.list_(pa.int8()),
+    "chosen_token_type_ids": pa.list_(pa.int8()),  # of encoders that have such an input
+    "rejected_token_type_ids": pa.list_(pa.int8()),
 }
 
 Ints = npt.NDArray[np.int64]

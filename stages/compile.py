@@ -203,7 +203,8 @@ class Compiler:
         """
         seen = [turn.seen() for turn in turns]
         if tools and self._template.render(seen, None) == text:
-            raise RowError("lost_in_template", "the template does not print the tools")
+            detail = "the template does not print the tools; use a --model or a --chat-template"
+            raise RowError("lost_in_template", f"{detail} that does")
         for i, turn in enumerate(turns):
             for name in _TOLD if turn.trained else _TOLD[:1]:
                 if not (turn.fields or {}).get(name):

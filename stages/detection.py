@@ -41,8 +41,13 @@ class Detection:
         return formats.load(self.reading)
 
 
+_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
+
+
 def _unpaired(rows: Sequence[Row]) -> bool:
-    return all("completion" in row and "label" in row and "rejected" not in row for row in rows)
+    """Whether every row has one answer and a label, and nothing to compare it with."""
+    single = all("label" in row and any(name in row for name in _ONE_ANSWER) for row in rows)
+    return single and not any("rejected" in row for row in rows)
 
 
 def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
@@ -155,12 +160,12 @@ def detect(
     Raises:
         DataError: none has them, more than one does, or a column's meaning stays open.
     """
-    if task == "rm":
-        _refuse_unpaired(rows, where)
     said = _matches(rows, task)
     counts = {name: sum(map(bool, reasons)) for name, reasons in said.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
+        if task == "rm":
+            _refuse_unpaired(rows, where)
         raise _none_fits(rows, task, where)
     best = next(iter(counts))
     _require_one([name for name, count in counts.items() if count * 2 > len(rows)], said, where)

@@ -27,6 +27,7 @@ from stages.columns import (
     sum_per_row,
 )
 from stages.contract import Batch
+from stages.edges import Edges, Swallowed
 from stages.encoders import Encoder
 from stages.fold import folded_ids
 from stages.profile import TargetModel
@@ -101,6 +102,7 @@ class SegmentEncoder:
         self._names = pa.array(list(model.controls), pa.string())
         self._safe: dict[str, bool] = {}
         self._control_ids = np.fromiter(model.controls.values(), np.int32)
+        self._edges = Edges(model.tokenizer_json, model.controls)
 
     def _pieces(self, texts: pa.Array, kinds: npt.NDArray[np.uint8]) -> pa.ListArray:
         """Ids of each segment."""
@@ -139,7 +141,7 @@ class SegmentEncoder:
 
     def _merged_cuts(
         self,
-        texts: pa.Array,
+        swallowed: Swallowed,
         kinds: npt.NDArray[np.uint8],
         pieces: tuple[npt.NDArray[np.int32], Ints],
         offsets: Ints,
@@ -152,6 +154,7 @@ class SegmentEncoder:
         Where letters and digits were seen not to merge with the text before a cut, only texts that
         begin otherwise are encoded again, together with what stands before them.
         """
+        texts = swallowed.texts
         plain = (kinds & CONTROL) == 0
         starts = plain.copy()
         starts[1:] &= plain[:-1]
@@ -164,6 +167,7 @@ class SegmentEncoder:
         if len(cuts):
             left = texts.take(pa.array(cuts - 1))
             joint = pc.binary_join_element_wise(left, texts.take(pa.array(cuts)), "")
+            joint = swallowed.joined(joint, cuts)
             ids, together = self._encoder.encode(joint.to_pylist())
             for number, (cut, row) in enumerate(zip(cuts.tolist(), rows.tolist(), strict=True)):
                 apart = pieces[0][pieces[1][cut - 1] : pieces[1][cut + 1]]
@@ -175,11 +179,11 @@ class SegmentEncoder:
     def __call__(self, segments: pa.ListArray) -> Encoded:
         offsets, flat = list_parts(segments)
         kinds = flat.field(1).to_numpy()
-        texts = flat.field(0)
-        pieces = self._pieces(texts, kinds)
+        swallowed = self._edges(flat.field(0), kinds, offsets)
+        pieces = self._pieces(swallowed.texts, kinds)
         starts, ids = numbers(pieces)
         lengths = np.diff(starts)
-        merged = self._merged_cuts(texts, kinds, (ids, starts), offsets)
+        merged = self._merged_cuts(swallowed, kinds, (ids, starts), offsets)
         kept = fit.keep(self._policy, kinds, lengths, offsets, self._max_length)
         truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
         token_kinds = np.repeat(kinds, lengths)

@@ -118,10 +118,18 @@ def agree(one: Encoder, other: Encoder, texts: Sequence[str]) -> bool:
     return True
 
 
+def _own_probes(tokenizer_json: bytes) -> list[str]:
+    """Texts that hold the tokenizer's own added tokens, which no text may become."""
+    added = parsed(tokenizer_json).get_added_tokens_decoder().values()
+    return [text for t in added for text in (t.content, f"a {t.content}\n", f"x{t.content} ")]
+
+
 def choose(tokenizer_json: bytes) -> str:
     """The fast backend where it is installed, loads this tokenizer and passes the probes."""
     try:
         fast = load("fastokens", tokenizer_json)
     except (ImportError, ValueError, RuntimeError, ModelError):
         return "tokenizers"
-    return "fastokens" if agree(fast, load("tokenizers", tokenizer_json), PROBES) else "tokenizers"
+    probes = [*PROBES, *_own_probes(tokenizer_json)]
+    same = agree(fast, load("tokenizers", tokenizer_json), probes)
+    return "fastokens" if same else "tokenizers"

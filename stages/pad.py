@@ -44,10 +44,20 @@ def _padded(
     return make_list(np.arange(len(lengths) + 1) * size, pa.array(flat))
 
 
-def pad(table: pa.Table, size: int, side: str, pad_id: int) -> pa.Table:
+def _token_types(column: pa.ListArray, prompt: pa.Array, size: int, left: bool) -> pa.ListArray:
+    """1 on the answer's tokens, 0 before them and on padding."""
+    offsets, values = numbers(column)
+    lengths = np.diff(offsets)
+    index = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
+    answer = index >= np.repeat(prompt.to_numpy(), lengths)
+    return _padded(answer.astype(np.int8), offsets, size, left, 0)
+
+
+def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = False) -> pa.Table:
     """Pad examples to ``size`` tokens on one side.
 
     ``labels`` are padded with -100; step positions move with the tokens they point at.
+    ``token_types`` adds those of pairs of texts.
     """
     table = ragged(table)
     left = side == "left"
@@ -59,6 +69,10 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int) -> pa.Table:
             made[name] = _padded(values, offsets, size, left, pad_id)
             mask = name.replace("input_ids", "attention_mask").replace("_ids", "_attention_mask")
             made[mask] = _padded(np.ones(len(values), np.int8), offsets, size, left, 0)
+            if token_types:
+                prompt = columns.whole(table.column("prompt_length"))
+                types = name.replace("_ids", "_token_type_ids")
+                made[types] = _token_types(column, prompt, size, left)
         elif name == "labels":
             offsets, values = numbers(column)
             made[name] = _padded(values, offsets, size, left, IGNORED)

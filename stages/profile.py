@@ -30,21 +30,32 @@ class AddedToken:
 
 @dataclass(frozen=True, slots=True)
 class RankLayout:
-    """How the vendor's ``tokenizer.json`` is spelled beside its rank table.
+    """How ``tokenizer.json`` is rebuilt from the vocabulary that a package carries.
 
     Attributes:
-        sha256: of the vendor's file; a rebuilt file that differs is refused.
+        sha256: of the file; a rebuilt file that differs is refused.
+        added_tokens: in the order of their ids.
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
+        builder: module of ``stages.tokenizers`` that rebuilds it.
+        carrier: key of the package, see ``stages.tokenizers.carriers``.
+        of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are proved equal
+            to the vendor's own encoder instead.
     """
 
     sha256: str
-    added_tokens: tuple[AddedToken, ...]
+    added_tokens: tuple[AddedToken, ...] = ()
     merges_as_pairs: bool = False
+    builder: str = "qwen"
+    carrier: str = "qwen"
+    of_vendor: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class StepTokens:
-    """The special tokens of PRM data: the marker after a step, and its two ratings."""
+    """The special tokens of PRM data: the marker after a step, and its two ratings.
+
+    Tokens that the vocabulary has keep their ids; others take the first free ones.
+    """
 
     step: str = "<|step|>"
     good: str = "<|good|>"
@@ -52,6 +63,22 @@ class StepTokens:
 
     def __iter__(self) -> Iterator[str]:
         return iter((self.step, self.good, self.bad))
+
+
+@dataclass(frozen=True, slots=True)
+class PairFraming:
+    """How an encoder is given two texts: the control tokens before, between and after them.
+
+    Attributes:
+        token_types: the second text has token type 1 (BERT); other families have no such input.
+        position_offset: what the first token's position is (RoBERTa: pad id + 1).
+    """
+
+    before: tuple[str, ...]
+    between: tuple[str, ...]
+    after: tuple[str, ...]
+    token_types: bool = False
+    position_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +100,16 @@ class ModelProfile:
         template_variants: keyword sets of the generation prompt; training starts after the
             longest generation prompt that the rendered example begins with.
         one_example_per_turn: the template is not prefix-stable over several turns.
-        ranks: how the tokenizer file is rebuilt from its rank table; None where it must be found.
+        ranks: how the tokenizer file is rebuilt; None where it must be found.
         is_base: a base model, which never saw its own chat template.
+        token_ids: ids that the family's tokenizer must give; a copy that differs is refused.
+        promoted: added tokens that the vendor does not flag as special though they open turns;
+            they become special, so that text cannot forge them. Ids stay.
+        text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
+        text_lead: what the tokenizer puts before a text that no control token precedes.
+        unk_token: what ordinary text may become where the vocabulary has no word for it.
+        pair: of encoder families, which read two texts and are trained as reward models only.
+        revision: the hub's commit that the files are of; None for files that are pinned by hash.
     """
 
     name: str
@@ -97,6 +132,18 @@ class ModelProfile:
     bos_token: str | None = None
     ranks: RankLayout | None = None
     step_tokens: StepTokens = field(default_factory=StepTokens)
+    token_ids: tuple[tuple[str, int], ...] = ()
+    promoted: tuple[str, ...] = ()
+    text_markers: tuple[str, ...] = ()
+    text_lead: str = ""
+    revision: str | None = None
+    unk_token: str | None = None
+    pair: PairFraming | None = None
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return "encoder" if self.pair else "decoder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +170,34 @@ class TargetModel:
     vocab_size: int
     probes: dict[str, str] = field(repr=False)
 
+    @property
+    def unk_id(self) -> int:
+        """Id of the unknown token, which ordinary text may become; -1 where there is none."""
+        token = self.profile.unk_token
+        index = parsed(self.tokenizer_json).token_to_id(token) if token else None
+        return -1 if index is None else int(index)
+
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
-    """Register the step tokens at the first free ids of a ``tokenizer.json``."""
+    """Register the step tokens: at their own ids where the vocabulary has them, else free ones."""
     document = orjson.loads(tokenizer_json)
-    added = document["added_tokens"]
+    added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}
-    top = max(len(document["model"]["vocab"]) - 1, *(token["id"] for token in added))
+    top = max(len(vocab) - 1, *(token["id"] for token in added))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
         if content not in known:
-            top += 1
-            added.append({"id": top, "content": content, **flags, "special": True})
+            top += content not in vocab
+            index = vocab.get(content, top)
+            added.append({"id": index, "content": content, **flags, "special": True})
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
+    """The tokenizer with some of its added tokens flagged as special; ids stay."""
+    document = orjson.loads(tokenizer_json)
+    for token in document["added_tokens"]:
+        token["special"] |= token["content"] in names
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
@@ -147,6 +210,8 @@ def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
 
 def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
     """A profile beside its tokenizer, nothing proved; step tokens are added where asked for."""
+    if profile.promoted:
+        tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     tokenizer = parsed(tokenizer_json)
@@ -162,8 +227,8 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
     """Prove what the profile says of tokens against the tokenizer's bytes.
 
     Raises:
-        ModelError: a token is not one id, lies outside the embedding, or two that must differ
-            are the same.
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
     """
     from stages import probes  # they speak of a TargetModel
 

@@ -158,7 +158,7 @@ def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
         yield row
 
 
-class _Growing:
+class Growing:
     """A growing segments column, flat."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class Render:
         return (f"{self.prefix}segments", "rendered")
 
     def __call__(self, batch: Batch) -> Batch:
-        growing = _Growing()
+        growing = Growing()
         for row in conversations(batch, f"{self.prefix}messages", self.system):
             try:
                 texts, kinds, path = self.renderer(row)
@@ -280,7 +280,7 @@ class RenderSteps:
         return [s[0] for s in segments], bytes(s[1] for s in segments), path
 
     def __call__(self, batch: Batch) -> Batch:
-        growing = _Growing()
+        growing = Growing()
         names = ("problem", "steps", "tail")
         for problem, steps, tail in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
             try:

@@ -106,7 +106,7 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
     def parse(text: str) -> Turns | None:
         begun = start.match(text)
         heads = list(head.finditer(text))
-        if not heads or heads[0].start() > (begun.end() if begun else 0):
+        if not heads or text[begun.end() if begun else 0 : heads[0].start()].strip():
             return None
         stops = [*(found.start() for found in heads[1:]), len(text)]
         messages = []
@@ -120,29 +120,29 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
     return parse
 
 
-_ALPACA = re.compile(
-    r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?"
-    r"### Instruction:\s*?\n(?P<instruction>.*?)"
-    r"(?:\n\n### Input:\s*?\n(?P<input>.*?))?"
-    r"\n+### Response:(?:[ \t]*\n|[ \t]*\Z| ?)(?P<response>.*)\Z",
-    re.DOTALL,
+_INSTRUCTION = re.compile(
+    r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n"
 )
+_INPUT = re.compile(r"\n\n### Input:[ \t]*\n")
+_RESPONSE = re.compile(r"\n### Response:(?:[ \t]*(?:\n|\Z)| ?)")
 
 
 def _alpaca(text: str) -> Turns | None:
-    found = _ALPACA.match(text)
-    if found is None:
+    begun = _INSTRUCTION.match(text)
+    answer = _RESPONSE.search(text, begun.end()) if begun else None
+    if begun is None or answer is None:
         return None
-    extra = found["input"]
-    asked = f"{found['instruction']}\n\n{extra}" if extra else found["instruction"]
-    return Turns([Message("user", asked), Message("assistant", found["response"])], False)
+    asked = text[begun.end() : answer.start()].removesuffix("\n")
+    extra = _INPUT.search(asked)
+    if extra is not None:
+        instruction, given = asked[: extra.start()], asked[extra.end() :]
+        asked = f"{instruction}\n\n{given}" if given else instruction
+    return Turns([Message("user", asked), Message("assistant", text[answer.end() :])], False)
 
 
-_INST = re.compile(
-    r"(?:<s>)?\s*\[INST\]\s*(?:<<SYS>>\n(?P<system>.*?)\n<</SYS>>\n\n)?(?P<user>.*?)\s*\[/INST\]"
-    r"(?P<answer>.*?)(?:</s>\s*|(?=\[INST\])|\Z)",
-    re.DOTALL,
-)
+_SYS = re.compile(r"\s*<<SYS>>\n(?P<system>.*?)\n<</SYS>>\n\n", re.DOTALL)
+_OPEN, _SHUT = re.compile(r"(?:<s>)?\s*\[INST\]"), re.compile(r"\[/INST\]")
+_ANSWERED = re.compile(r"</s>\s*|(?=\[INST\])|\Z")
 
 
 def _inst(text: str) -> Turns | None:
@@ -150,15 +150,20 @@ def _inst(text: str) -> Turns | None:
     at = 0
     closed = True
     while at < len(text):
-        found = _INST.match(text, at)
-        if found is None:
+        begun = _OPEN.match(text, at)
+        asked = _SHUT.search(text, begun.end()) if begun else None
+        if begun is None or asked is None:
             return None
-        if found["system"]:
-            messages.append(Message("system", found["system"].strip()))
-        messages.append(Message("user", found["user"].strip()))
-        messages.append(Message("assistant", found["answer"].strip()))
-        closed = found.group().rstrip().endswith("</s>")
-        at = found.end()
+        system = None if messages else _SYS.match(text, begun.end(), asked.start())
+        if system:
+            messages.append(Message("system", system["system"].strip()))
+        start = system.end() if system else begun.end()
+        messages.append(Message("user", text[start : asked.start()].strip()))
+        end = _ANSWERED.search(text, asked.end())
+        stop = end.start() if end else len(text)
+        messages.append(Message("assistant", text[asked.end() : stop].strip()))
+        closed = bool(end and end.group())
+        at = end.end() if end else len(text)
     return Turns(messages, closed) if messages else None
 
 
@@ -167,8 +172,8 @@ _LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>\n\n"
 _GEMMA = r"<start_of_turn>(?P<role>\w+)\n"
 _BARS = r"<\|(?P<role>system|user|assistant)\|>\n?"
 _DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
-_GUANACO = r"\s*### (?P<role>Human|Assistant):"
-_VICUNA = r"\s*(?P<role>USER|ASSISTANT):"
+_GUANACO = r"### (?P<role>Human|Assistant):"
+_VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
 _DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
 _CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
 
@@ -258,8 +263,11 @@ def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
 
 def _unclosed(answer: str, dialect: Dialect) -> str:
     """An answer without the end marker that was cut out with it."""
-    ends = "|".join(map(re.escape, dialect.closers))
-    said = re.sub(rf"(?:(?:{ends})\s*)+\Z", "", answer) if ends else answer
+    said = answer
+    for _ in range(2):  # the end of a turn, and the end of the text behind it
+        trimmed = said.rstrip()
+        closer = next((c for c in dialect.closers if trimmed.endswith(c)), None)
+        said = trimmed[: -len(closer)] if closer else said
     return said.strip() if dialect.strips else said
 
 

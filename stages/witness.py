@@ -8,21 +8,25 @@ on purpose: the prompt is what inference feeds. Such rows are counted, not compa
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from stages.contract import Batch
-from stages.encoders import Encoder
+from stages.encoders import Encoder, parsed
 from stages.errors import ParityError, RowError
 from stages.formats.text import BARE
 from stages.profile import TargetModel
-from stages.render import template_of
+from stages.render import conversations, template_of
+from stages.render_pair import PairRenderer, prompt_turns
 from stages.segments import controls_pattern
+
+Text: TypeAlias = str | tuple[str, str] | None  # None where there is nothing to compare with
 
 HEAD = 32  # rows at the start of a split
 EVERY = 256  # and then every so many
@@ -70,15 +74,37 @@ class Witness:
             merged = sample.column("merged_cuts").to_pylist()
             plain = [i for i, text in enumerate(texts) if text is not None and not merged[i]]
             self.skipped += len(texts) - len(plain)
-            ids, offsets = self.reference.encode_whole([texts[i] or "" for i in plain])
-            for at, i in enumerate(plain):
-                theirs = ids[offsets[at] : offsets[at + 1]][: len(ours[i])]
+            found = self._whole([texts[i] for i in plain])
+            for theirs, i in zip(found, plain, strict=True):
                 self.sampled += 1
-                if theirs.tolist() != ours[i]:
+                end = len(ours[i]) if self.model.profile.pair is None else None
+                if theirs[:end] != ours[i]:
                     line = sample.column("line")[i].as_py() + 1
                     raise ParityError(f"row {line} of its split: ids differ from the reference's")
 
-    def _texts(self, sample: pa.Table) -> Iterator[tuple[str, list[str | None]]]:
+    def _whole(self, texts: list[Text]) -> list[list[int]]:
+        """Ids of whole texts; a pair of texts is framed by the tokenizer itself."""
+        if self.model.profile.pair is not None:
+            tokenizer = parsed(self.model.tokenizer_json)
+            return [tokenizer.encode(*text).ids for text in texts if isinstance(text, tuple)]
+        ids, offsets = self.reference.encode_whole([str(text) for text in texts])
+        bounds = itertools.pairwise(offsets.tolist())
+        return [ids[start:stop].tolist() for start, stop in bounds]
+
+    def _pairs(self, sample: pa.Table) -> Iterator[tuple[str, list[Text]]]:
+        renderer = PairRenderer(self.model)
+        names = ("chosen", "rejected")
+        batch = sample.combine_chunks().to_batches()[0]
+        sides = [list(conversations(batch, f"{n}_messages", self.system)) for n in names]
+        prompts = [prompt_turns(*rows) for rows in zip(*sides, strict=True)]
+        for name, rows in zip(names, sides, strict=True):
+            texts = [renderer.texts(r, n) for r, n in zip(rows, prompts, strict=True)]
+            yield f"{name}_ids", [None if self._forged(*pair) else pair for pair in texts]
+
+    def _texts(self, sample: pa.Table) -> Iterator[tuple[str, list[Text]]]:
+        if self.model.profile.pair is not None:
+            yield from self._pairs(sample)
+            return
         if self.task == "prm":
             yield "input_ids", [self._steps(row) for row in sample.to_pylist()]
             return
@@ -86,7 +112,7 @@ class Witness:
         for side in sides:
             turns = sample.column(f"{side}messages").to_pylist()
             tools = sample.column("tools").to_pylist()
-            texts = [self._turns(t, x) for t, x in zip(turns, tools, strict=True)]
+            texts: list[Text] = [self._turns(t, x) for t, x in zip(turns, tools, strict=True)]
             yield f"{side}ids" if side else "input_ids", texts
 
     def _forged(self, *texts: str | None) -> bool:

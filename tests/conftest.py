@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import Ran
@@ -84,6 +85,27 @@ def pipeline(cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
             command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
         )
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
+    """Build in this process, where everything is loaded already; the folder of the build."""
+    from pipeline.build import build
+    from pipeline.config import Config
+
+    def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
+        given = {"model": NAME, "workers": 1, "max_reject": 1.0, **options}
+        config = Config(
+            task=task,
+            data=(str(data),),
+            output=tmp_path / output,
+            cache_dir=cache_dir,
+            **given,
+        )
+        build(config, lambda what, done, total: None)
+        return tmp_path / output
 
     return run
 

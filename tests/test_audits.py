@@ -20,8 +20,6 @@ from expectations.audits import duplicates, short_answers, shortcuts, step_label
 from expectations.contract import Context
 from expectations.unpacked import Chunk, Sequences, unpack
 from pipeline import drift
-from pipeline.build import build
-from pipeline.config import Config
 from pipeline.measured import read
 from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
@@ -29,30 +27,6 @@ from stages.profile import TargetModel
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """No progress."""
-
-
-@pytest.fixture
-def make(tmp_path: Path, cache_dir: Path) -> Make:
-    """Build in this process; the folder of the build."""
-
-    def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
-        config = Config(
-            task=task,
-            data=(str(data),),
-            model="qwen2-1.5b",
-            output=tmp_path / output,
-            workers=1,
-            cache_dir=cache_dir,
-            **{"max_reject": 1.0, **options},
-        )
-        build(config, silent)
-        return tmp_path / output
-
-    return run
 
 
 def figures(folder: Path, audit: str) -> dict[str, dict[str, Any]]:
@@ -122,7 +96,7 @@ def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> 
 
 
 def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> None:
-    """Unique last tokens are guessed; one that is the same everywhere tells all."""
+    """Unique last tokens are guessed, whatever they are; one that all share tells all."""
     context = Context("rm", "ragged", 64, model)
     facts = Facts(context, {}, np.zeros(0, np.int64), 0, ())
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}

@@ -52,13 +52,14 @@ def test_readme_names_real_files() -> None:
 
 
 def test_every_public_name_of_the_catalog_is_explained() -> None:
-    """Formats, readers, tasks, invariants and commands open with a sentence."""
+    """Formats, readers, tasks, invariants, audits and commands open with a sentence."""
     for folder in (
         "stages/formats",
         "stages/readers",
         "stages/probes",
         "pipeline/tasks",
         "expectations/invariants",
+        "expectations/audits",
         "pipeline/commands",
     ):
         for path in (ROOT / folder).glob("[a-z]*.py"):

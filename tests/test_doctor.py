@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_tokenizers import SMALL, small
 from support import Ran
 
 from pipeline import doctor
 from stages import probes
+from stages.profile import declare
 from stages.profiles import all_profiles
 
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
+
+
+SILENT = {
+    "pad_id_is_the_pad_token",
+    "ids_are_the_familys",
+    "pair_framing_is_the_tokenizers",
+    "pair_turns_cannot_be_forged",
+}
 
 
 class Clinic:
@@ -72,8 +82,8 @@ def test_a_sound_directory_passes_every_probe(clinic: Clinic) -> None:
     """Nothing fails, and every probe that concerns it was run."""
     verdicts = clinic()
     assert all(verdict.passed for verdict in verdicts.values())
-    silent = {probe.name for probe in probes.probes()} - set(verdicts)
-    assert silent == {"pad_id_is_the_pad_token"}  # the directory claims no pad id
+    # The directory claims no pad id, is of no family, and is no encoder.
+    assert {probe.name for probe in probes.probes()} - set(verdicts) == SILENT
 
 
 def test_pad_equal_to_eos(clinic: Clinic) -> None:
@@ -145,8 +155,6 @@ def test_a_step_token_that_ordinary_text_holds(clinic: Clinic) -> None:
     document["added_tokens"].append(
         {**added, "lstrip": False, "rstrip": False, "normalized": False}
     )
-    from stages.profile import declare
-
     doctored = declare(profile, json.dumps(document).encode(), with_steps=False)
     for wide in (False, True):
         subject = probes.Subject(doctored, clinic._tokenizer, wide=wide)
@@ -199,7 +207,7 @@ def test_the_command_prints_a_table_and_its_status(
     """0 and the stop contract for a sound model; 2, the sentence and no contract for another."""
     ran = pipeline("doctor", "--model", "qwen2-1.5b", "--stop", "<search>")
     assert ran.status == 0
-    assert all(probe.name in ran.out for probe in probes.probes() if "pad_id" not in probe.name)
+    assert all(probe.name in ran.out for probe in probes.probes() if probe.name not in SILENT)
     assert "'<search>': use the string; it is written as 3 tokens" in ran.out
     folder = clinic.directory({"pad_token": "<|im_end|>"})
     ran = pipeline("doctor", "--model", f"{folder}/", "--json")
@@ -212,8 +220,16 @@ def test_the_command_prints_a_table_and_its_status(
     assert pipeline("doctor", "--model", "qwen2-1.5").status == 2
 
 
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_families_without_a_vocabulary_are_sound(name: str) -> None:
+    """Their templates and tokens, on small tokenizers in their way."""
+    profile, content = small(name)
+    model = declare(profile, content, with_steps=False)
+    assert not failed(probes.examine(probes.Subject(model, content, wide=True)))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(all_profiles()))
+@pytest.mark.parametrize("name", sorted(n for n, p in all_profiles().items() if p.ranks))
 def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
     """Every probe of every profile whose tokenizer can be had."""
     assert not failed(doctor.examine(doctor.Wanted(name, "prm", cache_dir)).verdicts)

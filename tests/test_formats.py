@@ -20,6 +20,7 @@ from stages.contract import (
     Record,
     Row,
     StepChain,
+    Varied,
 )
 from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
@@ -797,6 +798,209 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         {"prompt": "P", "completions": [1], "labels": [True]},
         "bad_column",
     ),
+    "tool_calls_text": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": None, "tool_calls": "add(1)"}]},
+        "bad_tool_call",
+    ),
+    "tool_calls_nameless": (
+        "openai",
+        "sft",
+        {"messages": [*turns(Q), {"role": "assistant", "content": "", "tool_calls": [{}]}]},
+        "bad_tool_call",
+    ),
+    "history_of_threes": (
+        "alpaca",
+        "sft",
+        {"instruction": "q", "output": "a", "history": [["x", "y", "z"]]},
+        "bad_column",
+    ),
+    "system_number": (
+        "query_response",
+        "sft",
+        {"question": "q", "answer": "a", "system": 3},
+        "bad_column",
+    ),
+    "instances_text": (
+        "alpaca/instances",
+        "sft",
+        {"instruction": "q", "instances": "x"},
+        "bad_column",
+    ),
+    "instances_of_no_output": (
+        "alpaca/instances",
+        "sft",
+        {"instruction": "q", "instances": [{"input": "x"}]},
+        "bad_column",
+    ),
+    "thinking_number": (
+        "message_thinking",
+        "sft",
+        {"problem": "q", "message_thinking": 3, "message_content": "a"},
+        "bad_column",
+    ),
+    "tokens_text": ("pretokenized", "sft", {"input_ids": ["a"]}, "bad_column"),
+    "tokens_boolean": ("pretokenized", "sft", {"input_ids": [True, 1]}, "bad_column"),
+    "tokens_without_labels": ("pretokenized", "sft", {"input_ids": [1, 2]}, "no_labels"),
+    "tokens_of_other_labels": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2], "labels": [1]},
+        "label_count",
+    ),
+    "tokens_of_another_mask": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2], "loss_mask": [1]},
+        "label_count",
+    ),
+    "tokens_mask_of_twos": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2], "loss_mask": [1, 2]},
+        "bad_mask",
+    ),
+    "tokens_hidden_inside": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "attention_mask": [1, 0, 1]},
+        "bad_mask",
+    ),
+    "tokens_all_hidden": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1], "labels": [1], "attention_mask": [0]},
+        "no_tokens",
+    ),
+    "tokens_negative": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, -5], "labels": [1, -100]},
+        "id_outside_vocabulary",
+    ),
+    "tokens_label_minus_one": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 5], "labels": [-1, 5]},
+        "bad_label",
+    ),
+    "tokens_packed": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "position_ids": [0, 1, 0]},
+        "packed_row",
+    ),
+    "dialogue_of_nobody": (
+        "hh_rlhf",
+        "rm",
+        {"chosen": "Assistant: a", "rejected": "Assistant: b"},
+        "no_turns",
+    ),
+    "history_pair_without_an_answer": (
+        "history_pair",
+        "rm",
+        {"question": "q", "response_chosen": "a"},
+        "no_turns",
+    ),
+    "index_of_no_answer": (
+        "indexed_pair/1-based",
+        "rm",
+        {"input": "q", "output_1": "a", "output_2": "b", "label": 0},
+        "bad_label",
+    ),
+    "index_null": (
+        "indexed_pair/1-based",
+        "rm",
+        {"input": "q", "output_1": "a", "output_2": "b", "label": None},
+        "bad_label",
+    ),
+    "index_tie": (
+        "indexed_pair",
+        "rm",
+        {"input": "q", "output_1": "a", "output_2": "b", "winner": "tie"},
+        "tie",
+    ),
+    "index_of_three": (
+        "indexed_pair/0-based",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b", "c"], "label": 0},
+        "bad_column",
+    ),
+    "ranked_one": ("ranked", "rm", {"prompt": "q", "ranked": ["a"]}, "bad_column"),
+    "ranked_scores_missing": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b"], "scores": [1]},
+        "bad_margin",
+    ),
+    "ranked_score_text": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b"], "scores": [1, "2"]},
+        "bad_margin",
+    ),
+    "ranked_equal": (
+        "ranked",
+        "rm",
+        {"prompt": "q", "responses": ["a", "b"], "scores": [1, 1.0]},
+        "tie",
+    ),
+    "errors_beyond_the_steps": (
+        "error_list/1-based",
+        "prm",
+        {**STEPS, "error_steps": [3]},
+        "bad_label",
+    ),
+    "errors_below_the_steps": (
+        "error_list/1-based",
+        "prm",
+        {**STEPS, "error_steps": [0]},
+        "bad_label",
+    ),
+    "errors_text": ("error_list/0-based", "prm", {**STEPS, "error_steps": "1"}, "bad_label"),
+    "steps_and_ratings_out_of_turn": (
+        "step_conversations",
+        "prm",
+        {"messages": turns(("user", "P Step 1: s"), ("user", "Step 2: t"), ("assistant", "+"))},
+        "bad_column",
+    ),
+    "steps_rated_by_words": (
+        "step_conversations",
+        "prm",
+        {"messages": turns(("user", "P Step 1: s"), ("assistant", "fine"))},
+        "bad_label",
+    ),
+    "steps_behind_a_system_text": (
+        "step_conversations",
+        "prm",
+        {"messages": turns(("system", "x"), ("user", "P Step 1: s"), ("assistant", "+"))},
+        "system_text",
+    ),
+    "tags_fewer_than_labels": (
+        "tagged_messages",
+        "prm",
+        {"messages": turns(("user", "P"), ("assistant", "s<step>")), "labels": [1, 0]},
+        "label_count",
+    ),
+    "tags_and_more": (
+        "tagged_messages",
+        "prm",
+        {"messages": turns(("user", "P"), ("assistant", "s<step>t")), "labels": [1]},
+        "text_after_last_step",
+    ),
+    "prefixes_of_another_solution": (
+        "soft_prefix",
+        "prm",
+        {"question": "P", "prefixes": ["s", "t"], "values": [1, 1]},
+        "not_cumulative",
+    ),
+    "prefix_value_two": (
+        "soft_prefix",
+        "prm",
+        {"question": "P", "prefixes": ["s"], "values": [2]},
+        "bad_label",
+    ),
     "error_beyond_the_steps": ("processbench", "prm", {**STEPS, "label": 2}, "bad_label"),
     "error_below_minus_one": ("processbench", "prm", {**STEPS, "label": -2}, "bad_label"),
     "error_boolean": ("processbench", "prm", {**STEPS, "label": True}, "bad_label"),
@@ -1069,7 +1273,10 @@ KEYS = (
     "messages conversations prompt completion completions chosen rejected text input output "
     "instruction label labels value question answer steps problem system tools margin "
     "score_chosen score_rejected role content from rating chosen_completion human_completion "
-    "weight train loss tool_calls name type"
+    "weight train loss tool_calls name type instances history response_chosen response_rejected "
+    "output_1 output_2 winner ranked responses scores rank error_steps first_error prefixes "
+    "input_ids loss_mask attention_mask message_thinking message_content reasoning function_call "
+    "arguments better_response_id context"
 ).split()
 ATOMS = (
     st.none()
@@ -1093,10 +1300,28 @@ SHAPES = st.recursive(
 def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
     """Any object comes out of any format's door once or refused; nothing else is raised."""
     for task in ("sft", "rm", "prm"):
-        for found in formats.for_task(task):
-            batch = Normalize(task, found, FormatOptions(), raw=raw)([Record(0, 0, b"", row)])
-            assert batch.num_rows == 1 or found.fans_out
-            assert found.matches(row) is None or isinstance(found.matches(row), str)
+        for base in formats.for_task(task):
+            variants = base.variants.values() if isinstance(base, Varied) else ()
+            for found in (base, *variants):
+                door = Normalize(task, found, FormatOptions(), raw=raw, reasoning=None)
+                batch = door([Record(0, 0, b"", row)])
+                assert batch.num_rows == 1 or found.fans_out
+                assert found.matches(row) is None or isinstance(found.matches(row), str)
+
+
+@settings(max_examples=120, deadline=None)
+@given(rows=st.lists(st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), max_size=4))
+def test_no_rows_crash_detection(rows: list[Row]) -> None:
+    """Any sample has one reading or is refused with a sentence; nothing else is raised."""
+    for task in ("sft", "rm", "prm"):
+        try:
+            found = detect(rows, task, "x.jsonl")
+        except DataError as error:
+            said = str(error)
+        else:
+            said = found.evidence
+            assert task in found.format.tasks
+        assert "\n" not in said
 
 
 def test_each_row_format_is_detected() -> None:

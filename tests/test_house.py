@@ -79,5 +79,10 @@ def test_the_wheel_has_three_packages_and_their_data(tmp_path: Path) -> None:
         names = wheel.namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
-    for wanted in ("stages/chat_templates/qwen2.jinja", "stages/py.typed", "pipeline/py.typed"):
+    for wanted in (
+        "stages/chat_templates/qwen2.jinja",
+        "pipeline/report/page.jinja",
+        "stages/py.typed",
+        "pipeline/py.typed",
+    ):
         assert wanted in names

@@ -115,6 +115,8 @@ def _word(name: str, chosen: Ints, rejected: Ints, facts: Facts, tolerances: Tol
         f"{text!r} {_WORDS[name]} {good[telling] / pairs:.1%} of chosen and "
         f"{bad[telling] / pairs:.1%} of rejected answers in {pairs} pairs"
     )
+    if good[telling] == bad[telling]:
+        detail = f"no token {_WORDS[name]} one side more often than the other, in {pairs} pairs"
     return Figure(name, value, "auc", detail, level(value, tolerances, pairs))
 
 

@@ -1,4 +1,4 @@
-"""Both sides of a pair end exactly on the end-of-turn token."""
+"""Both sides of a pair end exactly on the end-of-turn token: in encoder families, the separator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from expectations.contract import Invariant
 
 INVARIANT = Invariant(
     name="answers_end_in_end_of_turn",
-    why="the reward is read at the last token, which must be the same kind of token on both sides",
+    why="a decoder's reward is read at the last token, which must be the same on both sides; an "
+    "encoder's texts end in their separator",
     checks=(
         Between("chosen_last_id", "end_of_turn_id", "end_of_turn_id"),
         Between("rejected_last_id", "end_of_turn_id", "end_of_turn_id"),

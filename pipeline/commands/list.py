@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
-_KINDS = ("models", "formats", "containers", "tasks", "stages", "expectations")
+_KINDS = ("models", "formats", "containers", "tasks", "stages", "expectations", "audits")
 
 
 def models() -> list[tuple[str, str]]:
@@ -55,6 +57,21 @@ def expectations() -> list[tuple[str, str]]:
     return [(law.name, law.why) for law in invariants()]
 
 
+def audits() -> list[tuple[str, str]]:
+    """Audits, what they look at, and their tolerances."""
+    from expectations import audit
+
+    return [
+        (found.name, f"{_summary('expectations.audits', found.name)}{_limits(found.tolerances)}")
+        for found in audit.audits()
+    ]
+
+
+def _limits(tolerances: Mapping[str, float]) -> str:
+    text = ", ".join(f"{name} {value:g}" for name, value in tolerances.items())
+    return f" ({text})" if text else ""
+
+
 def stages() -> list[tuple[str, str]]:
     """Stages per task, with their columns."""
     from pipeline.stage_table import stage_table
@@ -76,6 +93,7 @@ def COMMAND(kind: str) -> None:
         "tasks": tasks,
         "stages": stages,
         "expectations": expectations,
+        "audits": audits,
     }[kind]()
     width = max(len(name) for name, _ in rows)
     for name, text in rows:

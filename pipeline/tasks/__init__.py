@@ -24,6 +24,11 @@ class Tools:
     encoder: Encoder
 
     @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return self.model.profile.family
+
+    @property
     def renderer(self) -> Renderer:
         return Renderer(self.model, self.config.train_on)
 

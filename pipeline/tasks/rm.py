@@ -7,6 +7,7 @@ from pipeline.tasks import Tools
 from stages.contract import Batch, Stage
 from stages.encode import EncodePair
 from stages.render import Render
+from stages.render_pair import PairRenderer, RenderTexts
 
 
 class _RenderPair:
@@ -37,7 +38,10 @@ class _Rm:
     stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
-        return (_RenderPair(tools), EncodePair(tools.segment_encoder), Validate(tools.context))
+        render: Stage = _RenderPair(tools)
+        if tools.family == "encoder":
+            render = RenderTexts(PairRenderer(tools.model), tools.config.system)
+        return (render, EncodePair(tools.segment_encoder), Validate(tools.context))
 
 
 TASK = _Rm()

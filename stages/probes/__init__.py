@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from tokenizers import Tokenizer
 
-from stages import catalog
+from stages import catalog, encoders
+from stages.encode import SegmentEncoder
 from stages.encoders import parsed
 from stages.errors import ModelError, PipelineError
 from stages.profile import TargetModel
@@ -21,7 +22,12 @@ from stages.render import Renderer, template_of
 from stages.template import Template
 from stages.tokenizers.claims import Claims
 
-TOKENS, TEMPLATE = "tokens", "template"  # what a probe looks at
+TOKENS, TEMPLATE, PAIR = "tokens", "template", "pair"  # what a probe looks at
+
+
+def rendering(model: TargetModel) -> str:
+    """The kind of probes that judge how a model's texts are put together."""
+    return PAIR if model.profile.pair else TEMPLATE
 
 
 class BrokenError(Exception):
@@ -55,6 +61,12 @@ class Subject:
         return parsed(self.model.tokenizer_json)
 
     @functools.cached_property
+    def encoder(self) -> SegmentEncoder:
+        """The encoder of the build, by the reference tokenizer."""
+        reference = encoders.load("tokenizers", self.model.tokenizer_json)
+        return SegmentEncoder(self.model, reference, 1 << 30, "reject")
+
+    @functools.cached_property
     def template(self) -> Template:
         """The chat template of the build."""
         return template_of(self.model)
@@ -78,7 +90,8 @@ class Probe:
         fails: what is wrong when it does not hold, with the values of ``BrokenError``.
         remedy: what to do about it.
         needs: probes without which this one has nothing to stand on.
-        kind: ``tokens`` are proved by ``bind``, ``template`` once rows can be rendered.
+        kind: ``tokens`` are proved by ``bind``, ``template`` once rows can be rendered, and
+            ``pair`` in its place for encoders.
     """
 
     name: str
@@ -116,20 +129,25 @@ def _verdict(probe: Probe, subject: Subject) -> Verdict | None:
     except BrokenError as error:
         return Verdict(False, f"{probe.fails.format(**error.values)}.", probe.remedy)
     except PipelineError as error:
-        return Verdict(False, error.what, error.remedy or probe.remedy)
+        said = error.what.removeprefix(f"{subject.model.profile.name}: ")
+        return Verdict(False, said, error.remedy or probe.remedy)
     except Exception as error:
         said = f"the probe itself broke down: {type(error).__name__}: {error}."
         return Verdict(False, said, probe.remedy)
     return None if detail is None else Verdict(True, detail)
 
 
-def examine(subject: Subject, kinds: Iterable[str] = (TOKENS, TEMPLATE)) -> dict[str, Verdict]:
+def examine(subject: Subject, kinds: Iterable[str] = ()) -> dict[str, Verdict]:
     """Run every probe of some kinds, those that others need first.
+
+    Args:
+        kinds: all that concern the model, unless given.
 
     Returns:
         What each found, in the order of their names; claims that do not concern the model are
         left out.
     """
+    kinds = kinds or (TOKENS, rendering(subject.model))
     known = {probe.name: probe for probe in probes() if probe.kind in kinds}
     found: dict[str, Verdict | None] = {}
 

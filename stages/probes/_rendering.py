@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from stages import encoders
+import pyarrow as pa
+
+from stages.columns import SEGMENTS
 from stages.errors import RowError
 from stages.probes import BrokenError, Subject
 from stages.render import Row
@@ -81,18 +83,10 @@ def rendered(subject: Subject, row: Row) -> Rendering:
 
 def ids_of(subject: Subject, found: Rendering) -> tuple[list[int], list[int]]:
     """Ids of a rendering as a build encodes it, and those of its text segments alone."""
-    encoder = encoders.load("tokenizers", subject.model.tokenizer_json)
-    pairs = list(zip(found.texts, found.kinds, strict=True))
-    flat, offsets = encoder.encode([text for text, kind in pairs if not kind & CONTROL])
-    plain = iter(range(len(offsets) - 1))
-    ids: list[int] = []
-    for text, kind in pairs:
-        if kind & CONTROL:
-            ids.append(subject.model.controls[text])
-        else:
-            at = next(plain)
-            ids += flat[offsets[at] : offsets[at + 1]].tolist()
-    return ids, flat.tolist()
+    pairs = zip(found.texts, found.kinds, strict=True)
+    segments = [[{"text": text, "kind": kind} for text, kind in pairs]]
+    encoded = subject.encoder(pa.array(segments, SEGMENTS))
+    return encoded.ids.tolist(), encoded.ids[(encoded.kinds & CONTROL) == 0].tolist()
 
 
 QUESTION: Turns = [("user", "x"), ("assistant", "y")]

@@ -6,9 +6,9 @@ from stages.probes import TOKENS, Probe, Subject
 from stages.probes._tokens import one_id, seen
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: Subject) -> str | None:
     tokens = subject.model.profile.generation_eos
-    return ", ".join(seen(token, one_id(subject, token)) for token in tokens)
+    return ", ".join(seen(token, one_id(subject, token)) for token in tokens) or None
 
 
 PROBE = Probe(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from stages.probes import TOKENS, BrokenError, Probe, Subject
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: Subject) -> str | None:
     profile = subject.model.profile
+    if profile.pair:
+        return None  # an encoder generates nothing
     if profile.end_of_turn not in profile.generation_eos:
         raise BrokenError(token=profile.end_of_turn, stops=", ".join(profile.generation_eos))
     return f"{profile.end_of_turn} is among {', '.join(profile.generation_eos)}"

@@ -7,11 +7,17 @@ from pathlib import Path
 from stages import catalog
 from stages.profile import ModelProfile
 
+_TEMPLATES = Path(__file__).parent.parent / "chat_templates"
+
+
+def templates() -> list[str]:
+    """The names of our chat templates."""
+    return sorted(path.stem for path in _TEMPLATES.glob("*.jinja"))
+
 
 def template(name: str) -> str:
     """The source of one of our chat templates."""
-    folder = Path(__file__).parent.parent / "chat_templates"
-    return (folder / f"{name}.jinja").read_text("utf-8").removesuffix("\n")
+    return (_TEMPLATES / f"{name}.jinja").read_text("utf-8").removesuffix("\n")
 
 
 def all_profiles() -> dict[str, ModelProfile]:

@@ -15,7 +15,27 @@ _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_
 _ANSWER = "an answer"
 
 
-def _read(folder: Path, name: str) -> dict[str, Any]:
+def tokenizer_json(folder: Path) -> bytes:
+    """The bytes of a directory's ``tokenizer.json``.
+
+    Raises:
+        ModelError: there is none.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} has no tokenizer.json.",
+            "Save the tokenizer there: AutoTokenizer.from_pretrained(...).save_pretrained(DIR).",
+        )
+    return path.read_bytes()
+
+
+def read(folder: Path, name: str) -> dict[str, Any]:
+    """One of a model directory's JSON files; empty where there is none.
+
+    Raises:
+        ModelError: it is no JSON object.
+    """
     path = folder / name
     if not path.is_file():
         return {}
@@ -28,7 +48,8 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _token(value: Any) -> str | None:
+def token_text(value: Any) -> str | None:
+    """A token as a configuration spells it: a string, or an object with its ``content``."""
     return value.get("content") if isinstance(value, dict) else value
 
 
@@ -84,17 +105,12 @@ def load(
     Raises:
         ModelError: a file is missing, or does not say what a build must know.
     """
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise ModelError(
-            f"{folder} has no tokenizer.json.",
-            "Save the tokenizer there: AutoTokenizer.from_pretrained(...).save_pretrained(DIR).",
-        )
-    config, model = _read(folder, "tokenizer_config.json"), _read(folder, "config.json")
-    document = _read(folder, "tokenizer.json")
+    content = tokenizer_json(folder)
+    config, model = read(folder, "tokenizer_config.json"), read(folder, "config.json")
+    document = read(folder, "tokenizer.json")
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
-    named = {key: _token(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
+    named = {key: token_text(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
     tokens = {key: text for key, text in named.items() if text}
     source = chat_template or _chat_template(folder, config)
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
@@ -118,4 +134,4 @@ def load(
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
     )
-    return profile, path.read_bytes()
+    return profile, content

@@ -12,11 +12,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stages import catalog
+from stages import profile_file
 from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, directory, hub
+from stages.tokenizers import builtin, directory, encoder_directory, hub, suggest, unpinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Found:
 def _pinned(profile: ModelProfile, cache: Path) -> Found:
     layout = profile.ranks
     if layout is None:
-        raise ModelError(f"{profile.name}: this profile has no tokenizer of its own.")
+        return Found(profile, *unpinned.find(profile))
     return Found(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
 
 
@@ -81,16 +81,39 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Found:
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         folder = fetch(model)
         if folder is not None:
-            declared = directory.load(folder, model, overrides.chat_template, overrides.eos)
-            return Found(*declared, source)
+            return Found(*_declared(folder, model, overrides), source)
     known = find(model)
     if known is not None:
         return _pinned(known, cache)
-    raise ModelError(
-        f"{model!r} is not in the hub's cache, the hub does not answer, and no profile knows it.",
-        f"Fetch it where there is a network (hf download {model} {' '.join(hub.FILES[:2])}), or "
-        "give --model a directory with its tokenizer.",
-    )
+    raise suggest.unknown_id(model)
+
+
+def _declared(folder: Path, name: str, overrides: Overrides) -> tuple[ModelProfile, bytes]:
+    """What a model's own files say; ids of a model that a profile knows must be that profile's."""
+    found = encoder_directory.load(folder, name, overrides.chat_template)
+    if found is None:
+        found = directory.load(folder, name, overrides.chat_template, overrides.eos)
+    known = suggest.known_as(folder, name)
+    if known is None:
+        return found
+    return replace(found[0], token_ids=known.token_ids), found[1]
+
+
+def _file(path: Path, cache: Path) -> Found:
+    """A profile file, and the tokenizer that it names."""
+    profile, tokenizer = profile_file.load(path)
+    if tokenizer is None:
+        return _pinned(profile, cache)
+    folder = path.parent / Path(tokenizer).expanduser()
+    if folder.is_dir():
+        return Found(profile, directory.tokenizer_json(folder), "directory")
+    if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
+        raise ModelError(
+            f"{path}: tokenizer {tokenizer!r} is no directory beside it.",
+            "Name a directory with a tokenizer.json, a profile or a hub id.",
+        )
+    named = resolve(tokenizer, cache, Overrides(chat_template=profile.chat_template))
+    return replace(named, profile=profile)
 
 
 def resolve(model: str, cache: Path, overrides: Overrides) -> Found:
@@ -100,21 +123,20 @@ def resolve(model: str, cache: Path, overrides: Overrides) -> Found:
         ModelError: there is no such profile, directory or hub model.
     """
     profiles = all_profiles()
-    if model in profiles:
+    if model.endswith(".toml"):
+        found = _file(Path(model).expanduser(), cache)
+    elif model in profiles:
         found = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache)
     elif model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1:
         folder = Path(model).expanduser()
         if not folder.is_dir():
             raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
-        declared = directory.load(folder, folder.name, overrides.chat_template, overrides.eos)
-        found = Found(*declared, "directory")
+        found = Found(*_declared(folder, folder.name, overrides), "directory")
     elif model.count("/") == 1:
         if Path(model).is_dir():
-            declared = directory.load(Path(model), model, overrides.chat_template, overrides.eos)
-            found = Found(*declared, "directory")
+            found = Found(*_declared(Path(model), model, overrides), "directory")
         else:
             found = _by_id(model, cache, overrides)
     else:
-        error = catalog.unknown("model", model, sorted(profiles))
-        raise ModelError(error.what, f"{error.remedy} A directory needs a path separator (./dir).")
+        raise suggest.unknown_name(model)
     return _override(found, overrides)

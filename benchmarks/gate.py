@@ -1,0 +1,137 @@
+"""The gate over a million rows of metrics, as after a build.
+
+    python benchmarks/gate.py [--rows 1000000]
+
+Metrics of SFT examples in packs, like those that a build leaves for the gate, are written to files;
+then a process of its own judges them: start of Great Expectations, both judges, every shipped law
+of the four tables. Prints seconds and the peak of its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from expectations import gate, suites
+from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
+from expectations.gate import Table
+from pipeline import dataset_facts
+from stages.profile import TargetModel
+from stages.profiles import all_profiles
+
+FILES = 20
+PER_PACK = 34
+
+
+def model() -> TargetModel:
+    """A model of which only numbers are asked."""
+    profile = all_profiles()["qwen2-1.5b"]
+    return TargetModel(profile, b"", {}, 151645, 151645, 151643, -1, -1, -1, 151646, {})
+
+
+CONTEXT = Context("sft", "packed", 4096, model(), PLANNED)
+
+
+def names(table: str) -> list[str]:
+    """Columns that the laws of a table ask for."""
+    (wanted,) = [s for s in suites.shipped(CONTEXT) if s.table == table]
+    return suites.columns_of(wanted.expectations)
+
+
+def write(folder: Path, rows: int) -> None:
+    """Metrics that break nothing."""
+    draw = np.random.default_rng(0)
+    each = rows // FILES
+    for index in range(FILES):
+        lengths = draw.integers(110, 121, each)
+        known = {
+            "n_tokens": lengths, "n_tokens_planned": lengths, "n_trained": lengths // 2,
+            "max_id": np.full(each, 151645), "labels_fit": np.ones(each, np.int64),
+            "line": np.arange(each) + index * each + 1, "source": np.zeros(each, np.int64),
+            "sequence": np.full(each, -1), "digest_a": draw.integers(0, 2**62, each),
+            "digest_b": draw.integers(0, 2**62, each),
+        }  # fmt: skip
+        blank = dict.fromkeys(names(EXAMPLE), np.zeros(each, np.int64))
+        frame = pl.DataFrame(blank | known).with_columns(pl.all().cast(pl.Int64))
+        frame.write_ipc(folder / f"{index:02d}.{EXAMPLE}.arrow", compression="uncompressed")
+        packs = lengths[: each // PER_PACK * PER_PACK].reshape(-1, PER_PACK).sum(axis=1)
+        count = np.full(len(packs), PER_PACK)
+        made = {"n_tokens": packs, "n_in_examples": packs}
+        made |= dict.fromkeys(("n_examples", "n_names", "n_restarts"), count)
+        frame = pl.DataFrame(made).with_columns(pl.all().cast(pl.Int64))
+        frame.write_ipc(folder / f"{index:02d}.{ROW}.arrow", compression="uncompressed")
+
+
+def frames(folder: Path, table: str) -> Iterator[pl.DataFrame]:
+    """A table, file by file."""
+    for path in sorted(folder.glob(f"*.{table}.arrow")):
+        yield pl.read_ipc(path)
+
+
+def of_side(folder: Path, side: str, table: str, columns: list[str]) -> pl.DataFrame:
+    """Some columns of a side; all rows are on the train side."""
+    if side == "test":
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+    return pl.concat(frame.select(columns) for frame in frames(folder, table))
+
+
+def judge(folder: Path, rows: int) -> None:
+    """What the timed process does."""
+    started = time.perf_counter()
+    lengths = of_side(folder, "train", EXAMPLE, ["n_tokens", "n_trained"]).sum().row(0)
+    declared = dict.fromkeys(("rows_in", "rows_accounted", "examples_made"), rows)
+    declared |= {"examples_accounted": rows, "examples_kept": rows, "duplicates_declared": 0}
+    declared |= {"tokens_kept": lengths[0], "trained_kept": lengths[1]}
+    shards = pl.DataFrame(
+        {n: [int(n.startswith("opens"))] * FILES for n in names(SHARD)},
+        schema=dict.fromkeys(names(SHARD), pl.Int64),
+    )
+    packs = sum(len(frame) for frame in frames(folder, ROW))
+    read: Any = partial(of_side, folder)
+
+    def dataset() -> Iterator[pl.DataFrame]:
+        yield dataset_facts.table(read, declared, CONTEXT)
+
+    tables = {
+        SHARD: Table(SHARD, FILES, lambda: iter([shards])),
+        EXAMPLE: Table(EXAMPLE, rows, lambda: frames(folder, EXAMPLE)),
+        ROW: Table(ROW, packs, lambda: frames(folder, ROW)),
+        DATASET: Table(DATASET, 1, dataset),
+    }
+    verdict = gate.judge(tables, suites.shipped(CONTEXT), CONTEXT, lambda *_: [])
+    assert verdict.passed, [f.name for f in verdict.findings if not f.passed]
+    seconds = time.perf_counter() - started
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(f"rows      {rows}")
+    print(f"judged    {seconds:.2f} s wall, {usage.ru_utime + usage.ru_stime:.2f} s CPU in all")
+    print(f"memory    {usage.ru_maxrss / 2**20:.2f} GiB at most")
+
+
+def main() -> None:
+    """Write the metrics, then judge them in another process."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.judge:
+        judge(options.judge, options.rows)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name), options.rows)
+        command = [sys.executable, __file__, "--rows", str(options.rows), "--judge", name]
+        subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Control tokens that swallow the whitespace beside them.
+
+A tokenizer may register a token with ``rstrip`` or ``lstrip`` (Phi-3 does): the token then takes
+the whitespace behind or before it along, and no id stands for it. Text is encoded apart from
+control tokens here, so the same whitespace is taken off first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.columns import Ints
+from stages.encoders import parsed
+from stages.segments import CONTROL
+
+# Unicode's White_Space, which is what the tokenizer goes by; Python's own strip takes more.
+WHITESPACE = (
+    "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))))
+    + "\u2028\u2029\u202f\u205f\u3000"
+)
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Swallowed:
+    """The texts as they are encoded.
+
+    Attributes:
+        texts: without what control tokens take along.
+        behind: which texts follow a token that takes what is behind it.
+    """
+
+    texts: pa.StringArray
+    behind: Bools
+
+    def joined(self, joint: pa.StringArray, cuts: Ints) -> pa.StringArray:
+        """Texts joined across cuts (indices of their second halves), as one text would be."""
+        behind = self.behind[cuts - 1]
+        if not behind.any():
+            return joint
+        return pc.if_else(pa.array(behind), pc.utf8_ltrim(joint, characters=WHITESPACE), joint)
+
+
+class Edges:
+    """Which control tokens of a tokenizer swallow whitespace; none, for most."""
+
+    def __init__(self, tokenizer_json: bytes, names: Iterable[str]) -> None:
+        found = parsed(tokenizer_json).get_added_tokens_decoder().values()
+        flags = {token.content: token for token in found}
+        known = [flags[name] for name in names]
+        self._left = pa.array([t.content for t in known if t.lstrip], pa.string())
+        self._right = pa.array([t.content for t in known if t.rstrip], pa.string())
+
+    def __call__(
+        self, texts: pa.StringArray, kinds: npt.NDArray[np.uint8], offsets: Ints
+    ) -> Swallowed:
+        """Take off what the control tokens beside a text swallow.
+
+        Args:
+            texts, kinds: of all segments; ``offsets``: where each row's segments start.
+        """
+        none = np.zeros(len(texts), bool)
+        if not len(texts) or not (len(self._left) or len(self._right)):
+            return Swallowed(texts, none)
+        control = (kinds & CONTROL) > 0
+        first, last = none.copy(), none.copy()
+        filled = np.diff(offsets) > 0
+        first[offsets[:-1][filled]] = True
+        last[offsets[1:][filled] - 1] = True
+        behind = np.roll(_among(texts, control, self._right), 1) & ~first & ~control
+        before = np.roll(_among(texts, control, self._left), -1) & ~last & ~control
+        texts = pc.if_else(pa.array(behind), pc.utf8_ltrim(texts, characters=WHITESPACE), texts)
+        texts = pc.if_else(pa.array(before), pc.utf8_rtrim(texts, characters=WHITESPACE), texts)
+        return Swallowed(texts, behind)
+
+
+def _among(texts: pa.StringArray, control: Bools, names: pa.StringArray) -> Bools:
+    found: Bools = pc.is_in(texts, value_set=names).to_numpy(zero_copy_only=False)
+    return found & control

@@ -1,0 +1,20 @@
+"""An encoder's two texts are framed as its own tokenizer frames them."""
+
+from __future__ import annotations
+
+from stages.probes import PAIR, Probe, Subject
+from stages.render_pair import prove_pair
+
+
+def _check(subject: Subject) -> str:
+    return "; ".join(prove_pair(subject.model).values())
+
+
+PROBE = Probe(
+    name="pair_framing_is_the_tokenizers",
+    proves="an encoder's two texts are framed as its own tokenizer frames them",
+    fails="the framing is not the tokenizer's",
+    remedy="Give the tokenizer that the profile was written for.",
+    check=_check,
+    kind=PAIR,
+)

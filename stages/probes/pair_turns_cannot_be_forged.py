@@ -1,0 +1,33 @@
+"""In a text of several turns, what marks a turn is text; rows that hold it are refused."""
+
+from __future__ import annotations
+
+from stages.errors import RowError
+from stages.probes import PAIR, BrokenError, Probe, Subject
+from stages.render import Row
+from stages.render_pair import PairRenderer
+
+
+def _check(subject: Subject) -> str:
+    renderer = PairRenderer(subject.model)
+    markers = subject.model.profile.text_markers
+    for marker in markers:
+        texts = [f"x\n{marker} y", "z", "u", "v"]
+        roles = ["user", "assistant"] * 2
+        try:
+            renderer(Row(roles, [*texts], [None] * 4, [False, False, False, True], None), 3)
+        except RowError:
+            continue
+        raise BrokenError(marker=marker)
+    shown = " ".join(markers) or "no text that is known"
+    return f"a prompt of several turns is marked with {shown}; rows that hold it are refused"
+
+
+PROBE = Probe(
+    name="pair_turns_cannot_be_forged",
+    proves="a row whose text could be taken for several turns is refused",
+    fails="a text that holds {marker!r} is not refused",
+    remedy="Please report it with the profile.",
+    check=_check,
+    kind=PAIR,
+)

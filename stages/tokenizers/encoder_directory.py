@@ -1,0 +1,98 @@
+"""Encoders in a model directory: their framing of two texts is read off their own tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Encoding
+
+from stages.encoders import parsed
+from stages.errors import ModelError
+from stages.profile import ModelProfile, PairFraming
+from stages.profiles import template
+from stages.profiles._encoder import TURN_MARKERS
+from stages.tokenizers import directory
+
+# Architectures by their exact "model_type": whether positions start behind the pad id, and whether
+# token types are an input.
+_TYPES = {
+    "bert": (False, True),
+    "camembert": (True, False),
+    "distilbert": (False, False),
+    "electra": (False, True),
+    "roberta": (True, False),
+    "xlm-roberta": (True, False),
+}
+
+
+def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> PairFraming:
+    """What the tokenizer put around two one-word texts."""
+    owners = encoding.sequence_ids
+    texts = [i for i, owner in enumerate(owners) if owner is not None]
+    answer = owners.index(1) if 1 in owners else 0
+    prompt = [i for i in texts if owners[i] == 0]
+    if not answer or not prompt or prompt[-1] > answer or prompt[0] == 0 or owners[-1] is not None:
+        raise ModelError(
+            f"{name}: the tokenizer frames a pair of texts as {encoding.tokens}.",
+            "An encoder's begins with a token to read at and ends in a separator.",
+        )
+    tokens = encoding.tokens
+    return PairFraming(
+        tuple(tokens[: prompt[0]]),
+        tuple(tokens[prompt[-1] + 1 : answer]),
+        tuple(tokens[texts[-1] + 1 :]),
+        token_types,
+        offset,
+    )
+
+
+def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfile, bytes] | None:
+    """The profile that an encoder's files declare; None when it is none.
+
+    Raises:
+        ModelError: a file is missing, or does not say what a build must know.
+    """
+    model: dict[str, Any] = directory.read(folder, "config.json")
+    kind = model.get("model_type")
+    if kind not in _TYPES:
+        return None
+    content = directory.tokenizer_json(folder)
+    config = directory.read(folder, "tokenizer_config.json")
+    tokenizer = parsed(content)
+    pad = directory.token_text(config.get("pad_token"))
+    if pad is None and isinstance(model.get("pad_token_id"), int):
+        pad = tokenizer.id_to_token(model["pad_token_id"])
+    if pad is None:
+        raise ModelError(
+            f"{folder} names no pad token.",
+            'Set "pad_token" in its tokenizer_config.json, as the model was trained with it.',
+        )
+    unknown = directory.token_text(config.get("unk_token"))
+    unknown = unknown or directory.read(folder, "tokenizer.json")["model"].get("unk_token")
+    behind_pad, types = _TYPES[kind]
+    offset = int(tokenizer.token_to_id(pad) or 0) + 1 if behind_pad else 0
+    types = types and int(model.get("type_vocab_size", 2)) > 1
+    framing = _framing(tokenizer.encode("x", "x"), types, offset, name)
+    separator = framing.after[-1]
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    return (
+        ModelProfile(
+            name=name,
+            model_ids=(),
+            chat_template=chat_template or template("pair"),
+            end_of_turn=separator,
+            eos_token=separator,
+            pad_token=pad,
+            generation_eos=(),
+            vocab_size=size,
+            embedding_size=int(model.get("vocab_size", size)),
+            context_length=int(model.get("max_position_embeddings", 512)) - offset,
+            is_base=False,
+            padding_side="right",
+            text_markers=() if chat_template else TURN_MARKERS,
+            unk_token=unknown,
+            pair=framing,
+        ),
+        content,
+    )

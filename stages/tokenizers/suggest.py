@@ -1,0 +1,51 @@
+"""Models that nobody knows by that name: the nearest names, and the way on.
+
+Names and hub ids match exactly or not at all: two models of one architecture can have different
+templates, so a name that is only similar is asked about, never taken.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from stages import catalog
+from stages.errors import ModelError
+from stages.profile import ModelProfile
+from stages.profiles import all_profiles, find
+
+_WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
+
+
+def known_as(folder: Path, name: str) -> ModelProfile | None:
+    """The profile of a model directory, by its exact name: ``gemma-2-9b-it``,
+    ``google/gemma-2-9b-it``, or a snapshot in the hub's cache."""
+    parts = folder.resolve().parts
+    cached = [p.removeprefix("models--").replace("--", "/") for p in parts if "models--" in p]
+    for candidate in (name, *cached, "/".join(parts[-2:]), parts[-1] if parts else ""):
+        profile = find(candidate)
+        if profile is not None:
+            return profile
+    return None
+
+
+def unknown_name(name: str) -> ModelError:
+    """For a word that is no profile's name."""
+    error = catalog.unknown("model", name, sorted(all_profiles()))
+    return ModelError(
+        error.what, f"{error.remedy} A directory needs a path separator (./dir). {_WRITE}."
+    )
+
+
+def unknown_id(model_id: str) -> ModelError:
+    """For a hub id that is not to be had."""
+    known = {i: profile.name for profile in all_profiles().values() for i in profile.model_ids}
+    near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return ModelError(
+        f"{model_id!r} is not in the hub's cache, the hub does not answer, and no profile knows "
+        "it.",
+        f"{hint}Fetch it where there is a network (hf download {model_id} tokenizer.json "
+        f"tokenizer_config.json config.json), or give --model a directory with its tokenizer. "
+        f"{_WRITE}.",
+    )

@@ -1,0 +1,154 @@
+"""Small tokenizers, trained here, in the way of families whose vocabulary no package carries.
+
+They have those families' special tokens, flags and pipeline, and ids of their own: what is proved
+on them is how we treat such a tokenizer, not the vendors' ids.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from stages.profile import ModelProfile
+from stages.profiles import all_profiles
+
+CORPUS = (
+    "The quick brown fox jumps over the lazy dog. What is 12 * 12? It is 144.",
+    "Who wrote Hamlet? William Shakespeare, around 1600. Is 91 prime? No: 91 = 7 * 13.",
+    "Explain what a hash table is.\n\nIt stores values under keys.\n  indented\n\tand tabbed",
+    "user assistant model system User: Assistant: System: hello world hello there",
+    "什么是光合作用？植物利用光能把二氧化碳和水变成糖。 привет мир",
+) * 4
+
+
+def _special(names: Sequence[str], **flags: bool) -> list[AddedToken]:
+    return [AddedToken(name, special=True, normalized=False, **flags) for name in names]
+
+
+def byte_level(names: Sequence[str], **flags: bool) -> Tokenizer:
+    """Byte-level BPE (RoBERTa, Phi-4, SmolLM2)."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=_special(names, **flags),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def metaspace(names: Sequence[str], prepend: bool, **flags: bool) -> Tokenizer:
+    """SentencePiece-like BPE over ``▁`` with byte fallback (Gemma; with ``prepend``, Phi-3)."""
+    first = list(names) + [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    steps = [normalizers.Prepend("▁")] if prepend else []
+    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=first, show_progress=False)
+    # Sentence-wise pieces: merges never cross a newline, as in the vendors' vocabularies.
+    lines = [line for text in CORPUS for line in text.split("\n")]
+    tokenizer.train_from_iterator(lines, trainer)
+    document = json.loads(tokenizer.to_str())
+    document["added_tokens"] = []  # the byte pieces are vocabulary, not added tokens
+    tokenizer = Tokenizer.from_str(json.dumps(document))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
+    tokenizer.add_special_tokens(_special(names, **flags))
+    return tokenizer
+
+
+def word_piece(names: Sequence[str]) -> Tokenizer:
+    """Lower-casing WordPiece (BERT)."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=500, special_tokens=_special(names), show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+GEMMA = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>")
+PHI3 = (
+    *("<unk>", "<s>", "</s>", "<|endoftext|>", "<|assistant|>", "<|system|>", "<|end|>"),
+    *("<|placeholder6|>", "<|user|>"),
+)
+PHI4 = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|dummy_85|>")
+SMOLLM = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<jupyter_start>")
+
+
+def roberta() -> Tokenizer:
+    """``<s>A</s></s>B</s>`` over byte-level BPE."""
+    tokenizer = byte_level(ROBERTA)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return tokenizer
+
+
+def bert() -> Tokenizer:
+    """``[CLS]A[SEP]B[SEP]`` over WordPiece, B of type 1."""
+    tokenizer = word_piece(BERT)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return tokenizer
+
+
+def gemma() -> Tokenizer:
+    """Metaspace BPE without a leading space; unused tokens are vocabulary."""
+    return metaspace((*GEMMA, "<unused0>", "<unused1>", "<unused2>"), prepend=False)
+
+
+def phi3() -> Tokenizer:
+    """Metaspace BPE with a leading space; turn tokens swallow the whitespace behind them."""
+    return metaspace(PHI3, prepend=True, rstrip=True)
+
+
+def phi4() -> Tokenizer:
+    """Byte-level BPE whose turn tokens swallow whitespace on both sides."""
+    return byte_level(PHI4, lstrip=True, rstrip=True)
+
+
+def smollm() -> Tokenizer:
+    """Byte-level BPE with ChatML's tokens."""
+    return byte_level((*SMOLLM, "<jupyter_text>", "<jupyter_code>"))
+
+
+SMALL = {
+    "roberta-base": roberta,
+    "bert-base-uncased": bert,
+    "gemma-2-2b-it": gemma,
+    "gemma-3-1b-it": gemma,
+    "phi-3-mini-4k": phi3,
+    "phi-3.5-mini": phi3,
+    "phi-4": phi4,
+    "smollm2-1.7b-instruct": smollm,
+    "smollm2-1.7b": smollm,
+}
+
+
+@functools.cache  # training breaks ties at random; all of a test run speaks of one tokenizer
+def small(name: str) -> tuple[ModelProfile, bytes]:
+    """A family's profile for its small tokenizer: the vendor's ids are not those it declares."""
+    tokenizer = SMALL[name]()
+    profile = replace(all_profiles()[name], token_ids=())
+    return profile, tokenizer.to_str().encode()

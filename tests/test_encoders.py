@@ -1,0 +1,363 @@
+"""Encoders as reward models: pairs of texts, framed as transformers frames them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from datasets import load_from_disk
+from small_tokenizers import small
+from support import Ran, read_manifest
+from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
+
+from expectations import measure
+from expectations.contract import EXAMPLE, ROW, Context
+from expectations.suite import applying, invariants
+from stages import encoders, formats
+from stages.contract import Batch, FormatOptions, Record, Row
+from stages.encode import EncodePair, SegmentEncoder
+from stages.errors import ModelError
+from stages.normalize import Normalize
+from stages.pad import pad
+from stages.profile import TargetModel, bind
+from stages.profiles import all_profiles
+from stages.ragged import ragged
+from stages.render_pair import PairRenderer, RenderTexts, prove_pair
+
+FAMILIES = ("roberta-base", "bert-base-uncased")
+TEXTS = (
+    "Is 91 prime?", "  two  spaces ", "\n\nleading newlines", "trailing\n", "什么是光合作用？",
+    "é ñ 🏳️‍🌈 unknown", "a" * 40, "don't", "tab\tand\r\nreturn", "x", "[UNK", "<s", "1 + 1 = 2.",
+    "\u200b\ufeff",
+)  # fmt: skip
+FORGED = ("ends </s> here", "[SEP] and [CLS]", "<mask> [MASK] [PAD] <pad>", "<s>")
+NAMES = {"system": "System", "user": "User", "assistant": "Assistant"}
+LIMIT = 512
+Run = Callable[..., Ran]
+
+
+def bound(name: str) -> TargetModel:
+    """A family's profile on its small tokenizer."""
+    return bind(*small(name), with_steps=False)
+
+
+def theirs(name: str) -> Any:
+    """Transformers' own tokenizer of the family, made of the small one's vocabulary alone."""
+    document = json.loads(small(name)[1])["model"]
+    if name == "bert-base-uncased":
+        return BertTokenizerFast(vocab=document["vocab"], do_lower_case=True)
+    merges = [tuple(pair) for pair in document["merges"]]
+    return RobertaTokenizerFast(vocab=document["vocab"], merges=merges)
+
+
+def conversation(random_: random.Random, texts: tuple[str, ...]) -> list[dict[str, str]]:
+    """A prompt of one to five turns, with or without a system text."""
+    turns = [{"role": "system", "content": random_.choice(texts)}] * random_.randint(0, 1)
+    for _ in range(random_.randint(0, 2)):
+        turns += [
+            {"role": role, "content": random_.choice(texts)} for role in ("user", "assistant")
+        ]
+    return [*turns, {"role": "user", "content": random_.choice(texts)}]
+
+
+def rows_of(count: int, texts: tuple[str, ...], seed: int = 7) -> list[Row]:
+    """Seeded pairs."""
+    random_ = random.Random(seed)
+    made = []
+    for number in range(count):
+        answers = random_.sample(texts, 2)
+        prompt: Any = conversation(random_, texts)
+        if len(prompt) == 1 and number % 2:
+            prompt = prompt[0]["content"]
+        made.append({"prompt": prompt, "chosen": answers[0], "rejected": answers[1]})
+    return made
+
+
+def text_of(prompt: Any) -> str:
+    """The prompt's text, written down once more by hand."""
+    if isinstance(prompt, str):
+        return prompt
+    if len(prompt) == 1:
+        return str(prompt[0]["content"])
+    return "\n\n".join(f"{NAMES[t['role']]}: {t['content']}" for t in prompt)
+
+
+def encoded(model: TargetModel, rows: list[Row], limit: int = LIMIT) -> Batch:
+    """Rows as stages encode them; refused rows stay in."""
+    door = Normalize("rm", formats.load("preference"), FormatOptions())
+    batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
+    batch = RenderTexts(PairRenderer(model))(batch)
+    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
+    batch = EncodePair(SegmentEncoder(model, encoder, limit, "reject"))(batch)
+    names = pa.array([f"d:{i}" for i in range(batch.num_rows)])
+    return batch.append_column("row_id", names)
+
+
+def same_as_theirs(name: str, count: int) -> None:
+    model, tokenizer, rows = bound(name), theirs(name), rows_of(count, TEXTS)
+    batch = encoded(model, rows)
+    assert batch.column("reject_code").null_count == len(rows)
+    for row, got in zip(rows, batch.to_pylist(), strict=True):
+        for side in ("chosen", "rejected"):
+            wanted = tokenizer(text_of(row["prompt"]), row[side])
+            assert got[f"{side}_ids"] == wanted["input_ids"]
+            answer = tokenizer(row[side], add_special_tokens=False)["input_ids"]
+            assert got[f"{side}_ids"][got["prompt_length"] : -1] == answer
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ids_are_those_of_transformers(name: str) -> None:
+    """Every row equals the family's own tokenizer called with (text, text_pair)."""
+    same_as_theirs(name, 120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ids_are_those_of_transformers_on_many_rows(name: str) -> None:
+    """The same over five thousand rows."""
+    same_as_theirs(name, 5000)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_text_cannot_forge_a_control_token(name: str) -> None:
+    """The only control tokens are the framing's, whatever the texts say."""
+    model = bound(name)
+    framing = model.profile.pair
+    assert framing is not None
+    wanted = [model.controls[t] for t in (*framing.before, *framing.between, *framing.after)]
+    known = set(model.controls.values()) - {model.unk_id}
+    for row in encoded(model, rows_of(60, FORGED)).to_pylist():
+        for ids in (row["chosen_ids"], row["rejected_ids"]):
+            assert [token for token in ids if token in known] == wanted
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_padding_is_that_of_transformers(name: str) -> None:
+    """Right-padded ids, masks and token types equal ``tokenizer.pad``."""
+    model, tokenizer, rows = bound(name), theirs(name), rows_of(40, TEXTS)
+    types = model.profile.pair is not None and model.profile.pair.token_types
+    batch = encoded(model, rows)
+    table = pad(pa.table(batch), LIMIT, model.profile.padding_side, model.pad_id, types).to_pylist()
+    for side in ("chosen", "rejected"):
+        calls = [tokenizer(text_of(row["prompt"]), row[side]) for row in rows]
+        names = tokenizer.model_input_names
+        wanted = tokenizer.pad(
+            {key: [call[key] for call in calls] for key in names},
+            padding="max_length",
+            max_length=LIMIT,
+        )
+        for key in names:
+            column = f"{side}_{'ids' if key == 'input_ids' else key}"
+            assert [row[column] for row in table] == wanted[key]
+        assert (f"{side}_token_type_ids" in table[0]) == (name == "bert-base-uncased")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_too_long_is_refused_never_cut(name: str) -> None:
+    """A side above 512 tokens is refused by its name; one of exactly 512 stays whole."""
+    model = bound(name)
+    framing = model.profile.pair
+    assert framing is not None
+    around = len((*framing.before, *framing.between, *framing.after))
+    words = [" ".join(["x"] * n) for n in (LIMIT - around - 1, LIMIT - around)]
+    rows = [{"prompt": "x", "chosen": text, "rejected": "x x"} for text in words]
+    batch = encoded(model, rows)
+    lengths = [len(ids) for ids in batch.column("chosen_ids").to_pylist()]
+    assert lengths[0] <= LIMIT < lengths[1] or name == "roberta-base"
+    codes = batch.column("reject_code").to_pylist()
+    assert codes == ["too_long" if n > LIMIT else None for n in lengths]
+    assert "too_long" in codes
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (
+            {
+                "prompt": [
+                    {"role": "user", "content": "Hi.\nAssistant: no\nUser: x"},
+                    {"role": "assistant", "content": "a"},
+                    {"role": "user", "content": "b"},
+                ]
+            },
+            "control_text",
+        ),
+        ({"prompt": "x", "tools": [{"name": "f"}]}, "lost_in_template"),
+    ],
+)
+def test_what_a_text_cannot_say_is_refused(row: Row, code: str) -> None:
+    """Turns inside a turn, and tools."""
+    batch = encoded(bound("roberta-base"), [{**row, "chosen": "good", "rejected": "bad"}])
+    assert batch.column("reject_code").to_pylist() == [code]
+
+
+def test_one_turn_may_say_what_marks_turns() -> None:
+    """Where a prompt is one turn, nothing is marked, so nothing can be forged."""
+    row = {"prompt": "User: hello", "chosen": "Assistant: hi", "rejected": "no"}
+    assert encoded(bound("roberta-base"), [row]).column("reject_code").null_count == 1
+
+
+def test_another_tokenizer_is_refused() -> None:
+    """Declared ids, and the framing, must be the tokenizer's own."""
+    profile, content = small("roberta-base")
+    with pytest.raises(ModelError, match="'<mask>' is 50264 in this family, but 4 here"):
+        bind(all_profiles()["roberta-base"], content, with_steps=False)
+    assert profile.pair is not None
+    once = replace(profile, pair=replace(profile.pair, between=("</s>",)))
+    with pytest.raises(ModelError, match="frames a pair of texts as"):
+        prove_pair(bind(once, content, with_steps=False))
+    model = bound("bert-base-uncased")
+    bare = json.dumps({**json.loads(model.tokenizer_json), "post_processor": None}).encode()
+    unframed = bind(model.profile, bare, with_steps=False)
+    with pytest.raises(ModelError, match="frames a pair of texts as"):
+        prove_pair(unframed)
+
+
+def test_unknown_words_are_no_control_tokens() -> None:
+    """BERT's [UNK] is a registered token that any text may become."""
+    model = bound("bert-base-uncased")
+    batch = encoded(model, [{"prompt": "🏳️ ok", "chosen": "ж🏴", "rejected": "no"}])
+    assert model.unk_id in batch.column("chosen_ids").to_pylist()[0]
+    context = Context("rm", "ragged", LIMIT, model)
+    metrics = measure.examples(pa.table(batch), context)
+    assert metrics["chosen_n_controls"].to_list() == [3]
+
+
+def tables(name: str) -> dict[str, tuple[pa.Table, Context]]:
+    """Good rows of a family, ragged and padded."""
+    model = bound(name)
+    types = model.profile.pair is not None and model.profile.pair.token_types
+    batch = pa.table(encoded(model, rows_of(5, TEXTS)))
+    right = pad(batch, LIMIT, "right", model.pad_id, types)
+    return {
+        "ragged": (ragged(batch), Context("rm", "ragged", LIMIT, model)),
+        "padded": (right, Context("rm", "padded", LIMIT, model)),
+    }
+
+
+def broken(table: pa.Table, context: Context) -> set[str]:
+    """The laws that a table breaks."""
+    found = set()
+    levels = [(EXAMPLE, measure.examples)]
+    levels += [(ROW, measure.rows)] if context.layout == "padded" else []
+    for level, measured in levels:
+        metrics = measured(table, context)
+        laws = applying(context, level)
+        bad = metrics.select(law.bad(context).fill_null(True).any().alias(law.name) for law in laws)
+        found |= {name for name in bad.columns if bad[name].item()}
+    return found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
+    """Each law that encoders have of their own is seen to fail; good rows break none."""
+    made = tables(name)
+    for table, context in made.values():
+        assert broken(table, context) == set()
+    own = [law for law in invariants() if law.families]
+    assert {law.name for law in own} == {"encoders_begin_with_classifier", "token_types_in_place"}
+    for law in own:
+        table, context = made["padded" if law.layouts else "ragged"]
+        metrics = (measure.rows if law.level == ROW else measure.examples)(table, context)
+        assert law in applying(context, law.level)
+        bad = metrics.with_columns(pl.lit(v).alias(k) for k, v in law.breaks.items())
+        assert bad.select(law.bad(context).all()).item()
+    decoder = Context("rm", "padded", LIMIT, replace_pair(made["padded"][1].model))
+    assert not [law for level in (EXAMPLE, ROW) for law in applying(decoder, level) if law in own]
+
+
+def replace_pair(model: TargetModel) -> TargetModel:
+    """The same as a decoder."""
+    return replace(model, profile=replace(model.profile, pair=None))
+
+
+def mutated(table: pa.Table, column: str, change: Callable[[list[int]], list[int]]) -> pa.Table:
+    values = table.column(column).to_pylist()
+    values[1] = change(values[1])
+    index = table.schema.get_field_index(column)
+    return table.set_column(index, column, pa.array(values, table.schema.field(column).type))
+
+
+def test_rows_on_disk_that_break_a_law_are_found() -> None:
+    """A first token, a last token, a token type and a missing column, each broken by hand."""
+    made = tables("bert-base-uncased")
+    ragged_table, context = made["ragged"]
+    first = mutated(ragged_table, "chosen_ids", lambda ids: [ids[1], *ids[1:]])
+    assert "encoders_begin_with_classifier" in broken(first, context)
+    last = mutated(ragged_table, "rejected_ids", lambda ids: ids[:-1])
+    assert "answers_end_in_end_of_turn" in broken(last, context)
+    padded_table, context = made["padded"]
+    flipped = mutated(padded_table, "chosen_token_type_ids", lambda t: [1 - t[0], *t[1:]])
+    assert broken(flipped, context) == {"token_types_in_place"}
+    without = padded_table.drop_columns(["rejected_token_type_ids"])
+    assert broken(without, context) == {"token_types_in_place"}
+
+
+def model_folder(folder: Path, name: str) -> Path:
+    """A model directory as transformers leaves one: old tokenizer configurations say little."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small(name)[1])
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    bert = name.startswith("bert")
+    config = {
+        "model_type": "bert" if bert else "roberta",
+        "vocab_size": 600,
+        "pad_token_id": 0 if bert else 1,
+        "max_position_embeddings": 512 if bert else 514,
+        "type_vocab_size": 2 if bert else 1,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_path: Path) -> None:
+    """From a model directory to padded shards; the emitted tokenizer repeats every row."""
+    model_folder(tmp_path / "model", name)
+    rows = [*rows_of(30, TEXTS), {"prompt": "x", "chosen": "y " * 600, "rejected": "z"}]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ("--model", "./model", "--layout", "padded", "-o", "out")
+    ran = pipeline("run", "rm", data, *options)
+    assert ran.status == 0, ran.err
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["rows"]["rejected_by_code"] == {"too_long": 1}
+    assert manifest["max_length"] == LIMIT
+    assert manifest["model"]["padding_side"] == "right"
+    assert manifest["model"]["pair"]["position_offset"] == (2 if name == "roberta-base" else 0)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
+    stored = load_from_disk(str(tmp_path / "out"))["train"]
+    for row, got in zip(rows, stored, strict=False):
+        for side in ("chosen", "rejected"):
+            call = tokenizer(
+                text_of(row["prompt"]),
+                row[side],
+                padding="max_length",
+                max_length=len(got[f"{side}_ids"]),
+            )
+            assert set(call) == set(tokenizer.model_input_names)
+            for key, values in call.items():
+                column = f"{side}_{'ids' if key == 'input_ids' else key}"
+                assert got[column] == values
+
+
+def test_what_encoders_are_not_for(pipeline: Run, tmp_path: Path) -> None:
+    """sft, left padding, another end of turn, and a profile whose tokenizer is not at hand."""
+    model_folder(tmp_path / "model", "roberta-base")
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"prompt": "x", "chosen": "y", "rejected": "z"}\n')
+    for arguments, words in (
+        (("sft", "--format", "prompt_completion", "--model", "./model"), "is an encoder"),
+        (("rm", "--model", "./model", "--padding-side", "left"), "read at its first token"),
+        (("rm", "--model", "./model", "--eos", "<mask>"), "Leave --eos out"),
+        (("rm", "--model", "roberta-base"), "hf download FacebookAI/roberta-base"),
+    ):
+        ran = pipeline("run", arguments[0], data, *arguments[1:], HF_HOME=str(tmp_path / "hf"))
+        assert (ran.status, words in ran.err) == (2, True), ran.err

@@ -1,0 +1,367 @@
+"""The gate itself: what the bare library lets through, what it may load, and whom it may ask."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from support import ROOT, SAMPLES, Ran, read_manifest
+
+from expectations import engine, gate, machine, suites, verdict
+from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
+from expectations.gate import Table
+from expectations.suite import applying
+from pipeline import publish
+from pipeline.tasks import load as load_task
+from stages import catalog
+from stages.errors import GateError
+from stages.profile import TargetModel
+
+Run = Callable[..., Ran]
+LENGTH = {
+    "type": "expect_column_values_to_be_between",
+    "kwargs": {"column": "n_tokens", "min_value": 1, "max_value": {"$PARAMETER": "max_length"}},
+}
+
+
+def suite(*expectations: Any, **given: Any) -> str:
+    """A suite as a user writes it."""
+    return json.dumps({"name": "mine", "expectations": list(expectations), **given})
+
+
+def table(frame: pl.DataFrame, name: str = EXAMPLE, rows: int | None = None) -> Table:
+    """A table of one piece."""
+    return Table(name, len(frame) if rows is None else rows, lambda: iter([frame]))
+
+
+@pytest.fixture
+def context(model: TargetModel) -> Context:
+    """A build of SFT rows."""
+    return Context("sft", "ragged", 64, model, PLANNED)
+
+
+def places(table: str, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Rows by their number."""
+    return [{"row": f"x:{row + 1}"} for row in rows]
+
+
+def judged(
+    frame: pl.DataFrame, text: str, context: Context, rows: int | None = None
+) -> verdict.Verdict:
+    """A frame of metrics by a user's suite."""
+    loaded = suites.load("mine.json", text)
+    return gate.judge({EXAMPLE: table(frame, rows=rows)}, loaded, context, places)
+
+
+GOOD = pl.DataFrame({"n_tokens": [3, 64, 7], "n_trained": [1, 2, 3]})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (suite({**LENGTH, "type": "expect_column_values_to_be_betwen"}), "unknown type"),
+        (suite({**LENGTH, "severity": "fatal"}), "severity 'fatal'"),
+        (suite(), "is empty"),
+        ("[]", "holds no suite"),
+        ("{}", "no list of expectations"),
+        ("{", "does not load"),
+        (suite({**LENGTH, "kwargs": {"column": "n_tokens", "minimum": 1}}), "cannot be made"),
+        (suite({**LENGTH, "kwargs": {"column": "n_tokens"}}), "cannot be made"),
+        (suite({**LENGTH, "kwargs": {"column": "n_token", "min_value": 1}}), "asks for n_token"),
+        (suite(LENGTH, meta={"table": "everything"}), "for a table 'everything'"),
+        (suite(LENGTH, meta={"table": "rows"}), "has none"),
+        (suite(LENGTH, name="shipped.examples"), "only a shipped suite"),
+        (
+            suite({**LENGTH, "kwargs": {"column": "n_tokens", "max_value": {"$PARAMETER": "x"}}}),
+            "no parameter 'x'",
+        ),
+        (
+            suite(
+                {
+                    "type": "unexpected_rows_expectation",
+                    "kwargs": {"unexpected_rows_query": "select 1"},
+                }
+            ),
+            "could not",
+        ),
+    ],
+)
+def test_what_does_not_load_whole_is_not_judged(context: Context, text: str, why: str) -> None:
+    """Unknown types, severities, arguments, columns; nothing asked; a metric that raises."""
+    with pytest.raises(GateError, match=why) as caught:
+        judged(GOOD, text, context)
+    assert caught.value.exit_code == 4
+
+
+def test_the_bare_library_drops_what_it_does_not_know() -> None:
+    """Why the loader is our own: if this changes, the library has become stricter."""
+    gx = engine.great_expectations()
+    loaded = gx.ExpectationSuite(
+        name="typo", expectations=[{"type": "expect_nothing_like_it", "kwargs": {}}]
+    )
+    assert loaded.expectations == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "rows", "why"),
+    [
+        (GOOD.clear(), None, "nothing to judge"),
+        (GOOD.clear(), 3, "has 0 rows where 3"),
+        (GOOD, 4, "has 3 rows where 4"),
+        (GOOD.with_columns(n_tokens=pl.lit(None, pl.Int64)), None, "nulls in n_tokens"),
+        (
+            GOOD.with_columns(n_tokens=pl.Series([1, None, 2], dtype=pl.Int64)),
+            None,
+            "nulls in n_tokens",
+        ),
+        (GOOD.with_columns(n_tokens=pl.lit(float("nan"))), None, "is Float64"),
+        (GOOD.with_columns(n_tokens=pl.lit("<script>alert(1)</script>")), None, "is String"),
+    ],
+)
+def test_a_table_that_says_nothing_does_not_pass(
+    context: Context, frame: pl.DataFrame, rows: int | None, why: str
+) -> None:
+    """No rows, other rows than were written, nulls, NaN, text: none of it reaches the library."""
+    with pytest.raises(GateError, match=why):
+        judged(frame, suite(LENGTH), context, rows)
+
+
+def test_bad_rows_are_counted_and_named(context: Context) -> None:
+    """A user's suite judges with a build's own bounds, and names rows by their ids."""
+    found = judged(pl.DataFrame({"n_tokens": [3, 65, 0, 64]}), suite(LENGTH), context)
+    (finding,) = found.findings
+    assert not found.passed
+    assert (finding.broken, finding.rows) == (2, (1, 2))
+    assert [place["row"] for place in finding.places] == ["x:2", "x:3"]
+    assert finding.described()["checks"][0]["kwargs"]["max_value"] == 64
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_severities_decide(context: Context, severity: str) -> None:
+    """Only what is critical fails; the rest is told."""
+    bad = pl.DataFrame({"n_tokens": [65]})
+    found = judged(bad, suite({**LENGTH, "severity": severity}), context)
+    assert found.passed == (severity != "critical")
+    assert found.summary()["failed"][severity] == ["expect_column_values_to_be_between_1"]
+
+
+def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context: Context) -> None:
+    """A user may ask for a mean, or for what is unique, of a table that comes in pieces."""
+    frame = pl.DataFrame({"n_tokens": [1, 2, 3, 1]})
+    pieces = Table(EXAMPLE, 4, lambda: iter([frame[:2], frame[2:]]))
+    wanted = suite(
+        {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "n_tokens"}},
+        {
+            "type": "expect_column_mean_to_be_between",
+            "kwargs": {"column": "n_tokens", "min_value": 2, "max_value": 9},
+        },
+    )
+    found = gate.judge({EXAMPLE: pieces}, suites.load("a.json", wanted), context, places)
+    unique, mean = found.findings
+    assert (unique.broken, unique.rows) == (2, (0, 3))
+    assert (mean.passed, mean.checks[0].observed) == (False, 1.75)
+
+
+PLUGIN = """
+def suite(gx):
+    E = gx.expectations
+    class {name}(E.ExpectColumnValuesToBeBetween):
+        column: str = "n_tokens"
+        min_value: int = {low}
+    return gx.ExpectationSuite(name="plugin", expectations=[{name}()])
+"""
+
+
+def test_a_suite_in_python(context: Context) -> None:
+    """It may bring expectations of its own, class defaults and all."""
+    text = PLUGIN.format(name="ExpectLongRows", low=5)
+    loaded = suites.load("plugin.py", text)
+    found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
+    assert found.findings[0].broken == 1
+    assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == 5
+
+
+def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
+    """A class that takes a core expectation's name would be the judge of every later suite."""
+    text = PLUGIN.format(name="ExpectColumnPairValuesToBeEqual", low=0)
+    before = engine.registry()["expect_column_pair_values_to_be_equal"]
+    with pytest.raises(GateError, match="redefines expect_column_pair_values_to_be_equal"):
+        suites.load("plugin.py", text)
+    assert engine.registry()["expect_column_pair_values_to_be_equal"] is before
+    with pytest.raises(GateError, match="does not load: ZeroDivisionError"):
+        suites.load("plugin.py", "1 / 0")
+
+
+def test_two_judges_that_disagree_stop_the_build(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the library counts must be what polars counts."""
+    (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
+    monkeypatch.setattr(suites, "applying", lambda *_: [law])
+    monkeypatch.setattr(gate, "applying", lambda *_: [law])
+    loaded = [s for s in suites.shipped(context) if s.table == EXAMPLE]
+    frame = pl.DataFrame({"n_trained": [1, 0, 2]})
+    found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
+    assert found.findings[0].rows == (1,)
+    run = machine.Machine.run
+
+    def blind(self: Any, definition: Any, asked: Any, given: Any, frame: Any, first: int) -> Any:
+        good = frame.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
+        return run(self, definition, asked, given, good, first)
+
+    monkeypatch.setattr(machine.Machine, "run", blind)
+    with pytest.raises(GateError, match="disagree on something_trained"):
+        gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
+
+
+def contexts(model: TargetModel, step_model: TargetModel) -> Iterator[Context]:
+    """Every task in every layout."""
+    for name in catalog.names("pipeline.tasks"):
+        task = load_task(name)
+        for layout in task.layouts:
+            yield Context(name, layout, 64, step_model if task.with_steps else model, PLANNED)
+
+
+def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetModel) -> None:
+    """On random metrics the library and polars find the same rows, for every shipped law."""
+    draw = np.random.default_rng(0)
+    for context in contexts(model, step_model):
+        bounds = sorted({*parameters(context).values(), -1, 0, 1, 2})
+        for shipped in suites.shipped(context):
+            names = suites.columns_of(shipped.expectations)
+            for share in (0.0, 0.3):
+                rows = 64
+                data = {n: np.where(draw.random(rows) < share, draw.choice(bounds, rows), 1)
+                        for n in names}  # fmt: skip
+                frame = pl.DataFrame(data, schema=dict.fromkeys(names, pl.Int64))
+                found = gate.judge({shipped.table: table(frame, shipped.table)}, [shipped],
+                                   context, places)  # fmt: skip
+                assert [f.name for f in found.findings] == [
+                    law.name for law in applying(context, shipped.table)
+                ]
+                assert not share or any(f.broken for f in found.findings)
+
+
+def test_shipped_suites_use_no_tolerance(model: TargetModel, step_model: TargetModel) -> None:
+    """Every row counts; and what is exported as JSON is what is judged, word for word."""
+    for context in contexts(model, step_model):
+        made = [shipped.described() for shipped in suites.shipped(context)]
+        assert {entry["meta"]["table"] for entry in made} >= {EXAMPLE, "shards", "dataset"}
+        assert all("mostly" not in e["kwargs"] for entry in made for e in entry["expectations"])
+        path = ROOT / "docs" / "suites" / f"{context.task}-{context.layout}.json"
+        assert json.loads(path.read_text("utf-8")) == made
+        renamed = [entry | {"name": "copy." + entry["name"]} for entry in made]
+        loaded = suites.load(path.name, json.dumps(renamed))
+        assert [s.expectations for s in loaded] == [s.expectations for s in suites.shipped(context)]
+
+
+TRAP = """
+import socket, sys
+def trapped(*a, **k): raise SystemExit(f"network: {a}")
+socket.socket.connect = trapped
+socket.getaddrinfo = trapped
+from pipeline.cli import main
+sys.argv = ["pipeline", *sys.argv[1:]]
+main()
+"""
+
+
+def test_the_gate_asks_nobody(cache_home: Path, tmp_path: Path) -> None:
+    """A build under a trap for every connection and every look-up of a name."""
+    data = SAMPLES / "rm" / "pairs.jsonl"
+    command = [sys.executable, "-c", TRAP, "run", "rm", "--model", "qwen2-1.5b", str(data)]
+    done = subprocess.run(
+        [*command, "--max-reject", "1", "-o", "out"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache_home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert read_manifest(tmp_path / "out")["validation"]["passed"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+
+
+HELP = """
+from click.testing import CliRunner
+from pipeline.cli import cli
+assert CliRunner().invoke(cli, ["run", "sft", "--help"]).exit_code == 0
+"""
+WORKER = "import pipeline.cli, pipeline.part, pipeline.gather, pipeline.preview"
+
+
+@pytest.mark.parametrize("body", [HELP, WORKER])
+def test_it_is_imported_only_to_judge(body: str) -> None:
+    """Neither the command line nor what runs in a worker loads Great Expectations or pandas."""
+    check = "\nimport sys; assert not {'great_expectations', 'pandas', 'datasets'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", body + check], check=True, cwd=ROOT)
+
+
+def test_one_module_imports_it_and_one_function_permits() -> None:
+    """Only the engine names the library, and only ``write_manifest`` writes a manifest."""
+    importing, writing = set(), set()
+    for package in ("stages", "expectations", "pipeline"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text("utf-8")
+            name = path.relative_to(ROOT).as_posix()
+            if 'import_module("great_expectations' in text or "import great_expectations" in text:
+                importing.add(name)
+            calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
+            if any("write" in ast.unparse(c.func) and "MANIFEST" in ast.unparse(c) for c in calls):
+                writing.add(name)
+    assert all(name.startswith("expectations/") for name in importing)
+    assert "expectations/engine.py" in importing
+    assert writing == {"pipeline/publish.py"}
+
+
+def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> None:
+    """A verdict that failed, or another than the one written down, permits nothing."""
+    good = judged(GOOD, suite(LENGTH), context)
+    bad = judged(pl.DataFrame({"n_tokens": [65]}), suite(LENGTH), context)
+    for written, given in ((bad, bad), (good, bad), (bad, good)):
+        (tmp_path / "validation.json").write_text(json.dumps(written.described()))
+        with pytest.raises(GateError):
+            publish.write_manifest(tmp_path, {}, given)
+        assert not (tmp_path / "manifest.json").exists()
+    (tmp_path / "validation.json").write_text(json.dumps(good.described()))
+    publish.write_manifest(tmp_path, {}, good)
+    assert (tmp_path / "manifest.json").exists()
+
+
+def test_expectations_of_the_command_line(pipeline: Run, tmp_path: Path) -> None:
+    """A user's suite refuses a build, tells of what is no more than a warning, or stops it."""
+    data = SAMPLES / "sft" / "word_problems.jsonl"
+    command = ("run", "sft", "--model", "qwen2-1.5b", data, "-o", "out", "--expectations")
+    short = {**LENGTH, "kwargs": {"column": "n_tokens", "max_value": 40}, "meta": {"name": "short"}}
+    (tmp_path / "mine.json").write_text(suite(short))
+    ran = pipeline(*command, "mine.json")
+    assert ran.status == 3, ran.err
+    assert "short: " in ran.err
+    assert "word_problems.jsonl:" in ran.err
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "mine.json").write_text(suite({**short, "severity": "warning"}))
+    ran = pipeline(*command, "mine.json")
+    assert ran.status == 0, ran.err
+    assert "warning   short" in ran.err
+    (tmp_path / "mine.json").write_text(suite({**short, "type": "expect_less"}))
+    ran = pipeline(*command, "mine.json")
+    assert ran.status == 4, ran.err
+    assert "unknown type" in ran.err
+
+
+def test_metrics_are_numbers_whatever_the_data_says(pipeline: Run, tmp_path: Path) -> None:
+    """No text of the data, and no name of its file, is in what the gate looked at or wrote."""
+    name = "<script>alert(1)<script>.jsonl"
+    (tmp_path / name).write_text(json.dumps({"question": "<b>", "answer": "<script>"}) + "\n")
+    ran = pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out")
+    assert ran.status == 0, ran.err
+    assert "<" not in (tmp_path / "out" / "validation.json").read_text("utf-8")

@@ -1,0 +1,131 @@
+"""Rows that are token ids already: passed through as they are, and judged like all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datasets import load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SAMPLES, Ran, read_manifest
+
+from stages import formats
+from stages.accept import Accept
+from stages.contract import FormatOptions, Record, Row
+from stages.normalize import Normalize
+from stages.profile import TargetModel
+
+Run = Callable[..., Ran]
+MODEL = ("--model", "qwen2-1.5b")
+
+
+def door(rows: list[Row]) -> pa.RecordBatch:
+    """Rows behind the door."""
+    normalize = Normalize("sft", formats.load("pretokenized"), FormatOptions())
+    return normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
+
+
+IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ids=IDS, data=st.data(), pads=st.tuples(st.integers(0, 3), st.integers(0, 3)))
+def test_what_is_given_is_what_is_stored(
+    ids: list[int], data: st.DataObject, pads: tuple[int, int], model: TargetModel
+) -> None:
+    """Labels or a mask, padded or not: the same ids and labels, the first of which is -100."""
+    mask = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
+    labels = [one if kept else -100 for one, kept in zip(ids, mask, strict=True)]
+    left, right = pads
+    rows: list[Row] = [
+        {"input_ids": ids, "labels": labels},
+        {"input_ids": ids, "loss_mask": list(map(int, mask))},
+        {
+            "input_ids": [7] * left + ids + [7] * right,
+            "labels": [-100] * left + labels + [-100] * right,
+            "attention_mask": [0] * left + [1] * len(ids) + [0] * right,
+        },
+    ]
+    made = Accept(model, 64)(door(rows))
+    assert made["reject_code"].null_count == 3
+    assert made["input_ids"].to_pylist() == [ids] * 3
+    assert made["labels"].to_pylist() == [[-100, *labels[1:]]] * 3
+    assert made["length"].to_pylist() == [len(ids)] * 3
+    assert made["trained"].to_pylist() == [sum(label >= 0 for label in labels[1:])] * 3
+    assert len(set(made["digest"].to_pylist())) == 1
+
+
+def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel) -> None:
+    """Each with its code; equal ids under other labels are other examples."""
+    rows: list[Row] = [
+        {"input_ids": [1, model.vocab_size], "labels": [-100, -100]},
+        {"input_ids": [1] * 9, "labels": [1] * 9},
+        {"input_ids": [1, 2], "labels": [-100, 2]},
+        {"input_ids": [1, 2], "labels": [-100, 3]},
+        {"input_ids": [1, 2], "labels": [-100, -100]},
+    ]
+    made = Accept(model, 8)(door(rows))
+    codes = ["id_outside_vocabulary", "too_long", None, None, None]
+    assert made["reject_code"].to_pylist() == codes
+    assert len(set(made["digest"].to_pylist()[2:])) == 3
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A file of rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("layout", ["ragged", "packed"])
+def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path, layout: str) -> None:
+    """Its ids and labels, taken in again, come out as they were, once somebody says so."""
+    source = SAMPLES / "sft" / "word_problems.jsonl"
+    ran = pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged")
+    assert ran.status == 0, ran.err
+    first = load_from_disk(str(tmp_path / "first"))["train"]
+    kept = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in first]
+    data = write(tmp_path / "ids.jsonl", kept)
+    refused = pipeline("run", "sft", data, *MODEL, "-o", "second")
+    assert refused.status == 3
+    assert "--format pretokenized" in refused.err
+    named = ("--format", "pretokenized", "--layout", layout)
+    ran = pipeline("run", "sft", data, *MODEL, "-o", "second", *named)
+    assert ran.status == 0, ran.err
+    second = load_from_disk(str(tmp_path / "second"))["train"]
+    manifest = read_manifest(tmp_path / "second")
+    assert manifest["format"] == "pretokenized"
+    assert manifest["encoder"]["parity"]["sampled"] == 0
+    for column in ("input_ids", "labels"):
+        flat = [[i for row in rows[column] for i in row] for rows in (first, second)]
+        assert flat[0] == flat[1]
+    if layout == "ragged":
+        assert second["labels"][:] == first["labels"][:]
+
+
+def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) -> None:
+    """Shifted labels, a turn that never ends, padding inside: by the invariants' names."""
+    end, pad = 151645, 151643
+    good = {"input_ids": [1, 2, end], "labels": [-100, 2, end]}
+    data = write(
+        tmp_path / "ids.jsonl",
+        [
+            good,
+            {"input_ids": [1, 2, end], "labels": [2, end, -100]},
+            {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]},
+            {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
+            {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
+        ],
+    )
+    ran = pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized")
+    assert ran.status == 0, ran.err
+    assert read_manifest(tmp_path / "out")["rows"]["rejected_by_code"] == {
+        "labels_equal_ids": 1,
+        "no_padding_inside": 1,
+        "something_trained": 1,
+        "turns_end_supervised": 1,
+    }

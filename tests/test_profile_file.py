@@ -1,0 +1,242 @@
+"""Profiles as TOML files: every field, errors that name the key, and the fingerprint."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from small_tokenizers import small
+from support import ROOT, SAMPLES
+
+from pipeline.config import Config
+from pipeline.inputs import scan
+from pipeline.recipe import resolve_recipe
+from stages import profile_file
+from stages.errors import ModelError
+from stages.profile import ModelProfile, PairFraming, StepTokens
+from stages.profiles import all_profiles, find
+from stages.tokenizers import hub, resolve, suggest
+from stages.tokenizers.resolve import Overrides
+
+WHOLE = """
+name = "mine"
+model_ids = ["me/mine"]
+chat_template = "{{ messages[0].content }}"
+end_of_turn = "<e>"
+eos_token = "<e>"
+pad_token = "<p>"
+generation_eos = ["<e>"]
+vocab_size = 10
+embedding_size = 16
+context_length = 8
+is_base = true
+padding_side = "right"
+bos_policy = "template"
+bos_token = "<b>"
+unk_token = "<u>"
+date_string = "2026-01-01"
+template_variants = [{}, {enable_thinking = false}]
+one_example_per_turn = true
+tokenizer_class = "C"
+token_ids = {"<e>" = 3, "<p>" = 4}
+step_tokens = {step = "s", good = "g", bad = "b"}
+[pair]
+before = ["<c>"]
+between = ["<s>"]
+after = ["<e>"]
+token_types = true
+position_offset = 2
+"""
+
+
+def load(tmp_path: Path, text: str) -> tuple[ModelProfile, str | None]:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return profile_file.load(path)
+
+
+def test_every_field_can_be_said(tmp_path: Path) -> None:
+    """Each value arrives as its field's type."""
+    profile, tokenizer = load(tmp_path, WHOLE)
+    assert tokenizer is None
+    assert profile.template_variants == ((), (("enable_thinking", False),))
+    assert profile.token_ids == (("<e>", 3), ("<p>", 4))
+    assert profile.step_tokens == StepTokens("s", "g", "b")
+    assert profile.pair == PairFraming(("<c>",), ("<s>",), ("<e>",), True, 2)
+    assert (profile.name, profile.model_ids, profile.is_base) == ("mine", ("me/mine",), True)
+
+
+def written(value: object) -> str:
+    """A field's value as TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int)):
+        return str(value) if isinstance(value, int) else _quoted(value)
+    if isinstance(value, StepTokens | PairFraming) or dataclasses.is_dataclass(value):
+        found = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return "{" + ", ".join(f"{k} = {written(v)}" for k, v in found.items()) + "}"
+    assert isinstance(value, tuple)
+    if value and all(isinstance(v, tuple) and len(v) == 2 for v in value):
+        return "{" + ", ".join(f"{_quoted(k)} = {written(v)}" for k, v in value) + "}"
+    return "[" + ", ".join("{}" if v == () else written(v) for v in value) + "]"
+
+
+def _quoted(text: str) -> str:
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in text)
+    return f'"{escaped}"'
+
+
+@pytest.mark.parametrize("name", ["qwen3-8b", "roberta-base", "gemma-2-9b-it", "phi-4"])
+def test_a_known_profile_survives_the_file(name: str, tmp_path: Path) -> None:
+    """Written out key by key and read back, a profile is the same."""
+    profile = all_profiles()[name]
+    values = {f.name: (getattr(profile, f.name), f.default) for f in dataclasses.fields(profile)}
+    lines = [f"{key} = {written(v)}" for key, (v, default) in values.items() if v != default]
+    assert load(tmp_path, "\n".join(lines))[0] == profile
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('end_of_turn = "<e>"', "end_of_turn = 3"), "end_of_turn must be a string, not 3"),
+        (("vocab_size = 10", 'vocab_size = "10"'), "vocab_size must be an integer, not '10'"),
+        (("vocab_size = 10", "vocab_size = true"), "vocab_size must be an integer, not True"),
+        (("vocab_size = 10", "vocab_size = 0"), "vocab_size must be above 0"),
+        (
+            ("embedding_size = 16", "embedding_size = 9"),
+            "embedding_size must be at least",
+        ),
+        (("is_base = true", 'is_base = "yes"'), "is_base must be true or false"),
+        (('generation_eos = ["<e>"]', 'generation_eos = "<e>"'), "generation_eos must be an array"),
+        (
+            ('generation_eos = ["<e>"]', "generation_eos = [1]"),
+            "generation_eos[0] must be a string",
+        ),
+        (('token_ids = {"<e>" = 3, "<p>" = 4}', "token_ids = [1]"), "token_ids must be a table"),
+        (('"<p>" = 4}', '"<p>" = "x"}'), "token_ids.<p> must be an integer"),
+        (('step = "s"', 'stepp = "s"'), "step_tokens: there is no key 'stepp'"),
+        (
+            ("position_offset = 2", "position_offset = 2.5"),
+            "pair.position_offset must be",
+        ),
+        (('before = ["<c>"]\n', ""), "pair lacks before"),
+        (('pad_token = "<p>"\n', ""), "lacks pad_token"),
+        (('pad_token = "<p>"', 'pad_tokn = "<p>"'), "there is no key 'pad_tokn'"),
+        (('padding_side = "right"', 'padding_side = "up"'), "padding_side must be left or right"),
+        (('bos_token = "<b>"\n', ""), "bos_policy 'template' needs a bos_token"),
+        (('name = "mine"', 'name = "mine"\ntemplate = "chatml"'), "chat_template and template"),
+        (('name = "mine"', "name = "), "is not TOML"),
+        (('name = "mine"', 'name = "mine"\nlike = "gemma"'), "like names no profile: 'gemma'"),
+        (('name = "mine"', 'name = "mine"\ntokenizer = 3'), "tokenizer must be a string"),
+    ],
+)
+def test_errors_name_the_key(change: tuple[str, str], words: str, tmp_path: Path) -> None:
+    """Each mistake is answered with the file and the key."""
+    assert change[0] in WHOLE
+    with pytest.raises(ModelError, match=re.escape(words)) as caught:
+        load(tmp_path, WHOLE.replace(*change))
+    assert "mine.toml" in caught.value.what
+    assert caught.value.remedy
+
+
+def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
+    """A template file, a tokenizer directory or the profile itself that is not there."""
+    with pytest.raises(ModelError, match=r"chat_template_file 'no\.jinja' cannot"):
+        load(tmp_path, 'chat_template_file = "no.jinja"')
+    with pytest.raises(ModelError, match="template must be chatml or gemma2"):
+        load(tmp_path, 'template = "none"')
+    with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
+        resolve.resolve("no.toml", tmp_path, Overrides())
+    (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
+    with pytest.raises(ModelError, match=r"tokenizer './no' is no directory beside it"):
+        resolve.resolve(str(tmp_path / "mine.toml"), tmp_path, Overrides())
+
+
+def test_like_takes_over_what_is_not_said(tmp_path: Path) -> None:
+    """The other profile's fields, tokenizer included."""
+    profile, _ = load(tmp_path, 'like = "qwen2-1.5b"\ncontext_length = 64\n')
+    known = all_profiles()["qwen2-1.5b"]
+    assert profile == dataclasses.replace(known, name="mine", context_length=64)
+
+
+def test_what_the_file_says_is_in_the_fingerprint(tmp_path: Path, cache_dir: Path) -> None:
+    """Its fields and the template beside it; not its comments, and not its path."""
+    first = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    last = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    source = str(SAMPLES / "sft" / "word_problems.jsonl")
+    text = 'like = "qwen2-1.5b"\nname = "mine"\nchat_template_file = "chat.jinja"\n'
+    prints = []
+    for number, (extra, template) in enumerate(
+        (("", first), ("# a comment\n", first), ("vocab_size = 9\n", first), ("", f" {first}"))
+    ):
+        (tmp_path / "chat.jinja").write_text(template + last)
+        path = tmp_path / f"{number}.toml"
+        path.write_text(text + extra)
+        config = Config("sft", (source,), str(path), tmp_path / "out", cache_dir=cache_dir)
+        recipe = resolve_recipe(config, scan(config))
+        assert recipe.model.profile.name == "mine"
+        assert recipe.model.profile.chat_template == template + last
+        prints.append(recipe.fingerprint)
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+
+
+def test_the_page_speaks_of_files_that_load(tmp_path: Path) -> None:
+    """Every profile of docs/profiles.md is read without complaint, and names every field."""
+    page = (ROOT / "docs" / "profiles.md").read_text("utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        load(tmp_path, block)
+    hidden = {"ranks", "revision", "text_lead", "chat_template"}
+    for field in dataclasses.fields(ModelProfile):
+        assert field.name in hidden or field.name in page, field.name
+
+
+def test_names_match_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only looks like a known model is asked about, and the way on is named."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert find("Gemma-2-9b-it") is None
+    with pytest.raises(ModelError, match="Did you mean gemma-2-9b-it") as caught:
+        resolve.resolve("gemma-2-9b-itt", tmp_path, Overrides())
+    assert "profile.toml" in caught.value.remedy
+    with pytest.raises(ModelError, match=r"Did you mean google/gemma-2-9b-it") as caught:
+        resolve.resolve("google/gemma2-9b-it", tmp_path, Overrides())
+    assert "hf download google/gemma2-9b-it" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "place", ["gemma-2-2b-it", "google/gemma-2-2b-it", "models--google--gemma-2-2b-it/snapshots/1"]
+)
+def test_a_copy_of_a_known_model_must_have_its_ids(place: str, tmp_path: Path) -> None:
+    """A directory of that exact name whose tokenizer is another one is refused by name."""
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    profile, content = small("gemma-2-2b-it")
+    (folder / "tokenizer.json").write_bytes(content)
+    (folder / "chat_template.jinja").write_text(profile.chat_template)
+    (folder / "tokenizer_config.json").write_text('{"bos_token": "<bos>", "pad_token": "<pad>"}')
+    found = resolve.resolve(f"{folder}/", tmp_path, Overrides())
+    assert found.profile.token_ids == all_profiles()["gemma-2-2b-it"].token_ids
+    shutil.copytree(folder, tmp_path / "mine")
+    assert suggest.known_as(tmp_path / "mine", "mine") is None
+    assert resolve.resolve(f"{tmp_path}/mine/", tmp_path, Overrides()).profile.token_ids == ()
+
+
+def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no package carries it; and it is refused when its ids are others."""
+    (tmp_path / "tokenizer.json").write_bytes(small("gemma-2-2b-it")[1])
+    monkeypatch.setattr(hub, "cached", lambda model_id: tmp_path)
+    found = resolve.resolve("gemma-2-2b-it", tmp_path, Overrides())
+    assert found.source == "hub cache"
+    from stages.profile import bind
+
+    with pytest.raises(ModelError, match="is 106 in this family, but 4 here"):
+        bind(found.profile, found.tokenizer_json, with_steps=False)

@@ -1,0 +1,174 @@
+"""``pipeline show``: what is drawn is what is stored, and data cannot drive the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SAMPLES
+from transformers import AutoTokenizer
+
+from pipeline.cli import cli
+from pipeline.drawing import (
+    ANSWER,
+    BAD,
+    CONTEXT,
+    GOOD,
+    OPEN,
+    PADDING,
+    SCORED,
+    TRAINED,
+    Drawer,
+    open_build,
+    visible,
+)
+from stages.encoders import Encoder, parsed
+from stages.errors import UsageError
+from stages.profile import TargetModel
+
+Make = Callable[..., Path]
+MODEL = {"good_token_id": None, "bad_token_id": None, "step_token_id": None}
+
+
+def show(*arguments: object) -> str:
+    """What the command prints where there is no terminal."""
+    ran = CliRunner().invoke(cli, ["show", *map(str, arguments)])
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_pieces_say_what_the_tokenizer_says(
+    model: TargetModel, reference: Encoder, text: str
+) -> None:
+    """Joined, the pieces are the whole text decoded; every token is in exactly one of them."""
+    ids = reference.encode([text])[0].tolist()
+    tokenizer = parsed(model.tokenizer_json)
+    pieces = list(Drawer(tokenizer, MODEL).pieces(ids, [CONTEXT] * len(ids)))
+    assert [i for piece in pieces for i in piece.ids] == ids
+    whole = tokenizer.decode(ids, skip_special_tokens=False)
+    if "\ufffd" not in "".join(piece.text for piece in pieces):
+        assert "".join(piece.text for piece in pieces) == visible(whole)
+
+
+@given(st.text())
+def test_visible_text_controls_nothing(text: str) -> None:
+    """Only printable characters and line ends are left; printable text is left alone."""
+    shown = visible(text)
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert shown == text or not text.isprintable()
+
+
+def test_packs_show_every_example_in_its_place(make: Make) -> None:
+    """One strip per example, its kinds from the labels, its text the tokenizer's."""
+    folder = make("sft", SAMPLES / "sft" / "chat.jsonl")
+    shards = open_build(folder)
+    row = shards.row("train", 0)
+    strips = shards.strips(row)
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    assert [strip.name for strip in strips] == row["row_ids"]
+    start = 0
+    for strip, length in zip(strips, row["seq_lengths"], strict=True):
+        ids = row["input_ids"][start : start + length]
+        labels = row["labels"][start : start + length]
+        assert "".join(p.text for p in strip.pieces) == visible(tokenizer.decode(ids))
+        kinds = [p.kind for p in strip.pieces for _ in p.ids]
+        assert kinds == [TRAINED if label != -100 else CONTEXT for label in labels]
+        assert strip.trained == kinds.count(TRAINED)
+        start += length
+    text = show(folder)
+    assert "train row 0 of 1" in text
+    assert text.count("── chat.jsonl:") == len(strips)
+    assert "trained | 100 °C, or 212 °F.<|im_end|>" in text
+
+
+def test_markers_padding_and_scores(make: Make) -> None:
+    """Each kind of token is drawn as what its row says."""
+    data = SAMPLES / "prm" / "first_error.json"
+    folder = make("prm", data, "prm", layout="padded")
+    shards = open_build(folder)
+    source = json.loads(data.read_text("utf-8"))
+    for number in (0, 5):
+        (strip,) = shards.strips(shards.row("train", number))
+        at = int(strip.name.rpartition(":")[2]) - 1
+        steps, wrong = len(source[at]["steps"]), source[at]["label"]
+        kinds = [piece.kind for piece in strip.pieces if piece.kind in (GOOD, BAD, OPEN)]
+        expected = [GOOD] * steps if wrong < 0 else [GOOD] * wrong + [BAD]
+        assert kinds == expected + [OPEN] * (steps - len(expected))
+        padding = [piece.kind == PADDING for piece in strip.pieces]
+        assert padding == sorted(padding, reverse=True)
+        assert len(strip.pieces) - sum(padding) == strip.tokens
+    pairs = open_build(make("rm", SAMPLES / "rm" / "pairs.jsonl", "rm"))
+    row = pairs.row("train", 0)
+    for side, strip in zip(("chosen", "rejected"), pairs.strips(row), strict=True):
+        kinds = [piece.kind for piece in strip.pieces for _ in piece.ids]
+        answer = len(row[f"{side}_ids"]) - row["prompt_length"] - 1
+        assert kinds == [CONTEXT] * row["prompt_length"] + [ANSWER] * answer + [SCORED]
+
+
+def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:
+    """The same example from a pack and from a row of its own."""
+    data = SAMPLES / "sft" / "word_problems.jsonl"
+    drawn = []
+    for layout in ("packed", "ragged"):
+        folder = make("sft", data, layout, layout=layout)
+        text = show(folder, "--row", "word_problems.jsonl:3")
+        drawn.append(text.split("\n", 1)[1])
+        assert "word_problems.jsonl:3 · " in text
+    assert drawn[0] == drawn[1]
+    assert show(folder, "--pack", 2).split("\n", 1)[1] == drawn[1]
+    assert show(folder, "--random", 2, "--seed", 7) == show(folder, "--random", 2, "--seed", 7)
+    shards = open_build(folder)
+    with pytest.raises(UsageError, match="No example is called 'word_problems"):
+        shards.find("word_problems.jsonl:99")
+    with pytest.raises(UsageError, match="train has no row 10"):
+        shards.row("train", 10)
+    with pytest.raises(UsageError, match="There is no split 'test'"):
+        shards.row("test", 0)
+
+
+def on_terminal(folder: Path, **environment: str) -> bytes:
+    """What the command writes to a terminal."""
+    mine, theirs = pty.openpty()
+    command = [str(Path(sys.executable).parent / "pipeline"), "show", str(folder)]
+    variables = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdout=theirs, env=variables | environment) as running:
+        os.close(theirs)
+        found = b""
+        try:
+            while block := os.read(mine, 65536):
+                found += block
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        finally:
+            os.close(mine)
+        assert running.wait() == 0
+    return found
+
+
+def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:
+    """Escape sequences in content are written out; NO_COLOR leaves none of our own either."""
+    evil = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\u202eabc"
+    data = tmp_path / "rows.jsonl"
+    data.write_text(json.dumps({"prompt": f"say {evil}", "completion": f"so {evil}"}))
+    folder = make("sft", data)
+    colored = on_terminal(folder)
+    for raw in (b"\x1b[2J", b"\x1b]0;", b"\x07", b"\xc2\x9b", "\u202e".encode()):
+        assert raw not in colored
+    assert b"\x1b[32m" in colored  # trained, in our own green
+    assert b"\\x1b[2J" in colored
+    plain = on_terminal(folder, NO_COLOR="1")
+    assert b"\x1b" not in plain
+    assert b"trained | so \\x1b[2J" in plain
+    assert "\x1b" not in show(folder)
+    assert "\x1b[32m" in show(folder, "--color", "always")
