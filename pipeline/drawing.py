@@ -258,7 +258,8 @@ class Shards:
         for place, at in enumerate(real):
             kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
         if real:
-            kinds[real[-1]] = SCORED
+            pair = self.manifest["model"].get("pair")  # of encoder families
+            kinds[real[0 if pair and pair["read_at"] == "first" else -1]] = SCORED
         return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, tokens)
 
 
