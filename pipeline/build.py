@@ -25,7 +25,7 @@ from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
-from pipeline import data_docs, gate, gather, manifest, part, publish, rejects
+from pipeline import data_docs, exporting, gate, gather, manifest, part, publish, rejects
 from pipeline import plan as planning
 from pipeline import report as report_page
 from pipeline.audits import audit
@@ -208,6 +208,7 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
         "workers": _workers(recipe.config),
         "engine": recipe.config.engine,
         "tokenizer_source": recipe.tokenizer_source,
+        "tokenizer_revision": recipe.model.profile.revision,
         "model": recipe.config.model,
         "inputs": [source.address for source in inputs],
         "python": sys.version.split()[0],
@@ -302,6 +303,7 @@ def _assemble(
     described = manifest.describe(outcome) | {"validation": verdict.summary()}
     require(audit(folder, outcome, described))
     report_page.write(folder, described)
+    described |= exporting.for_trainer(folder, described, config.trainer)
     return described | {"files": manifest.hash_files(folder, known)}, verdict
 
 

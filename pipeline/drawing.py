@@ -257,9 +257,8 @@ class Shards:
         kinds = [PADDING] * len(ids)
         for place, at in enumerate(real):
             kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
-        if real:
-            pair = self.manifest["model"].get("pair")  # of encoder families
-            kinds[real[0 if pair and pair["read_at"] == "first" else -1]] = SCORED
+        if real:  # encoders are read at their first token
+            kinds[real[0 if self.manifest["model"].get("pair") else -1]] = SCORED
         return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, tokens)
 
 
