@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.forecast import Forecast, packing_table
+from pipeline.forecast import Forecast, packing_table, would_stop
 from stages import encoders
 from stages.columns import IGNORED
 
@@ -136,6 +136,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
             "too_large_to_sample": made.large,
             "refused": refused,
             "share": round(refused / max(made.rows, 1), 6),
+            "build_would_stop": would_stop(found),
             "by_code": {
                 code: {"rows": count, "first": made.first[code][:3]}
                 for code, count in made.refused.most_common()
@@ -175,6 +176,8 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     yield f"rejects   {rejects['refused']} of {rejects['sampled']} sampled rows are refused"
     for code, entry in rejects["by_code"].items():
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
+    if rejects["build_would_stop"]:
+        yield "          a build would stop: more rows than --max-reject allows, or nothing left"
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 
