@@ -12,7 +12,7 @@ from stages.errors import UsageError
 
 # Options that cannot change a byte of a shard.
 # The model is recorded as a profile; its spelling may be a path.
-_OUTSIDE = {"output", "workers", "engine", "cache_dir", "data", "model"}
+_OUTSIDE = {"output", "data_docs", "workers", "engine", "cache_dir", "data", "model"}
 # Options that a part does not depend on, so that repacking reuses what is encoded.
 _AFTER_PARTS = {
     "layout",
@@ -74,6 +74,7 @@ class Config:
     expectations: tuple[tuple[str, str], ...] = ()  # names and texts of the users' suites
     workers: int = 0
     engine: str = "local"
+    data_docs: Path | None = None  # where Great Expectations' own pages go
     cache_dir: Path = field(default_factory=default_cache)
 
     def __post_init__(self) -> None:

@@ -61,6 +61,7 @@ BUILD = (
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
     _option("--seed", type=int, help="For --shuffle and --test-size."),
     _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites for the gate: JSON of Great Expectations, or Python."),
+    _option("--data-docs", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write Great Expectations' own pages there too, usable offline."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="What runs the work."),
     _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
