@@ -80,6 +80,19 @@ def _label_metrics(sequences: Sequences, labels: Ids, context: Context) -> dict[
     }
 
 
+def _weight_metrics(found: Examples, row_of: Ints) -> dict[str, npt.ArrayLike]:
+    """Loss weights beside the labels; rows without any are as they should be."""
+    count = len(found.sequences.offsets) - 1
+    if found.weights is None:
+        return {"weights_fit": np.ones(count, bool), "n_weights_off": np.zeros(count, np.int64)}
+    weights, fits = found.weights
+    good = np.where(found.labels != IGNORED, np.isfinite(weights) & (weights > 0), weights == 0)
+    return {
+        "weights_fit": fits[np.clip(row_of, 0, len(fits) - 1)],
+        "n_weights_off": found.sequences.per_row(~good),
+    }
+
+
 def _step_metrics(
     sequences: Sequences,
     labels: Ids,
@@ -176,6 +189,8 @@ def singles(found: Examples, context: Context) -> pl.DataFrame:
     metrics.update(_label_metrics(found.sequences, found.labels, context))
     row_of = np.searchsorted(found.rows, found.sequences.offsets[:-1], side="right") - 1
     metrics["labels_fit"] = found.fits[np.clip(row_of, 0, len(found.fits) - 1)]
+    if context.task == "sft":
+        metrics.update(_weight_metrics(found, row_of))
     if found.steps is not None:
         model = context.model
         tokens = np.array([model.step_id, model.good_id, model.bad_id], np.int32)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from expectations import invariants as package
 from expectations import measure
 from expectations.contract import EXAMPLE, Context, Invariant
-from stages import catalog, columns
+from stages import catalog, columns, weights
 from stages.contract import Batch
 
 STREAM = "stream"
@@ -43,7 +43,7 @@ class Validate:
 
     def __call__(self, batch: Batch) -> Batch:
         context = replace(self.context, layout="ragged")
-        table = pa.table(batch)
+        table = weights.stored(pa.table(batch))
         metrics = measure.examples(table, context)
         if context.task == "rm":
             both = pl.col("chosen_n_controls") + pl.col("rejected_n_controls")

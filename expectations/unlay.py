@@ -24,6 +24,7 @@ from stages.columns import (
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class Examples:
         rows: offsets of the training rows among the tokens.
         sequences, labels: tokens and labels, flat.
         fits: which training rows have as many labels as tokens.
+        weights: of the loss, flat, and which training rows have as many of them as tokens; None
+            where rows have none.
         steps: positions from the example's first token, and ratings; PRM only.
     """
 
@@ -58,6 +61,7 @@ class Examples:
     labels: Ids
     fits: Bools
     steps: tuple[pa.ListArray, pa.ListArray] | None
+    weights: tuple[Floats, Bools] | None = None
 
 
 def column(table: pa.Table, name: str) -> pa.ListArray:
@@ -79,7 +83,10 @@ def unlay(table: pa.Table, context: Context) -> Examples:
     steps = None
     if context.task == "prm":
         steps = _step_columns(table, context, rows, sequences.offsets)
-    return Examples(rows, sequences, labels, fits, steps)
+    weights = None
+    if "loss_weights" in table.schema.names:
+        weights = _weights(column(table, "loss_weights"), mask, rows)
+    return Examples(rows, sequences, labels, fits, steps, weights)
 
 
 def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
@@ -111,6 +118,15 @@ def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
     for row in np.flatnonzero(fits):
         found[rows[row] : rows[row + 1]] = labels.ids[labels.offsets[row] : labels.offsets[row + 1]]
     return found, fits
+
+
+def _weights(given: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tuple[Floats, Bools]:
+    """As labels: weights by the bits of their floats, so that both are undone alike."""
+    offsets, values = list_parts(given)
+    bits = values.fill_null(np.nan).to_numpy().view(np.int32)
+    flat = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bits))
+    found, fits = _fitted(_unpadded(flat, mask), rows)
+    return found.view(np.float32), fits
 
 
 def _step_columns(

@@ -18,7 +18,7 @@ from expectations import measure
 from expectations.contract import Context
 from expectations.unlay import Examples, sides, unlay
 from stages.columns import IGNORED, TYPES, Ints, list_parts, numbers, whole
-from stages.encode import digests
+from stages.digest import digests, weighted_digests
 from stages.fold import folded_ids
 
 NAME = r"(?s)^(.*):(\d+)(?:#(\d+))?$"  # path, line and sequence
@@ -102,6 +102,9 @@ def _halves(column: pa.Array) -> tuple[Ints, Ints]:
 def _digests(found: Examples) -> tuple[Ints, Ints]:
     """Of SFT and PRM examples, the way ``encode`` makes them."""
     offsets, ids = found.sequences.offsets, found.sequences.ids
+    if found.weights is not None:
+        trained, folded = found.labels != IGNORED, folded_ids(ids, found.labels)
+        return _halves(weighted_digests(offsets, folded, trained, found.weights[0]))
     if found.steps is None:
         return _halves(digests((offsets, folded_ids(ids, found.labels))))
     rated_at, ratings = list_parts(found.steps[1])

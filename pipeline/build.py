@@ -42,7 +42,7 @@ from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.seal import sealed
 from pipeline.serving import contract
 from pipeline.tokenizer_files import write_tokenizer
-from stages import catalog, formats
+from stages import catalog, formats, weights
 from stages.columns import Ints
 from stages.errors import DataError, ParityError, PipelineError
 
@@ -282,6 +282,7 @@ def _assemble(
         str(folder),
         plan.width,
         "margin" in recipe.task.kept and _all_margins(works),
+        "loss_weights" in recipe.task.kept and _any_weights(works),
     )
     (folder / METRICS).mkdir()
     shards = _run(gather.make_shard, shared, _shards(plan), config, report, "write")
@@ -338,3 +339,12 @@ def _all_margins(works: list[Work]) -> bool:
             if pa.ipc.open_file(source).read_all().column("margin").null_count:
                 return False
     return True
+
+
+def _any_weights(works: list[Work]) -> bool:
+    """Whether some example has a loss weight: the column is stored for all rows or for none."""
+    for work in works:
+        with pa.memory_map(str(work.path)) as source:
+            if weights.any_in(pa.ipc.open_file(source).read_all()):
+                return True
+    return False

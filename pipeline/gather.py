@@ -13,7 +13,7 @@ from expectations.written import Planned, Sources
 from pipeline.measured import METRICS, Measured, measure, sha256_of
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
-from stages import columns
+from stages import columns, weights
 from stages.columns import IDS, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.fold import unfold
@@ -42,6 +42,7 @@ class Gather:
         inputs: all that row ids may name.
         width: of padded rows.
         with_margin: every row of the build has a margin.
+        with_weights: some row of the build has a loss weight other than 0 and 1.
     """
 
     recipe: Recipe
@@ -51,6 +52,13 @@ class Gather:
     folder: str
     width: int
     with_margin: bool
+    with_weights: bool
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns of the parts that the build's rows do not have."""
+        absent = {"margin": not self.with_margin, "loss_weights": not self.with_weights}
+        return tuple(name for name, gone in absent.items() if gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +168,10 @@ class Collector:
         places = place.tolist()
         made: dict[str, pa.Array] = {}
         for name in shared.recipe.task.stored:
-            if name == "margin" and not shared.with_margin:
+            if name in shared.left_out:
                 continue
             pieces = [whole(self.table(part).column(name)) for part in used]
-            if pieces[0].type == IDS:
+            if pieces[0].type == IDS or name == "loss_weights":
                 lists = _Lists()
                 for piece in pieces:
                     lists.add(piece)
@@ -173,7 +181,8 @@ class Collector:
         names = [self._row_ids(part) for part in used]
         ids = [names[part][row] for part, row in zip(places, rows, strict=True)]
         made["row_id"] = pa.array(ids, pa.string())
-        return unfold(pa.table(made))
+        table = unfold(pa.table(made))
+        return weights.spread(table) if shared.with_weights else table
 
 
 def _take(pieces: list[pa.Array], place: Ints, rows: Ints) -> pa.Array:
@@ -239,7 +248,7 @@ def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
     rows = shard.order - shared.starts[parts]
     place = {name: np.empty(len(rows), np.int64) for name in ("source", "line", "sequence")}
     kept: list[str] = [n for n in shared.recipe.task.stored if n in ("prompt_length", "margin")]
-    kept = [n for n in kept if n != "margin" or shared.with_margin]
+    kept = [n for n in kept if n not in shared.left_out]
     values = {name: np.empty(len(rows), columns.TYPES[name].to_pandas_dtype()) for name in kept}
     for part in np.unique(parts):
         mine = parts == part

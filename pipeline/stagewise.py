@@ -24,7 +24,7 @@ from pipeline.measured import read
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
-from stages import columns, formats, pad, readers
+from stages import columns, formats, pad, readers, weights
 from stages.columns import offsets_of
 from stages.contract import Batch, Stage, TokenRows
 from stages.errors import DataError, UsageError
@@ -226,9 +226,10 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     config = replace(recipe.config, layout=layout, **options)
     recipe = replace(recipe, config=config)
     batches = _batches(source)
-    kept = [n for n in recipe.task.kept if n != "margin"]
+    kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
     _require(batches, [*kept, "length"], name, source)
-    table = pa.Table.from_batches(batches).combine_chunks()
+    table = weights.stored(pa.Table.from_batches(batches).combine_chunks())
+    kept += [weights.NAME] if weights.NAME in table.schema.names else []
     if "margin" in table.schema.names and not table.column("margin").null_count:
         kept.append("margin")
     lengths = table.column("length").to_numpy().astype(np.int64)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
 from stages.contract import Batch
-from stages.encode import digests
+from stages.digest import digests
 from stages.fold import folded_ids
 from stages.profile import TargetModel
 
@@ -29,6 +29,7 @@ class Accept:
     reads: tuple[str, ...] = ("input_ids", "labels")
     writes: tuple[str, ...] = (
         "labels",
+        "loss_weights",
         "length",
         "trained",
         "controls",
@@ -43,6 +44,7 @@ class Accept:
         lengths = np.diff(offsets)
         labels[offsets[:-1][lengths > 0]] = IGNORED
         batch = columns.put(batch, "labels", make_list(offsets, pa.array(labels)))
+        batch = columns.put(batch, "loss_weights", weights.lists({}, batch.num_rows))
         controls = np.isin(ids, np.fromiter(self.model.controls.values(), np.int32))
         counts = {
             "length": lengths,

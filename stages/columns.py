@@ -25,6 +25,7 @@ MESSAGES = pa.list_(
 )
 SEGMENTS = pa.list_(pa.struct([("text", pa.string()), ("kind", pa.uint8())]))
 IDS = pa.list_(pa.int32())
+WEIGHTS = pa.list_(pa.float32())
 
 TYPES: dict[str, pa.DataType] = {
     # where a row comes from: relative to its split, so that a part depends on bytes alone
@@ -39,6 +40,7 @@ TYPES: dict[str, pa.DataType] = {
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,
     "rejected_messages": MESSAGES,
+    "turn_weights": WEIGHTS,  # see weights: empty where all that is trained has weight 1
     "tools": pa.string(),
     "margin": pa.float32(),
     "problem": pa.string(),
@@ -47,12 +49,14 @@ TYPES: dict[str, pa.DataType] = {
     "step_labels": pa.list_(pa.float32()),
     # after render and mark
     "segments": SEGMENTS,
+    "segment_weights": WEIGHTS,
     "chosen_segments": SEGMENTS,
     "rejected_segments": SEGMENTS,
     "rendered": pa.string(),  # "compiled" or "jinja": which path ran
     # after encode
     "input_ids": IDS,
     "labels": IDS,
+    "loss_weights": WEIGHTS,
     "folded": IDS,  # both of them in one column, see fold
     "chosen_ids": IDS,
     "rejected_ids": IDS,

@@ -138,7 +138,7 @@ class Compiler:
         self._controls = controls
         self._end_of_turn = end_of_turn
         self._variants = variants
-        self._train_all = train_all
+        self.train_all = train_all
 
     def compile(self, turns: Sequence[Turn], tools: list[Any] | None) -> Program | None:
         """The program of a shape; None when the template looks into the texts.
@@ -250,16 +250,16 @@ class Compiler:
         answers = {
             i: self._answer(text, seen[:i], tools, i)
             for i, turn in enumerate(turns)
-            if turn.role == "assistant" and (turn.trained or self._train_all)
+            if turn.role == "assistant" and (turn.trained or self.train_all)
         }
-        if self._train_all:
+        if self.train_all:
             ends = None
             if not all(turn.trained for turn in turns):
-                ends = self._turn_ends(text, seen, tools)
+                ends = self.turn_ends(text, seen, tools)
             return text, self._all_turns(text, turns, list(answers.values()), ends)
         return text, list(answers.values())
 
-    def _turn_ends(
+    def turn_ends(
         self, text: str, seen: list[dict[str, Any]], tools: list[Any] | None
     ) -> list[int]:
         """Where each turn stops in the rendered text.

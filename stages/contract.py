@@ -129,12 +129,15 @@ class Message:
         content: the text; None only beside tool calls.
         fields: whatever else the template may print (``tool_calls``, ``name``), as written.
         trained: None leaves it to ``--train-on``; True or False is the row's own flag.
+        weight: of a trained turn's tokens in the loss, where the row gives one that is neither 0
+            nor 1: positive and finite as float32.
     """
 
     role: str
     content: str | None
     fields: Mapping[str, Any] | None = None
     trained: bool | None = None
+    weight: float | None = None
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ token.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns, fit
+from stages import columns, fit, weights
 from stages.columns import (
     IGNORED,
     Ints,
@@ -27,6 +26,7 @@ from stages.columns import (
     sum_per_row,
 )
 from stages.contract import Batch
+from stages.digest import digests, weighted_digests
 from stages.edges import Edges, Swallowed
 from stages.encoders import Encoder
 from stages.fold import folded_ids
@@ -43,6 +43,7 @@ class Encoded:
         kinds: uint8, the kind of the segment that each token comes from.
         offsets: where each row's tokens start.
         kept: which segments stayed under ``--too-long``.
+        segments: where each row's segments start; ``lengths``: tokens of each, 0 where it went.
         truncated: tokens that went, per row.
         merged_cuts: per row, how often the tokenizer would have merged across a cut.
     """
@@ -51,22 +52,10 @@ class Encoded:
     kinds: npt.NDArray[np.uint8]
     offsets: Ints
     kept: npt.NDArray[np.bool_]
+    segments: Ints
+    lengths: Ints
     truncated: Ints
     merged_cuts: Ints
-
-
-def digests(*sides: tuple[Ints, npt.NDArray[np.int32]]) -> pa.Array:
-    """128-bit BLAKE2b of each row's numbers, over all the given lists."""
-    views = [(np.ascontiguousarray(v).view(np.uint8).data, (o * 4).tolist()) for o, v in sides]
-    lengths = np.stack([np.diff(o) for o, _ in sides], axis=1).astype("<i4")
-    sizes, width = lengths.tobytes(), 4 * len(sides)  # lists that end elsewhere differ
-    made = []
-    for row in range(len(lengths)):
-        digest = hashlib.blake2b(sizes[row * width : (row + 1) * width], digest_size=16)
-        for view, bounds in views:
-            digest.update(view[bounds[row] : bounds[row + 1]])
-        made.append(digest.digest())
-    return pa.array(made, pa.binary(16))
 
 
 _STARTS = ("a", "The", "I", "0", "12", "é", "я", "好", "한", "ا")
@@ -192,7 +181,7 @@ class SegmentEncoder:
             ids, token_kinds = ids[tokens], token_kinds[tokens]
             lengths = np.where(kept, lengths, 0)
         row_offsets = offsets_of(sum_per_row(offsets, lengths))
-        return Encoded(ids, token_kinds, row_offsets, kept, truncated, merged)
+        return Encoded(ids, token_kinds, row_offsets, kept, offsets, lengths, truncated, merged)
 
     def too_long(self, batch: Batch, found: Encoded, name: str) -> Batch:
         """Refuse rows that are still above the limit."""
@@ -230,12 +219,12 @@ _COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest"
 
 @dataclass
 class Encode:
-    """SFT: segments to ``input_ids`` and ``labels``."""
+    """SFT: segments to ``input_ids``, ``labels``, and ``loss_weights`` of rows that have some."""
 
     encoder: SegmentEncoder
     name: str = "encode"
-    reads: tuple[str, ...] = ("segments",)
-    writes: tuple[str, ...] = ("input_ids", "labels", *_COUNTS)
+    reads: tuple[str, ...] = ("segments", "segment_weights")
+    writes: tuple[str, ...] = ("input_ids", "labels", "loss_weights", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
         found = self.encoder(batch.column("segments"))
@@ -244,7 +233,17 @@ class Encode:
         batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
         batch = _put_counts(batch, found, labels)
         folded = folded_ids(found.ids, labels)
-        batch = columns.put(batch, "digest", digests((found.offsets, folded)))
+        given = batch.column("segment_weights")
+        column, flat = weights.of_tokens(
+            given, found.segments, found.lengths, found.offsets, labels
+        )
+        batch = columns.put(batch, "loss_weights", column)
+        digest = (
+            digests((found.offsets, folded))
+            if flat is None
+            else weighted_digests(found.offsets, folded, labels != IGNORED, flat)
+        )
+        batch = columns.put(batch, "digest", digest)
         return self.encoder.too_long(batch, found, "")
 
 

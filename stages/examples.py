@@ -97,7 +97,8 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
     """Both sides as whole conversations, with only what differs trained.
 
     Raises:
-        RowError: ``no_prompt``, ``no_user_turn``, ``empty_answer``, ``identical_pair``.
+        RowError: ``no_prompt``, ``no_user_turn``, ``bad_weight``, ``empty_answer``,
+            ``identical_pair``.
     """
     if not found.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
@@ -105,6 +106,11 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
         raise RowError("no_user_turn", _NOBODY_ASKED)
     if found.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with a turn of the assistant")
+    for message in (*found.prompt, *found.chosen, *found.rejected):
+        if message.weight is not None:
+            raise RowError(
+                "bad_weight", f"weight {message.weight:g} in a pair: it has no loss of turns"
+            )
     prompt = [replace(message, trained=False) for message in found.prompt]
     sides = []
     for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples, reasoning
+from stages import columns, examples, reasoning, weights
 from stages.contract import (
     Batch,
     Conversation,
@@ -34,7 +34,7 @@ from stages.strict_json import dump
 
 IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 WRITES = {
-    "sft": ("messages", "tools", "note"),
+    "sft": ("messages", "turn_weights", "tools", "note"),
     "rm": ("chosen_messages", "rejected_messages", "tools", "margin"),
     "prm": ("problem", "steps", "tail", "step_labels"),
     "tokens": ("input_ids", "labels"),
@@ -189,8 +189,10 @@ def _tools(found: Conversation | None) -> str | None:
 
 
 def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
+    turns = [row.messages if row else () for row in rows]
     return {
-        "messages": _turns([row.messages if row else () for row in rows]),
+        "messages": _turns(turns),
+        "turn_weights": weights.of_turns(turns),
         "tools": [_tools(row) for row in rows],
         "note": [examples.note(row) if row else None for row in rows],
     }

@@ -100,8 +100,9 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
     """Training rows from examples that stand in pack order.
 
     Args:
-        table: ``row_id``, ``input_ids``, ``labels``, and for PRM ``step_positions`` (from the
-            example's start) and ``step_labels``; one chunk a column.
+        table: ``row_id``, ``input_ids``, ``labels``, ``loss_weights`` where the build has them, and
+            for PRM ``step_positions`` (from the example's start) and ``step_labels``; one chunk a
+            column.
         sizes: number of examples in each pack.
     """
     starts = offsets_of(sizes)
@@ -113,6 +114,8 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
         "labels": _joined(get["labels"], starts),
         "seq_lengths": make_list(starts, pa.array(lengths.astype(np.int32))),
     }
+    if "loss_weights" in get:
+        made["loss_weights"] = _joined(get["loss_weights"], starts)
     if "step_positions" in get:
         at, positions = numbers(get["step_positions"])
         before = offsets_of(lengths)[:-1]  # tokens before each example, over all packs

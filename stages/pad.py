@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns
-from stages.columns import IGNORED, Ints, make_list, numbers
+from stages.columns import IGNORED, Ints, list_parts, make_list, numbers
 from stages.errors import UsageError
 from stages.ragged import ragged
 
@@ -56,8 +56,8 @@ def _token_types(column: pa.ListArray, prompt: pa.Array, size: int, left: bool) 
 def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = False) -> pa.Table:
     """Pad examples to ``size`` tokens on one side.
 
-    ``labels`` are padded with -100; step positions move with the tokens they point at.
-    ``token_types`` adds those of pairs of texts.
+    ``labels`` are padded with -100, ``loss_weights`` with 0; step positions move with the tokens
+    they point at. ``token_types`` adds those of pairs of texts.
     """
     table = ragged(table)
     left = side == "left"
@@ -76,6 +76,9 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
         elif name == "labels":
             offsets, values = numbers(column)
             made[name] = _padded(values, offsets, size, left, IGNORED)
+        elif name == "loss_weights":
+            offsets, weights = list_parts(column)
+            made[name] = _padded(weights.to_numpy(), offsets, size, left, 0)
         elif name == "step_positions":
             at, positions = numbers(column)
             lengths = np.diff(numbers(columns.whole(table.column("input_ids")))[0])

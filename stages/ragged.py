@@ -10,6 +10,7 @@ ORDER = (
     "row_id",
     "input_ids",
     "labels",
+    "loss_weights",
     "chosen_ids",
     "rejected_ids",
     "prompt_length",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, reasoning
+from stages import columns, reasoning, weights
 from stages.columns import list_parts, make_list, offsets_of
 from stages.compile import Compiler, Program, Turn
 from stages.contract import Batch
@@ -125,6 +125,22 @@ class Renderer:
             raise program
         segments = self._compiler.segments(row.turns(), _parsed(row.tools))
         return [s[0] for s in segments], bytes(s[1] for s in segments), "jinja"
+
+    def weigh(self, row: Row, texts: list[str], kinds: bytes, own: list[float]) -> list[float]:
+        """A weight for each segment of a rendered row.
+
+        Args:
+            own: of the row's turns, 0 where untrained; without the system text put in front.
+
+        Raises:
+            RowError: the template does not end each turn by itself.
+        """
+        own = [0.0] * (len(row.roles) - len(own)) + own
+        ends = None
+        if self._compiler.train_all:
+            seen = [turn.seen() for turn in row.turns()]
+            ends = self._compiler.turn_ends("".join(texts), seen, _parsed(row.tools))
+        return weights.of_segments(texts, kinds, own, self._end_of_turn, ends)
 
     def led(self, text: str) -> str:
         """A text that no control token precedes, with what the tokenizer puts before it."""
@@ -239,19 +255,25 @@ class Render:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return (f"{self.prefix}messages", "tools")
+        return (f"{self.prefix}messages", *([] if self.prefix else ["turn_weights"]), "tools")
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return (f"{self.prefix}segments", "rendered")
+        own = [] if self.prefix else ["segment_weights"]
+        return (f"{self.prefix}segments", *own, "rendered")
 
     def __call__(self, batch: Batch) -> Batch:
         growing = Growing()
-        for row in conversations(batch, f"{self.prefix}messages", self.system):
+        given = {} if self.prefix else weights.given(batch.column("turn_weights"))
+        made: dict[int, list[float]] = {}
+        rows = conversations(batch, f"{self.prefix}messages", self.system)
+        for number, row in enumerate(rows):
             try:
                 texts, kinds, path = self.renderer(row)
                 if self.mask_reasoning:
                     texts, kinds = reasoning.untrain(texts, kinds)
+                if number in given:
+                    made[number] = self.renderer.weigh(row, texts, kinds, given[number])
             except RowError as error:
                 growing.refuse(error)
                 continue
@@ -259,6 +281,9 @@ class Render:
                 end = max(i for i, kind in enumerate(kinds) if kind & CONTROL and kind & TRAINED)
                 texts, kinds = texts[: end + 1], kinds[: end + 1]
             growing.add(texts, kinds, path)
+        if not self.prefix:
+            column = weights.lists(made, batch.num_rows)
+            batch = columns.put(batch, "segment_weights", column)
         return growing.into(batch, f"{self.prefix}segments")
 
 

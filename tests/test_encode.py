@@ -20,7 +20,8 @@ from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, encoders, formats
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder, digests
+from stages.digest import digests
+from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
 from stages.encoders import Encoder
 from stages.fold import fold, unfold
 from stages.mark import Mark, rating_token

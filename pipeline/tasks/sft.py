@@ -13,8 +13,8 @@ class _Sft:
     name = "sft"
     layouts = ("packed", "ragged", "padded")
     with_steps = False
-    stored = ("folded",)
-    kept = ("input_ids", "labels")
+    stored = ("folded", "loss_weights")
+    kept = ("input_ids", "labels", "loss_weights")
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         return (

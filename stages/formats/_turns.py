@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -74,15 +76,37 @@ def content(value: Any, where: str) -> str | None:
     raise RowError("bad_column", f"{where} is a {type(value).__name__}, not text")
 
 
-def _trained(turn: Mapping[str, Any], where: str) -> bool | None:
+def _trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | None]:
+    """Whether a turn is trained, and its weight where that is neither 0 nor 1.
+
+    Raises:
+        RowError: ``bad_weight``.
+    """
     for key in _FLAGS:
         flag = turn.get(key)
         if flag is None:
             continue
         if flag in (0, 1):  # True and False included
-            return bool(flag)
-        raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
-    return None
+            return bool(flag), None
+        if key != "weight":
+            raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
+        weight = _as_stored(flag)
+        if not (weight > 0 and math.isfinite(weight)):
+            detail = f"{where}: weight is {flag!r}; it must be a finite number from 0 up"
+            raise RowError("bad_weight", detail)
+        return True, None if weight == 1 else weight
+    return None, None
+
+
+def _as_stored(value: Any) -> float:
+    """A number as float32 has it; NaN for what is none, or beyond its range."""
+    if not isinstance(value, int | float):
+        return math.nan
+    try:
+        (found,) = struct.unpack("<f", struct.pack("<f", value))
+    except (OverflowError, struct.error):
+        return math.nan
+    return float(found)
 
 
 def _json(value: Any, where: str, code: str) -> Any:
@@ -155,14 +179,14 @@ def message(turn: Any, where: str) -> Message:
     body = turn.get("content", turn.get("value"))
     if isinstance(spelled, str) and spelled.lower() in _CALLS:
         fields: dict[str, Any] | None = {"tool_calls": _calls(body, where)}
-        return Message(role, None, fields, _trained(turn, where))
+        return Message(role, None, fields, *_trained(turn, where))
     body = content(body, f"{where} content")
     if len(turn) == 2 and body is not None:
         return Message(role, body)
     fields = _fields(turn, where)
     if body is None and not (fields and fields.get("tool_calls")):
         raise RowError("empty_answer" if role == "assistant" else "bad_column", f"{where} is empty")
-    return Message(role, body, fields, _trained(turn, where))
+    return Message(role, body, fields, *_trained(turn, where))
 
 
 def conversation(turns: Any, where: str) -> list[Message]:
