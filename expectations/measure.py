@@ -85,8 +85,8 @@ def _weight_metrics(found: Examples, row_of: Ints) -> dict[str, npt.ArrayLike]:
     count = len(found.sequences.offsets) - 1
     if found.weights is None:
         return {"weights_fit": np.ones(count, bool), "n_weights_off": np.zeros(count, np.int64)}
-    weights, fits = found.weights
-    good = np.where(found.labels != IGNORED, np.isfinite(weights) & (weights > 0), weights == 0)
+    values, fits = found.weights
+    good = np.where(found.labels != IGNORED, np.isfinite(values) & (values > 0), values == 0)
     return {
         "weights_fit": fits[np.clip(row_of, 0, len(fits) - 1)],
         "n_weights_off": found.sequences.per_row(~good),
@@ -171,7 +171,8 @@ def examples(table: pa.Table, context: Context) -> pl.DataFrame:
     """One row of metrics per example, in stored order.
 
     Args:
-        table: a batch after ``encode``, or a shard of the context's layout.
+        table: a batch after ``encode``, with its loss weights as they are stored, or a shard of
+            the context's layout.
     """
     if context.task == "rm":
         return pairs(table, sides(table, context), context)

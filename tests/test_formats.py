@@ -1447,6 +1447,7 @@ def test_columns_named_by_hand_reach_their_format() -> None:
 SAMPLE_FILES: dict[str, tuple[str, str, str, list[str]]] = {
     "sft/chat.jsonl": ("sft", "openai", "17 rows", ["bad_json", "empty_answer", "no_user_turn"]),
     "sft/instructions.json": ("sft", "alpaca", "9 rows", []),
+    "sft/turn_weights.jsonl": ("sft", "openai", "5 rows", []),
     "sft/word_problems.jsonl": ("sft", "query_response", "10 rows", []),
     "sft/zh_dialogues.jsonl": ("sft", "sharegpt", "5 rows", ["no_answer"]),
     "rm/pairs.jsonl": ("rm", "preference", "12 rows", ["empty_answer", "identical_pair"]),

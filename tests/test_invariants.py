@@ -25,7 +25,7 @@ from expectations.contract import (
 )
 from expectations.suite import STREAM, Validate, applying, invariants
 from pipeline.part import split_off
-from stages import encoders, formats
+from stages import encoders, formats, weights
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
@@ -111,7 +111,7 @@ class Bench:
         """The good table of a task in a layout, as a shard holds it."""
         batch = self.batches[task]
         names = pa.array([f"x:{line + 1}" for line in batch["line"].to_pylist()])
-        examples = pa.table(batch).append_column("row_id", names)
+        examples = weights.stored(pa.table(batch)).append_column("row_id", names)
         if layout == "packed":
             kept = [n for n in examples.schema.names if n in PACKED]
             return pack(examples.select(kept), np.array(PACKS))

@@ -82,6 +82,9 @@ def _detail(facts: Facts) -> str:
     packs = (
         "packs are exploded and isolated by --packing_samples" if facts.layout == "packed" else ""
     )
+    if "loss_weights" in facts.columns:
+        weighted = "loss weights are its loss mask, and the loss is divided by their sum"
+        return "; ".join(x for x in (packs, weighted) if x)
     if facts.task == "prm":
         soft = "soft labels reach the loss as floats" if facts.soft else ""
         return "; ".join(x for x in ("read at the step token", packs, soft) if x)
