@@ -93,6 +93,23 @@ def _lengths(found: Forecast) -> dict[str, Any]:
     }
 
 
+def _inputs(found: Forecast) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": look.name,
+            "origin": look.origin,
+            "bytes": look.bytes,
+            "reader": look.reader,
+            "format": look.detection.reading,
+            "evidence": look.detection.evidence,
+            "rows": look.glimpse.rows,
+            "rows_exact": look.glimpse.exact,
+            "looked_at": look.glimpse.where,
+        }
+        for look in found.looks
+    ]
+
+
 def as_json(found: Forecast) -> dict[str, Any]:
     """Everything that the page says, and the whole of the first rows."""
     recipe, made = found.recipe, found.sampled
@@ -113,20 +130,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         },
         "encoder": recipe.backend,
         "files": found.files,
-        "inputs": [
-            {
-                "path": look.name,
-                "origin": look.origin,
-                "bytes": look.bytes,
-                "reader": look.reader,
-                "format": look.detection.reading,
-                "evidence": look.detection.evidence,
-                "rows": look.glimpse.rows,
-                "rows_exact": look.glimpse.exact,
-                "looked_at": look.glimpse.where,
-            }
-            for look in found.looks
-        ],
+        "inputs": _inputs(found),
         "rows": found.rows,
         "first_rows": [
             {"id": name, "sequences": _stored_row(found, row)} for name, row in made.shown
