@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test test-slow test-training lint bench wheel clean
+.PHONY: demo test test-slow test-training test-parity lint bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,7 +33,20 @@ test-slow: $(READY)  ## Run the laws over wider samples.
 	$(BIN)/python -m pytest -n 2 -m slow
 
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
-	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures
+	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
+
+# The trainers as they were published, each in a folder of its own, without what needs a GPU.
+PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0
+
+$(TRAINING)/.peers: $(TRAINING_READY)
+	for peer in $(PEERS); do \
+	    $(TRAINING)/bin/python -m pip install --quiet --no-deps --upgrade \
+	        --target $(TRAINING)/peers/$${peer%%==*}-$${peer##*==} $$peer || exit 1; \
+	done
+	touch $(TRAINING)/.peers
+
+test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
+	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
 
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .

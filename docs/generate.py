@@ -19,7 +19,7 @@ from expectations.suite import invariants
 from expectations.suites import shipped
 from pipeline import tasks
 from pipeline.cli import cli
-from pipeline.commands.list import audits, formats, models
+from pipeline.commands.list import audits, formats, models, trainers
 from pipeline.stage_table import stage_table
 from stages import catalog
 
@@ -69,6 +69,8 @@ def reference() -> str:
         lines += [f"## {' '.join(('pipeline', *path))}", "", "```", _help(path), "```", ""]
     lines += ["## Formats", "", *_table(("format", "what a row is"), formats()), ""]
     lines += ["## Models", "", *_table(("profile", "hub id"), models()), ""]
+    head = ("trainer", "versions read, and layouts by task")
+    lines += ["## Trainers", "", *_table(head, trainers()), ""]
     stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
     lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
     lines += [

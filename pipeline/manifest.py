@@ -72,6 +72,7 @@ def model_of(model: TargetModel) -> dict[str, Any]:
     ids = (model.step_id, model.good_id, model.bad_id) if steps else (None, None, None)
     return {
         "name": profile.name,
+        "revision": profile.revision,
         "tokenizer_sha256": hashlib.sha256(model.tokenizer_json).hexdigest(),
         "chat_template_sha256": hashlib.sha256(profile.chat_template.encode()).hexdigest(),
         "eos_token": profile.eos_token,

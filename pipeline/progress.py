@@ -100,4 +100,9 @@ def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:
     if not quiet:
         click.echo(summary(built), err=True)
     path = Path(built.folder) / "manifest.json"
+    if built.manifest.get("for"):
+        from pipeline import launch
+
+        started = launch.command(Path(built.folder), built.manifest["for"])
+        click.echo(f"train     {started}", err=True)
     click.echo(json.dumps(built.manifest, ensure_ascii=False) if as_json else str(path))

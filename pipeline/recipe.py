@@ -13,7 +13,7 @@ from pathlib import Path
 
 from expectations.contract import PLANNED, Context
 from expectations.suite import Validate
-from pipeline import tasks
+from pipeline import exports, tasks
 from pipeline.config import Config
 from pipeline.detection import recognise
 from pipeline.inputs import Input
@@ -93,6 +93,7 @@ class Recipe:
             self.model.profile.one_example_per_turn and config.task == "sft",
             config.prm_template == "raw",
             self._reasoning_field,
+            config.reasoning == "strip",
         )
 
     @property
@@ -183,6 +184,25 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
     return replace(profile, padding_side=config.padding_side or profile.padding_side)
 
 
+def _layout(config: Config, task: tasks.Task) -> str:
+    """The build's layout: as asked for, or the first that task and trainer have in common.
+
+    Raises:
+        UsageError: it is not offered.
+    """
+    export = exports.load(config.trainer) if config.trainer else None
+    if not config.layout:
+        return export.layout(task.name, task.layouts) if export else task.layouts[0]
+    if config.layout not in task.layouts:
+        raise UsageError(
+            f"Layout {config.layout} is not offered for {task.name}.",
+            f"Choose {' or '.join(task.layouts)}.",
+        )
+    if export is not None:
+        export.require(exports.Facts(config.task, config.layout, config.max_length, {}))
+    return config.layout
+
+
 def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
     """Resolve a build's options over its inputs.
 
@@ -191,13 +211,7 @@ def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
         DataError: an input's format cannot be told.
     """
     task = tasks.load(config.task)
-    layout = config.layout or task.layouts[0]
-    if layout not in task.layouts:
-        raise UsageError(
-            f"Layout {layout} is not offered for {task.name}.",
-            f"Choose {' or '.join(task.layouts)}.",
-        )
-    config = replace(config, layout=layout)
+    config = replace(config, layout=_layout(config, task))
     detected = [recognise(source, config) for source in inputs]
     found, model = find_model(config)
     if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all

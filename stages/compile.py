@@ -3,8 +3,9 @@
 A conversation's *shape* is everything about it but its texts. For a shape the template is
 rendered once with placeholders in the texts' place. The placeholders watch what the template does
 with them: as long as it only concatenates them, what it prints is the same for every text, and
-the rendering is a program of literals and slots. As soon as it looks into a text (compares,
-searches, trims), the shape is not compilable and its rows are rendered one by one.
+the rendering is a program of literals and slots, some of them stripped. What it asks about a text
+becomes a condition of the program; rows that do not meet it are rendered one by one, and so are all
+rows of a shape whose texts it looks into in another way (see ``placeholders``).
 
 Training starts at the end of the generation prompt, and every trained turn must begin with
 exactly the prompt that inference would feed; both are read off renderings of the turns before it.
@@ -21,61 +22,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.errors import RowError
+from stages.placeholders import (
+    SLOT,
+    Guard,
+    LookedIntoError,
+    Placeholder,
+    placeholder,
+    stripped,
+)
 from stages.segments import Segment, Span, cut
-from stages.template import Template, Watched
+from stages.template import Template
 
-_OPEN, _CLOSE = "\ue000", "\ue001"
 _TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
 _PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
 _HIDE, _SHOW = "\ue002", "\ue003"
 _HIDDEN = re.compile(f"{_HIDE}(\\d+){_SHOW}")
-_SLOT = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
-
-
-class _LookedIntoError(Exception):
-    """The template did more with a text than print it."""
-
-
-class _Opaque(Watched):
-    """A text that can be concatenated and printed, and nothing else."""
-
-    __slots__ = ()
-
-    def __add__(self, other: str) -> _Opaque:
-        return _Opaque(str.__add__(self, other))
-
-    def __radd__(self, other: str) -> _Opaque:
-        return _Opaque(str.__add__(other, self))
-
-    def __str__(self) -> str:
-        return self  # a subclass may stand for its own text; a copy would be watched no longer
-
-    def __bool__(self) -> bool:  # empty texts have a shape of their own
-        return True
-
-
-def _forbid(name: str) -> Any:
-    def looked_into(self: _Opaque, *args: Any, **kwargs: Any) -> Any:
-        raise _LookedIntoError(name)
-
-    return looked_into
-
-
-_ALLOWED = {
-    "joined",
-    "__add__",
-    "__radd__",
-    "__str__",
-    "__new__",
-    "__init__",
-    "__class__",
-    "__bool__",
-}
-_HARMLESS = {"__getattribute__", "__doc__", "__dir__", "__reduce__", "__reduce_ex__", "__sizeof__"}
-_HARMLESS |= {"__setattr__", "__delattr__", "__init_subclass__", "__subclasshook__", "__repr__"}
-_HARMLESS |= {"__getnewargs__", "__getstate__", "__hash__"}
-for _name in set(dir(str)) - _ALLOWED - _HARMLESS:
-    setattr(_Opaque, _name, _forbid(_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +44,26 @@ class Unit:
     """One segment of a program: a literal, or a text between two literals.
 
     Attributes:
-        slots: which contents stand in it, between the literals (one more literal than slots).
+        slots: which contents stand in it, between the literals (one more literal than slots),
+            and how each is stripped.
     """
 
     literals: tuple[str, ...]
-    slots: tuple[int, ...]
+    slots: tuple[tuple[int, str], ...]
     kind: int
 
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled shape."""
+    """A compiled shape.
+
+    Attributes:
+        guards: what must be so of a row's texts, or the program does not print what the template
+            does.
+    """
 
     units: tuple[Unit, ...]
+    guards: tuple[Guard, ...] = ()
 
     @functools.cached_property
     def kinds(self) -> bytes:
@@ -108,24 +76,29 @@ class Program:
         return [unit.literals[0] for unit in self.units]
 
     @functools.cached_property
-    def _single(self) -> list[tuple[int, str, int, str]]:
-        """Units with one slot, nearly all of them: place, text before, slot, text behind."""
+    def _single(self) -> list[tuple[int, str, int, str, str]]:
+        """Units with one slot, nearly all: place, text before, slot, strips, text behind."""
         found = [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) == 1]
-        return [(i, u.literals[0], u.slots[0], u.literals[1]) for i, u in found]
+        return [(i, u.literals[0], *u.slots[0], u.literals[1]) for i, u in found]
 
     @functools.cached_property
     def _several(self) -> list[tuple[int, Unit]]:
         return [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) > 1]
 
+    def fits(self, contents: Sequence[str | None]) -> bool:
+        """Whether the program prints what the template prints for these contents."""
+        return all(guard.holds(contents[guard.slot] or "") for guard in self.guards)
+
     def fill(self, contents: Sequence[str | None]) -> list[str]:
         """The segments' texts for a row's contents."""
         texts = self._literal.copy()
-        for at, before, slot, behind in self._single:
-            texts[at] = f"{before}{contents[slot] or ''}{behind}"
+        for at, before, slot, how, behind in self._single:
+            content = contents[slot] or ""
+            texts[at] = f"{before}{stripped(content, how) if how else content}{behind}"
         for at, unit in self._several:
             parts = [unit.literals[0]]
-            for slot, literal in zip(unit.slots, unit.literals[1:], strict=True):
-                parts += (contents[slot] or "", literal)
+            for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
+                parts += (stripped(contents[slot] or "", how), literal)
             texts[at] = "".join(parts)
         return texts
 
@@ -174,25 +147,23 @@ class Compiler:
             RowError: the template refuses the shape, loses a text, or does not end a trained turn.
         """
         placed = [
-            Turn(
-                t.role,
-                _Opaque(f"{_OPEN}{i}{_CLOSE}") if t.content else t.content,
-                t.fields,
-                t.trained,
-            )
+            Turn(t.role, placeholder(i) if t.content else t.content, t.fields, t.trained)
             for i, t in enumerate(turns)
         ]
+        asked: list[Guard] = []
+        Placeholder.asked = asked
         try:
             text, spans = self._rendered(placed, tools)
-        except _LookedIntoError:
+            self._require_printed(placed, tools, text)
+        except LookedIntoError:
             return None
-        present = sorted(map(int, _SLOT.findall(text)))
+        present = sorted(int(match[1]) for match in SLOT.finditer(text))
         wanted = [i for i, turn in enumerate(turns) if turn.content]
         if present != wanted:
             missing = [i + 1 for i in wanted if present.count(i) != 1]
             raise RowError("lost_in_template", f"the template drops or repeats turn {missing[0]}")
-        self._require_printed(placed, tools, text)
-        program = Program(tuple(_unit(segment) for segment in cut(text, spans, self._controls)))
+        units = tuple(_unit(segment) for segment in cut(text, spans, self._controls))
+        program = Program(units, tuple(dict.fromkeys(asked)))
         return program if self._holds(program, turns, tools) else None
 
     def _require_printed(self, turns: Sequence[Turn], tools: list[Any] | None, text: str) -> None:
@@ -210,10 +181,16 @@ class Compiler:
                 if not (turn.fields or {}).get(name):
                     continue
                 without = {key: value for key, value in seen[i].items() if key != name}
-                if self._template.render([*seen[:i], without, *seen[i + 1 :]], tools) == text:
+                if self._would_print([*seen[:i], without, *seen[i + 1 :]], tools) == text:
                     detail = f"the template does not print {name} of turn {i + 1}"
                     detail += "" if name == _TOLD[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
+
+    def _would_print(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str | None:
+        try:
+            return self._template.render(seen, tools)
+        except RowError:  # a turn without what it said beside its text may be no turn at all
+            return None
 
     def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
         """Whether the program prints what the template prints, for texts made to trip it.
@@ -224,6 +201,8 @@ class Compiler:
             contents = [
                 f"{probe}{i}{probe}" if turn.content else "" for i, turn in enumerate(turns)
             ]
+            if not program.fits(contents):
+                continue
             texts = [
                 Turn(turn.role, text if turn.content else turn.content, turn.fields, turn.trained)
                 for turn, text in zip(turns, contents, strict=True)
@@ -336,5 +315,6 @@ class Compiler:
 
 
 def _unit(segment: Segment) -> Unit:
-    parts = _SLOT.split(segment[0])
-    return Unit(tuple(parts[::2]), tuple(int(slot) for slot in parts[1::2]), segment[1])
+    parts = SLOT.split(segment[0])
+    slots = tuple((int(slot), how) for slot, how in zip(parts[1::3], parts[2::3], strict=True))
+    return Unit(tuple(parts[::3]), slots, segment[1])

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 from tokenizers import Tokenizer
 
 from stages.errors import ModelError
@@ -36,11 +37,11 @@ class Encoder(Protocol):
     version: str
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        """Ids of each text with special tokens off, and where each text's ids start."""
+        """Ids of each text inside a row with special tokens off, and where each text's start."""
         ...
 
     def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        """The same with special tokens on, as a trainer encodes a text that holds them."""
+        """Ids of each whole row with special tokens on, as a trainer encodes its text."""
         ...
 
 
@@ -52,14 +53,16 @@ class Reference:
     def __init__(self, tokenizer_json: bytes) -> None:
         self.version = version("tokenizers")
         self._plain = parsed(tokenizer_json)
+        self._inner = parsed(inner(tokenizer_json))
 
     def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
-        self._plain.encode_special_tokens = split
-        ids = [e.ids for e in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
+        tokenizer = self._inner if split else self._plain
+        tokenizer.encode_special_tokens = split
+        ids = [e.ids for e in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum([len(i) for i in ids], out=offsets[1:])
         flat = np.fromiter((t for i in ids for t in i), np.int32, int(offsets[-1]))
-        self._plain.encode_special_tokens = False  # shared; leave it as it was
+        tokenizer.encode_special_tokens = False  # shared; leave it as it was
         return flat, offsets
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
@@ -78,7 +81,10 @@ class Fast:
         from fastokens import Tokenizer as FastTokenizer
 
         self.version = version("fastokens")
-        self._tokenizer = FastTokenizer.from_json_str(tokenizer_json.decode())
+        content = inner(tokenizer_json)
+        self._leads = content != tokenizer_json
+        self._specials = tuple(_specials(tokenizer_json)) if self._leads else ()
+        self._tokenizer = FastTokenizer.from_json_str(content.decode())
 
     def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
         ids, offsets = self._tokenizer.encode_batch_flat(list(texts), split_special_tokens=split)
@@ -88,13 +94,45 @@ class Fast:
         return self._encode(texts, split=True)
 
     def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        if self._leads:
+            texts = [self._led(text) for text in texts]
         return self._encode(texts, split=False)
+
+    def _led(self, text: str) -> str:
+        """The text with the space that the tokenizer puts before what begins a row."""
+        return text if not text or text.startswith((" ", "▁", *self._specials)) else f" {text}"
 
 
 BACKENDS: dict[str, Callable[[bytes], Encoder]] = {"fastokens": Fast, "tokenizers": Reference}
 
 
-@functools.lru_cache(maxsize=2)
+def inner(tokenizer_json: bytes) -> bytes:
+    """The tokenizer for text inside a row.
+
+    Some tokenizers put a space before a text; what stands behind other text, or behind a control
+    token, must get none. For those it is the same tokenizer without that; else the one given.
+    """
+    if b'"Metaspace"' not in tokenizer_json:
+        return tokenizer_json
+    document = orjson.loads(tokenizer_json)
+    before = document.get("pre_tokenizer") or {}
+    if before.get("type") != "Metaspace" or before.get("prepend_scheme") != "first":
+        return tokenizer_json
+    if before.get("split", True) or document.get("normalizer"):
+        return orjson.dumps({**document, "pre_tokenizer": {**before, "prepend_scheme": "never"}})
+    replace = {
+        "type": "Replace",
+        "pattern": {"String": " "},
+        "content": before.get("replacement", "▁"),
+    }
+    return orjson.dumps({**document, "normalizer": replace, "pre_tokenizer": None})
+
+
+def _specials(tokenizer_json: bytes) -> list[str]:
+    return [t["content"] for t in orjson.loads(tokenizer_json)["added_tokens"]]
+
+
+@functools.lru_cache(maxsize=3)
 def parsed(tokenizer_json: bytes) -> Tokenizer:
     """The reference tokenizer, parsed once per process (a third of a second)."""
     tokenizer = Tokenizer.from_str(tokenizer_json.decode())

@@ -107,6 +107,7 @@ class ModelProfile:
             they become special, so that text cannot forge them. Ids stay.
         text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
         text_lead: what the tokenizer puts before a text that no control token precedes.
+        file_sha256: of the vendor's ``tokenizer.json``, where it must be found; None if unknown.
         unk_token: what ordinary text may become where the vocabulary has no word for it.
         pair: of encoder families, which read two texts and are trained as reward models only.
         revision: the hub's commit that the files are of; None for files that are pinned by hash.
@@ -136,6 +137,7 @@ class ModelProfile:
     promoted: tuple[str, ...] = ()
     text_markers: tuple[str, ...] = ()
     text_lead: str = ""
+    file_sha256: str | None = None
     revision: str | None = None
     unk_token: str | None = None
     pair: PairFraming | None = None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, reasoning
 from stages.columns import list_parts, make_list, offsets_of
 from stages.compile import Compiler, Program, Turn
 from stages.contract import Batch
@@ -102,6 +102,8 @@ class Renderer:
         self._compiler = compiler_of(model, train_on)
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
+        self._lead = model.profile.text_lead
+        self._markers = model.profile.text_markers
         self._shapes: dict[Hashable, Program | RowError | None] = {}
 
     def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
@@ -112,15 +114,28 @@ class Renderer:
         """
         if row.roles[0] == BARE:
             bare = bytes([TRAINED, CONTROL | TRAINED | CLOSES])
-            return [row.contents[0] or "", self._end_of_turn], bare, "bare"
+            return [self.led(row.contents[0] or ""), self._end_of_turn], bare, "bare"
+        if self._markers:
+            self._refuse_markers(row)
         shape = row.shape
         program = self._shapes[shape] if shape in self._shapes else self._learn(shape, row)
-        if isinstance(program, Program):
+        if isinstance(program, Program) and program.fits(row.contents):
             return program.fill(row.contents), program.kinds, "compiled"
         if isinstance(program, RowError):
             raise program
         segments = self._compiler.segments(row.turns(), _parsed(row.tools))
         return [s[0] for s in segments], bytes(s[1] for s in segments), "jinja"
+
+    def led(self, text: str) -> str:
+        """A text that no control token precedes, with what the tokenizer puts before it."""
+        return text if not text or text.startswith((self._lead, "▁")) else self._lead + text
+
+    def _refuse_markers(self, row: Row) -> None:
+        for i, content in enumerate(row.contents):
+            found = next((mark for mark in self._markers if mark in (content or "")), None)
+            if found is not None:
+                detail = f"turn {i + 1} holds {found!r}, which opens a turn in this family's text"
+                raise RowError("control_text", detail)
 
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
         if len(self._shapes) >= _MAX_SHAPES:
@@ -212,12 +227,14 @@ class Render:
         ends_with_turn: drop what the template prints after the last end of turn, so that the
             sequence ends where a reward is read.
         system: the system text of conversations that have none.
+        mask_reasoning: an answer is trained from behind its reasoning.
     """
 
     renderer: Renderer
     prefix: str = ""
     ends_with_turn: bool = False
     system: str | None = None
+    mask_reasoning: bool = False
     name: str = "render"
 
     @property
@@ -233,6 +250,8 @@ class Render:
         for row in conversations(batch, f"{self.prefix}messages", self.system):
             try:
                 texts, kinds, path = self.renderer(row)
+                if self.mask_reasoning:
+                    texts, kinds = reasoning.untrain(texts, kinds)
             except RowError as error:
                 growing.refuse(error)
                 continue
@@ -268,8 +287,9 @@ class RenderSteps:
         segments: list[Segment] = []
         placed = False
         for text, kind in zip(texts, kinds, strict=True):
-            if kind & TRAINED and not kind & CONTROL and text == answer:
-                segments += [(steps[0], STEP), *((f"\n{step}", STEP) for step in steps[1:])]
+            if kind & TRAINED and not kind & CONTROL and text.endswith(answer):
+                first = text.removesuffix(answer) + steps[0]  # what the template opens answers with
+                segments += [(first, STEP), *((f"\n{step}", STEP) for step in steps[1:])]
                 placed = True
             else:
                 segments.append((text, kind & CONTROL))
@@ -286,7 +306,8 @@ class RenderSteps:
             try:
                 if self.raw:
                     kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
-                    growing.add(steps + [tail] * bool(tail), kinds, "raw")
+                    led = [self.renderer.led(steps[0]), *steps[1:]]
+                    growing.add(led + [tail] * bool(tail), kinds, "raw")
                 else:
                     growing.add(*self._chat(problem, steps))
             except RowError as error:

@@ -317,6 +317,13 @@ def model_folder(folder: Path, name: str) -> Path:
     return folder
 
 
+def model_first(name: str) -> str:
+    """The token that a family is read at."""
+    pair = all_profiles()[name].pair
+    assert pair is not None
+    return pair.before[0]
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_path: Path) -> None:
     """From a model directory to padded shards; the emitted tokenizer repeats every row."""
@@ -332,6 +339,12 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
     assert manifest["max_length"] == LIMIT
     assert manifest["model"]["padding_side"] == "right"
     assert manifest["model"]["pair"]["position_offset"] == (2 if name == "roberta-base" else 0)
+    if name == "bert-base-uncased":
+        assert pipeline("check", "out").status == 0
+    scored = [line for line in pipeline("show", "out").out.splitlines() if "scored" in line]
+    assert scored
+    first = model_first(name)
+    assert all(first in line for line in scored)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
     stored = load_from_disk(str(tmp_path / "out"))["train"]
     for row, got in zip(rows, stored, strict=False):

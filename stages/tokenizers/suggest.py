@@ -13,6 +13,7 @@ from stages import catalog
 from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
+from stages.tokenizers import hub
 
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
 
@@ -37,15 +38,16 @@ def unknown_name(name: str) -> ModelError:
     )
 
 
-def unknown_id(model_id: str) -> ModelError:
+def unknown_id(model_id: str, revision: str = "") -> ModelError:
     """For a hub id that is not to be had."""
     known = {i: profile.name for profile in all_profiles().values() for i in profile.model_ids}
     near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    at = f" --revision {revision}" if revision else ""
     return ModelError(
         f"{model_id!r} is not in the hub's cache, the hub does not answer, and no profile knows "
         "it.",
-        f"{hint}Fetch it where there is a network (hf download {model_id} tokenizer.json "
-        f"tokenizer_config.json config.json), or give --model a directory with its tokenizer. "
+        f"{hint}Fetch it where there is a network ({hub.command(model_id)}{at}), or give "
+        f"--model a directory with its tokenizer. "
         f"{_WRITE}.",
     )

@@ -1,28 +1,44 @@
 """Tokenizers of profiles that no installed package carries: the hub's cache, then the hub.
 
-What is found is not pinned by its hash; binding checks the ids that the profile declares.
+What is found must be the file that the profile names by its hash, where it does; binding checks the
+ids that the profile declares.
 """
 
 from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
 
 from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.tokenizers import directory, hub
 
 
-def find(profile: ModelProfile) -> tuple[bytes, str]:
-    """The bytes of a profile's tokenizer, and where they were found.
+def _require_file(profile: ModelProfile, content: bytes, model_id: str) -> None:
+    digest = hashlib.sha256(content).hexdigest()
+    if profile.file_sha256 not in (None, digest):
+        raise ModelError(
+            f"{profile.name}: the hub's tokenizer.json is not the one that the profile was "
+            f"written for (sha256 {digest[:12]}, not {str(profile.file_sha256)[:12]}).",
+            f"To use it with its own template, say --model {model_id}.",
+        )
+
+
+def find(profile: ModelProfile) -> tuple[ModelProfile, bytes, str]:
+    """The profile with its commit, the bytes of its tokenizer, and where they were found.
 
     Raises:
-        ModelError: it is not at hand; the message says which command gets it.
+        ModelError: it is not at hand, and the message says which command gets it; or it is
+            another file than the profile's.
     """
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         for model_id in profile.model_ids:
-            folder = fetch(model_id)
-            if folder is not None:
-                return directory.tokenizer_json(folder), source
-    files = "tokenizer.json tokenizer_config.json config.json"
-    get = f"hf download {profile.model_ids[0]} {files}" if profile.model_ids else ""
+            snapshot = fetch(model_id)
+            if snapshot is not None:
+                content = directory.tokenizer_json(snapshot.folder)
+                _require_file(profile, content, model_id)
+                return replace(profile, revision=snapshot.revision), content, source
+    get = hub.command(profile.model_ids[0]) if profile.model_ids else ""
     raise ModelError(
         f"{profile.name}: its tokenizer is not at hand: no installed package carries it, and the "
         "hub does not answer.",

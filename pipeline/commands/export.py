@@ -1,0 +1,32 @@
+"""``pipeline export``: a finished build in another trainer's columns, without encoding again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    name="export", help="Write a finished build in another trainer's columns and layout."
+)
+@click.argument("trainer")
+@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="New directory."
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["packed", "ragged", "padded"]),
+    help="How rows are stored [the build's, where the trainer takes it].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest itself.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
+    """The manifest's path goes to stdout, the command that trains to stderr."""
+    from pipeline import launch
+    from pipeline.exporting import export_build, manifest_json
+
+    path = export_build(trainer, build, output, layout or "")
+    click.echo(f"train     {launch.command(output, trainer)}", err=True)
+    click.echo(manifest_json(path) if as_json else str(path))

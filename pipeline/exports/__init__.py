@@ -1,0 +1,193 @@
+"""One trainer per file: each provides EXPORT, which says what that trainer takes and how.
+
+A projection turns our columns into a trainer's and back. What it cannot carry goes beside the
+shards, row by row, into ``__lineage__/``, so that an export can be exported again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from stages import catalog
+from stages.errors import UsageError
+
+PREFERENCE = ("packed", "ragged", "padded")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an export may know of a build; all of it is in the manifest.
+
+    Attributes:
+        model: the manifest's ``model``.
+        columns: of the training rows, ours; empty before a shard is written.
+        splits: names, in order.
+        tokenizer_json: of the build; empty where nothing is projected yet.
+        soft: some step's rating is neither 0 nor 1; ``unlabelled``: some step has none.
+    """
+
+    task: str
+    layout: str
+    max_length: int
+    model: Mapping[str, Any]
+    columns: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ("train",)
+    soft: bool = False
+    unlabelled: bool = False
+    tokenizer_json: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Our columns to a trainer's, and back.
+
+    Attributes:
+        keeps: our columns that ``back`` gives again; the others go into ``__lineage__/``.
+        forward: a table of ours to the trainer's; raises UsageError for rows that it cannot say.
+        back: the trainer's table to ``keeps``.
+    """
+
+    keeps: tuple[str, ...]
+    forward: Callable[[pa.Table], pa.Table]
+    back: Callable[[pa.Table], pa.Table]
+
+
+def _as_it_is(facts: Facts) -> Projection | None:
+    return None
+
+
+def _no_more(facts: Facts) -> str | None:
+    return None
+
+
+def _no_files(facts: Facts) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One trainer.
+
+    Attributes:
+        name: what ``--for`` takes.
+        versions: for which the contract was read, with the package's name.
+        takes: layouts by task; a task that is missing is refused with ``why_not``.
+        detail: what its user must know, for a combination that works.
+        launch: the shell script ``launch/<name>.sh``.
+        files: more files under ``launch/``, by name.
+        refuses: why a combination of facts cannot work, beyond task and layout.
+        projection: None stores our columns as they are.
+        container: ``arrow`` or ``parquet``.
+        takes_weights: reads ``loss_weights``.
+        takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
+    """
+
+    name: str
+    versions: str
+    takes: Mapping[str, tuple[str, ...]]
+    detail: Callable[[Facts], str]
+    launch: Callable[[Facts], str]
+    why_not: Mapping[str, str] = field(default_factory=dict)
+    refuses: Callable[[Facts], str | None] = _no_more
+    files: Callable[[Facts], Mapping[str, str]] = _no_files
+    projection: Callable[[Facts], Projection | None] = _as_it_is
+    container: str = "arrow"
+    takes_weights: bool = False
+    takes_encoders: bool = False
+
+    def layout(self, task: str, offered: tuple[str, ...]) -> str:
+        """The first of packed, ragged, padded that this trainer takes and the task offers.
+
+        Raises:
+            UsageError: it does not train such a task.
+        """
+        taken = self.takes.get(task, ())
+        found = next((x for x in PREFERENCE if x in taken and x in offered), None)
+        if found is None:
+            raise UsageError(self._no_task(task), "Build without --for, or for another trainer.")
+        return found
+
+    def _no_task(self, task: str) -> str:
+        why = self.why_not.get(task) or f"it has no {task} trainer that takes token ids"
+        return f"{self.name} cannot train from a build of {task}: {why}."
+
+    def reason(self, facts: Facts) -> str | None:
+        """Why this trainer cannot train from such a build; None when it can."""
+        if facts.task not in self.takes:
+            return self._no_task(facts.task)
+        if facts.layout not in self.takes[facts.task]:
+            offered = " or ".join(self.takes[facts.task])
+            return (
+                f"Layout {facts.layout} is not offered for {self.name} ({facts.task}): "
+                f"it takes {offered}."
+            )
+        if "loss_weights" in facts.columns and not self.takes_weights:
+            return f"{self.name} reads no loss weights, and this build has fractional ones."
+        if facts.model.get("pair") and not self.takes_encoders:
+            return (
+                f"{self.name} reads the reward at the last token; an encoder has it at the first."
+            )
+        return self.refuses(facts)
+
+    def require(self, facts: Facts) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: with the reason.
+        """
+        why = self.reason(facts)
+        if why is not None:
+            raise UsageError(why, "See what each takes with: pipeline list trainers")
+
+
+def facts_of(manifest: Mapping[str, Any]) -> Facts:
+    """What an export may know of a finished build."""
+    prm = manifest["prm"] or {}
+    return Facts(
+        manifest["task"],
+        manifest["layout"],
+        manifest["max_length"],
+        manifest["model"],
+        tuple(manifest["columns"]),
+        tuple(manifest["splits"]),
+        prm.get("label_kind") == "soft",
+        bool(prm.get("unlabelled")),
+    )
+
+
+def key(name: str) -> str:
+    """The file of a trainer: dashes are underscores there."""
+    return name.replace("-", "_")
+
+
+def load(name: str) -> Export:
+    """The export of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    known = names()
+    if name not in known:
+        raise catalog.unknown("trainer", name, known)
+    found: Export = catalog.load(__name__, key(name), "EXPORT")
+    return found
+
+
+def names() -> list[str]:
+    """Every trainer, as ``--for`` spells it."""
+    return [name.replace("_", "-") for name in catalog.names(__name__)]
+
+
+def verdicts(facts: Facts) -> dict[str, dict[str, Any]]:
+    """The manifest's ``trainers``: for each, whether it can train from this build, and why."""
+    found = {}
+    for name in names():
+        export = load(name)
+        why = export.reason(facts)
+        text = why if why is not None else f"{export.versions}: {export.detail(facts)}"
+        found[name] = {"supported": why is None, "detail": text}
+    return found

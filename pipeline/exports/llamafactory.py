@@ -1,0 +1,170 @@
+"""LLaMA-Factory: ``tokenized_path``, rows as its own preprocessing would have stored them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.exports import Export, Facts, Projection
+from pipeline.exports._columns import list_of, nulls, ones
+from pipeline.exports._script import script
+from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
+
+_MEDIA = ("images", "videos", "audios")
+
+_CONFIG = """# Written by the build; started by launch/llamafactory.sh MODEL_DIR.
+stage: {stage}
+do_train: true
+finetuning_type: full
+tokenized_path: BUILD_DIR
+model_name_or_path: MODEL_DIR
+template: empty
+cutoff_len: {length}
+packing: {packed}
+neat_packing: {packed}
+flash_attn: {attention}
+output_dir: llamafactory-output
+remove_unused_columns: false
+"""
+
+
+def _files(facts: Facts) -> Mapping[str, str]:
+    packed = facts.layout == "packed"
+    config = _CONFIG.format(
+        stage=facts.task,
+        length=facts.max_length,
+        packed="true" if packed else "false",
+        attention="fa2" if packed else "auto",
+    )
+    return {"llamafactory.yaml": config}
+
+
+def _launch(facts: Facts) -> str:
+    notes = ["The configuration gets its two folders before the start."]
+    lines = [["llamafactory-cli", "train", "CONFIG"]]
+    text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes)
+    fill = (
+        "CONFIG=$(mktemp -d)/llamafactory.yaml\n"
+        'sed -e "s|BUILD_DIR|$BUILD|" -e "s|MODEL_DIR|$MODEL|" '
+        '"$BUILD/launch/llamafactory.yaml" > "$CONFIG"\n'
+    )
+    return text.replace("train CONFIG", 'train "$CONFIG"').replace("exec ", fill + "exec ")
+
+
+def _detail(facts: Facts) -> str:
+    test = "; its evaluation split would be called validation: this test split is not read"
+    tail = test if "test" in facts.splits else ""
+    if facts.layout == "packed":
+        return (
+            "neat_packing: documents are told apart by the mask's numbers, rows are one token "
+            f"longer than cutoff_len{tail}"
+        )
+    return f"loaded from tokenized_path, which ignores every other data option{tail}"
+
+
+def _media(count: int) -> dict[str, pa.Array]:
+    return {name: nulls(count) for name in _MEDIA}
+
+
+def _single(table: pa.Table) -> pa.Table:
+    ids = list_of(table, "input_ids")
+    columns = {"input_ids": ids, "attention_mask": ones(ids), "labels": list_of(table, "labels")}
+    return pa.table({**columns, **_media(len(table))})
+
+
+def _unsingle(table: pa.Table) -> pa.Table:
+    return table.select(["input_ids", "labels"])
+
+
+def _side(ids: pa.ListArray, prompt: Ints) -> pa.ListArray:
+    """Labels of one side of a pair: the ids after the prompt."""
+    offsets, values = numbers(ids)
+    at = np.arange(len(values)) - np.repeat(offsets[:-1], np.diff(offsets))
+    inside = at < np.repeat(prompt, np.diff(offsets))
+    return make_list(offsets, pa.array(np.where(inside, IGNORED, values).astype(np.int32)))
+
+
+def _pair(table: pa.Table) -> pa.Table:
+    prompt = table.column("prompt_length").to_numpy().astype(np.int64)
+    made: dict[str, pa.Array] = {}
+    for side in ("chosen", "rejected"):
+        ids = list_of(table, f"{side}_ids")
+        made[f"{side}_input_ids"] = ids
+        made[f"{side}_attention_mask"] = ones(ids)
+        made[f"{side}_labels"] = _side(ids, prompt)
+    return pa.table({**made, **_media(len(table))})
+
+
+def _unpair(table: pa.Table) -> pa.Table:
+    return pa.table(
+        {f"{side}_ids": list_of(table, f"{side}_input_ids") for side in ("chosen", "rejected")}
+    )
+
+
+def _neat(width: int, pad_id: int) -> Projection:
+    """Packs padded to one token more than the cutoff, documents numbered from 1 in the mask."""
+
+    def forward(table: pa.Table) -> pa.Table:
+        offsets, ids = numbers(list_of(table, "input_ids"))
+        labels = numbers(list_of(table, "labels"))[1]
+        first, lengths = numbers(list_of(table, "seq_lengths"))
+        count, sizes = len(table), np.diff(offsets)
+        row = np.repeat(np.arange(count), sizes)
+        place = row * width + np.arange(len(ids)) - np.repeat(offsets[:-1], sizes)
+        number = np.arange(len(lengths)) - np.repeat(first[:-1], np.diff(first)) + 1
+        within = np.arange(len(ids)) - np.repeat(offsets_of(lengths)[:-1], lengths)
+        filled: dict[str, tuple[npt.NDArray[np.integer], int]] = {
+            "input_ids": (ids, pad_id),
+            "attention_mask": (np.repeat(number, lengths), 0),
+            "position_ids": (within, 0),
+            "labels": (labels, IGNORED),
+        }
+        made: dict[str, pa.Array] = {}
+        for name, (values, rest) in filled.items():
+            flat = np.full(count * width, rest, np.int32)
+            flat[place] = values
+            made[name] = make_list(np.arange(count + 1) * width, pa.array(flat))
+        return pa.table({**made, **_media(count)})
+
+    def back(table: pa.Table) -> pa.Table:
+        offsets, numbered = numbers(list_of(table, "attention_mask"))
+        real = numbered != 0
+        row = np.repeat(np.arange(len(table)), np.diff(offsets))
+        starts = offsets_of(np.bincount(row[real], minlength=len(table)))
+        made = {}
+        for name in ("input_ids", "labels"):
+            values = numbers(list_of(table, name))[1][real]
+            made[name] = make_list(starts, pa.array(values))
+        inside = numbered[real]
+        opens = np.diff(inside, prepend=0) != 0
+        opens[starts[:-1]] = True  # a pack of one document after another such pack
+        change = np.flatnonzero(opens)
+        lengths = np.diff(np.append(change, len(inside))).astype(np.int32)
+        per_row = np.searchsorted(change, starts)
+        made["seq_lengths"] = make_list(per_row, pa.array(lengths))
+        return pa.table(made)
+
+    return Projection(("input_ids", "labels", "seq_lengths"), forward, back)
+
+
+def _projection(facts: Facts) -> Projection:
+    if facts.task == "rm":
+        return Projection(("chosen_ids", "rejected_ids"), _pair, _unpair)
+    if facts.layout == "packed":
+        return _neat(facts.max_length + 1, int(facts.model["pad_token_id"]))
+    return Projection(("input_ids", "labels"), _single, _unsingle)
+
+
+EXPORT = Export(
+    name="llamafactory",
+    versions="llamafactory 0.9.5",
+    takes={"sft": ("packed", "ragged"), "rm": ("ragged",)},
+    why_not={"prm": "it has no process reward trainer"},
+    detail=_detail,
+    launch=_launch,
+    files=_files,
+    projection=_projection,
+)

@@ -1,0 +1,129 @@
+"""Megatron-Bridge: packed Parquet with document starts and a mask moved one token forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.exports import Export, Facts, Projection
+from pipeline.exports._columns import labels_where, list_of, trained
+from pipeline.exports._script import script
+from stages.columns import list_parts, make_list, numbers, offsets_of
+from stages.errors import UsageError
+
+_PROGRAM = '''"""Written by the build; started by launch/megatron.sh MODEL_DIR."""
+
+import sys
+
+from megatron.bridge import AutoBridge
+from megatron.bridge.data.datasets.packed_sequence import PackedSequenceSpecs
+from megatron.bridge.training.config import FinetuningDatasetConfig
+
+build, model_dir = sys.argv[1:3]
+bridge = AutoBridge.from_hf_pretrained(model_dir)
+dataset = FinetuningDatasetConfig(
+    dataset_root=build,
+    seq_length={length},
+    packed_sequence_specs=PackedSequenceSpecs(
+        packed_sequence_size={length},
+        packed_train_data_path=f"{{build}}/train",
+        packed_val_data_path={validation},
+    ),
+    # The stored mask is the loss mask; without this it would be made anew over every token.
+    dataset_kwargs={{"answer_only_loss": True, "pad_to_max_length": True}},
+    do_validation={evaluate},
+    do_test=False,
+)
+print("give this dataset to the recipe of your model and its", type(bridge).__name__)
+print(dataset)
+'''
+
+
+def _files(facts: Facts) -> Mapping[str, str]:
+    test = "test" in facts.splits
+    program = _PROGRAM.format(
+        length=facts.max_length,
+        validation='f"{build}/test"' if test else "None",
+        evaluate=test,
+    )
+    return {"train_megatron.py": program}
+
+
+def _launch(facts: Facts) -> str:
+    lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
+    notes = ["It makes the dataset configuration; the model's recipe and the ranks are yours."]
+    return script("with Megatron-Bridge", "megatron.sh", lines, notes)
+
+
+def _detail(facts: Facts) -> str:
+    return (
+        "packed Parquet; answer_only_loss must be set; its collator leaves out the last token of "
+        "each document as an input, and the loss wherever the input is the eos token"
+    )
+
+
+def _projection(facts: Facts) -> Projection:
+    eos = int(facts.model["eos_token_id"])
+
+    def forward(table: pa.Table) -> pa.Table:
+        ids, labels = list_of(table, "input_ids"), list_of(table, "labels")
+        first, lengths = numbers(list_of(table, "seq_lengths"))
+        mask, values = trained(labels), numbers(ids)[1]
+        starts = offsets_of(lengths)[:-1]
+        lost = np.flatnonzero(mask[1:] & (values[:-1] == eos)) + 1
+        lost = lost[~np.isin(lost, starts)]
+        if len(lost):
+            row = int(np.searchsorted(list_parts(ids)[0], lost[0], side="right")) - 1
+            raise UsageError(
+                f"megatron leaves out the loss after an eos token, and row {row} of a shard "
+                "trains one there.",
+                "Export for another trainer.",
+            )
+        if not np.array_equal(numbers(labels)[1][mask], values[mask]):
+            raise UsageError("megatron has no labels but the ids; this build has others.")
+        moved = np.append(mask[1:], False)
+        ends = starts + lengths - 1
+        moved[ends] = False
+        before = np.repeat(list_parts(ids)[0][:-1], np.diff(first))
+        return pa.table(
+            {
+                "input_ids": ids,
+                "seq_start_id": make_list(first, pa.array((starts - before).astype(np.int32))),
+                "loss_mask": make_list(list_parts(ids)[0], pa.array(moved.astype(np.int8))),
+            }
+        )
+
+    def back(table: pa.Table) -> pa.Table:
+        ids = list_of(table, "input_ids")
+        offsets, moved = list_parts(list_of(table, "loss_mask"))
+        mask = np.append(False, moved.to_numpy()[:-1] != 0)
+        first, starts = numbers(list_of(table, "seq_start_id"))
+        absolute = starts + np.repeat(offsets[:-1], np.diff(first))
+        lengths = np.diff(np.append(absolute, offsets[-1])).astype(np.int32)
+        return pa.table(
+            {
+                "input_ids": ids,
+                "labels": labels_where(ids, mask),
+                "seq_lengths": make_list(first, pa.array(lengths)),
+            }
+        )
+
+    return Projection(("input_ids", "labels", "seq_lengths"), forward, back)
+
+
+EXPORT = Export(
+    name="megatron",
+    versions="megatron-bridge after 0.3.1 (packed Parquet)",
+    takes={"sft": ("packed",)},
+    why_not={
+        "rm": "its packed Parquet holds no pairs",
+        "prm": "its labels are always the next token, and these are read at the step token",
+    },
+    detail=_detail,
+    launch=_launch,
+    files=_files,
+    projection=_projection,
+    container="parquet",
+)

@@ -1,0 +1,41 @@
+"""verl: a custom dataset class that reads our shards, one document an item."""
+
+from __future__ import annotations
+
+from pipeline.exports import Export, Facts
+from pipeline.exports._script import script
+
+
+def _launch(facts: Facts) -> str:
+    test = [["data.val_files=$BUILD/test"]] if "test" in facts.splits else []
+    lines = [
+        ["torchrun", "--standalone", "--nproc_per_node=gpu"],
+        ["-m", "verl.trainer.sft_trainer"],
+        ["data.train_files=$BUILD/train"],
+        *test,
+        ["data.custom_cls.path=pkg://pipeline.torch_data.verl", "data.custom_cls.name=ShardSFT"],
+        ["data.pad_mode=no_padding", f"data.max_length={facts.max_length}"],
+        [f"data.max_token_len_per_gpu={facts.max_length}", "data.truncation=error"],
+        ["model.path=$MODEL", "model.use_remove_padding=True"],
+    ]
+    return script("with verl", "verl.sh", lines)
+
+
+def _detail(facts: Facts) -> str:
+    packs = (
+        "; packs are taken apart, and the trainer packs anew" if facts.layout == "packed" else ""
+    )
+    return f"data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding{packs}"
+
+
+EXPORT = Export(
+    name="verl",
+    versions="verl 0.9.1",
+    takes={"sft": ("packed", "ragged")},
+    why_not={
+        "rm": "its reward models are trained from text",
+        "prm": "it has no process reward trainer",
+    },
+    detail=_detail,
+    launch=_launch,
+)

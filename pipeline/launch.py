@@ -1,0 +1,44 @@
+"""``launch/``: how to start a trainer on a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline import exports
+from pipeline.exports import Export
+
+
+def write(folder: Path, export: Export | None, manifest: Mapping[str, Any]) -> None:
+    """The trainer's scripts; nothing without a trainer.
+
+    Raises:
+        UsageError: it cannot train from this build.
+    """
+    if export is None:
+        return
+    facts = exports.facts_of(manifest)
+    export.require(facts)
+    target = folder / "launch"
+    target.mkdir(exist_ok=True)
+    files = {f"{export.name}.sh": export.launch(facts), **export.files(facts)}
+    for name, text in files.items():
+        path = target / name
+        path.write_text(text, "utf-8")
+        if name.endswith(".sh"):
+            path.chmod(0o755)
+
+
+def forward(folder: Path, name: str) -> None:
+    """A script in the build that starts the one of the export in its folder ``name``."""
+    (folder / "launch").mkdir(exist_ok=True)
+    path = folder / "launch" / f"{name}.sh"
+    text = f'#!/bin/sh\nexec sh "$(dirname "$0")/../{name}/launch/{name}.sh" "$@"\n'
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
+
+
+def command(folder: Path, trainer: str) -> str:
+    """What a person types to start it."""
+    return f"sh {folder / 'launch' / f'{trainer}.sh'} MODEL_DIR"

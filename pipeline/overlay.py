@@ -1,0 +1,185 @@
+"""A model directory with a build's tokenizer and configuration; the weights are linked, not copied.
+
+Trainers and servers read tokenizer and configuration from the model directory alone. For process
+reward models the rows of the step, good and bad tokens, which nobody trained, are given the means
+of rows that were: two equal rows near zero cannot be told apart, and a frozen one never will be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pipeline import safetensors_rows
+from pipeline.dataset_files import write_json
+from pipeline.exporting import Stored, open_build
+from stages.encoders import parsed
+from stages.errors import SurroundingsError, UsageError
+
+# Files that the build has its own of; the original's would contradict them.
+_TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+)
+_REPLACED = (*_TOKENIZER, "config.json", "generation_config.json")
+# Texts whose rows a marker's row is made from: they mean what it will.
+_MEANING = {"step_token": ("\n",), "good_token": ("+",), "bad_token": ("-",)}
+EMBEDDINGS = ("embed_tokens", "lm_head")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{path.parent} has no {path.name}.", "Give a model directory as transformers saves it."
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}.", "Download the model again.") from error
+    return found
+
+
+def _link(origin: Path, target: Path) -> None:
+    """A hard link where the file system has them, else a symbolic one."""
+    real = origin.resolve()
+    try:
+        os.link(real, target)
+    except OSError:
+        target.symlink_to(real)
+
+
+def _configuration(original: dict[str, Any], source: Stored) -> dict[str, Any]:
+    """``config.json`` with this build's pad and eos, and no cache in training."""
+    model = source.manifest["model"]
+    inner = original.get("text_config", original)
+    rows = int(inner.get("vocab_size", 0))
+    if rows < model["vocab_size"]:
+        raise UsageError(
+            f"The model has {rows} embedding rows, and this build's tokenizer has "
+            f"{model['vocab_size']} tokens.",
+            "Give the model that the build was made for.",
+        )
+    changed = {
+        "pad_token_id": model["pad_token_id"],
+        "eos_token_id": model["eos_token_id"],
+        "use_cache": False,
+    }
+    made = {**original, **changed}
+    if "text_config" in original:
+        made["text_config"] = {**inner, **changed}
+    return made
+
+
+def _rows(source: Stored) -> dict[int, tuple[int, ...]]:
+    """For each marker's row, the rows whose mean it gets."""
+    model = source.manifest["model"]
+    if model["step_token_id"] is None:
+        return {}
+    path = source.folder / "tokenizer" / "tokenizer.json"
+    tokenizer = parsed(path.read_bytes())
+    found = {}
+    for name, texts in _MEANING.items():
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        used = tuple(index for each in ids for index in each)
+        target = int(model[f"{name}_id"])
+        if target not in used:  # a family without spare rows uses trained ones as they are
+            found[target] = used
+    return found
+
+
+def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -> list[str]:
+    """Rewrite the shards that hold an embedding; returns the tensors that were changed."""
+    shards = safetensors_rows.shards_of(original)
+    changed = []
+    for path, names in shards.items():
+        tables = [name for name in names if _is_embedding(name)]
+        if not tables:
+            continue
+        target = folder / path.name
+        target.unlink(missing_ok=True)  # a link: never write through it
+        shutil.copyfile(path.resolve(), target)
+        for name in tables:
+            safetensors_rows.set_means(target, name, rows)
+            changed.append(name)
+    if not changed:
+        raise UsageError(
+            f"{original} has no safetensors file with an embedding (embed_tokens.weight).",
+            "Save the model with safe_serialization.",
+        )
+    return changed
+
+
+def _is_embedding(name: str) -> bool:
+    return name.endswith(tuple(f"{part}.weight" for part in EMBEDDINGS))
+
+
+def overlay(original: Path, build: Path, output: Path) -> list[str]:
+    """Write the model directory.
+
+    Returns:
+        What its user must know, a sentence each.
+
+    Raises:
+        UsageError: the model is not one, or not the build's.
+        SurroundingsError: the output exists.
+    """
+    source = open_build(build)
+    config = _read(original / "config.json")
+    made = _configuration(config, source)
+    if output.exists() and any(output.iterdir()):
+        raise UsageError(f"{output} has files in it.", "Give a new directory with -o.")
+    staged = output.parent / f".{output.name}.overlay"
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    try:
+        notes = _fill(original, build, staged, made, source)
+        if output.exists():
+            output.rmdir()
+        staged.rename(output)
+    except OSError as error:
+        raise SurroundingsError(f"{output} cannot be written: {error}.", "Make room.") from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return notes
+
+
+def _fill(
+    original: Path, build: Path, staged: Path, config: dict[str, Any], source: Stored
+) -> list[str]:
+    for path in sorted(original.iterdir()):
+        if path.is_file() and path.name not in _REPLACED:
+            _link(path, staged / path.name)
+    for path in sorted((build / "tokenizer").iterdir()):
+        if path.name != "generation_config.json":
+            shutil.copyfile(path, staged / path.name)
+    write_json(staged / "config.json", config)
+    generation = original / "generation_config.json"
+    before = _read(generation) if generation.exists() else {}
+    ours = _read(build / "tokenizer" / "generation_config.json")
+    write_json(staged / "generation_config.json", {**before, **ours})
+    rows = _rows(source)
+    if not rows:
+        return []
+    changed = _give_rows(original, staged, rows)
+    return _notes(changed, rows, source)
+
+
+def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Stored) -> list[str]:
+    model = source.manifest["model"]
+    names = ", ".join(f"{model[n]} from {_MEANING[n][0]!r}" for n in _MEANING)
+    modules = sorted({name.rsplit(".", 2)[-2] for name in changed})
+    train = "They are still untrained: under LoRA, or with frozen embeddings, train them too"
+    return [
+        f"{len(rows)} rows of {', '.join(changed)} were given values: {names}.",
+        f"{train} (modules_to_save={modules}).",
+    ]

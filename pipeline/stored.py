@@ -1,0 +1,118 @@
+"""How a shard lies on the disk: our columns as they are, or a trainer's with the rest beside them.
+
+A trainer's shard ``train/data-0.arrow`` may lack what only we keep (row ids, step positions).
+That is stored in ``__lineage__/train/data-0.arrow``, row by row, and ``read`` puts both together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.exports import Projection
+
+BATCH_ROWS = 256  # rows per record batch: what a random read touches
+_ORDER = b"columns"  # of a lineage file's schema: our columns in their order
+
+
+def lineage_of(path: str) -> str:
+    """Where the columns that a trainer's shard lacks are, relative to the build.
+
+    ``load_dataset(DIR)`` passes over folders with two underscores, and so takes the shards alone.
+    """
+    return f"__lineage__/{path.rpartition('.')[0]}.arrow"
+
+
+def read_file(path: Path) -> pa.Table:
+    """A file as it is: an Arrow IPC stream, memory-mapped, or Parquet by its suffix."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path, memory_map=True)
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_stream(file).read_all()
+
+
+class _File:
+    """One file that record batches go into; opened with the first of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._sink: Any = None
+        self._writer: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._sink = pa.OSFile(str(self.path), "wb")
+            made = pq.ParquetWriter if self.path.suffix == ".parquet" else pa.ipc.new_stream
+            self._writer = made(self._sink, table.schema)
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._sink.close()
+
+
+class Sink:
+    """Writes a shard, batch by batch, in the columns that it is stored in."""
+
+    def __init__(self, folder: Path, path: str, projection: Projection | None) -> None:
+        self._path = folder / path
+        self._projection = projection
+        self._files = [_File(self._path)]
+        if projection is not None:
+            self._files.append(_File(folder / lineage_of(path)))
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for file in self._files:
+            file.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows in our columns."""
+        if self._projection is None:
+            self._files[0].write(table)
+            return
+        rest = [name for name in table.schema.names if name not in self._projection.keeps]
+        order = json.dumps(table.schema.names).encode()
+        self._files[0].write(self._projection.forward(table))
+        self._files[1].write(table.select(rest).replace_schema_metadata({_ORDER: order}))
+
+    def sha256(self) -> str:
+        """Of the shard's file, once it is closed."""
+        with self._path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterator[pa.Table]:
+    order = json.loads(rest.schema.metadata[_ORDER])
+    for start in range(0, len(rest), BATCH_ROWS):
+        ours = projection.back(stored.slice(start, BATCH_ROWS).combine_chunks())
+        beside = rest.slice(start, BATCH_ROWS)
+        columns = {
+            name: (ours if name in projection.keeps else beside).column(name) for name in order
+        }
+        yield pa.table(columns)
+
+
+def read(folder: Path, path: str, projection: Projection | None) -> pa.Table:
+    """A shard in our columns, whatever it is stored in."""
+    stored = read_file(folder / path)
+    if projection is None:
+        return stored
+    rest = read_file(folder / lineage_of(path))
+    return pa.concat_tables(list(_joined(stored, rest, projection)))

@@ -1,0 +1,23 @@
+"""Builds as torch reads them: a map-style dataset, collators, a sampler that resumes.
+
+The only package here that imports torch, which is not installed with the rest. ::
+
+    rows = Rows("build")
+    loader = DataLoader(rows, batch_size=1, sampler=Order(rows, seed=0), collate_fn=Flatten())
+"""
+
+from pipeline.torch_data.collate import BlockDiagonal, Flatten, Pad, PadPairs, Stack, StackPairs
+from pipeline.torch_data.order import Order
+from pipeline.torch_data.rows import Rows, documents
+
+__all__ = [
+    "BlockDiagonal",
+    "Flatten",
+    "Order",
+    "Pad",
+    "PadPairs",
+    "Rows",
+    "Stack",
+    "StackPairs",
+    "documents",
+]

@@ -1,0 +1,208 @@
+"""Collators: training rows to the tensors of a batch, for each way of storing and of attending.
+
+All ids and labels are int64, as torch's embeddings and losses want them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline.torch_data.rows import Row, documents
+
+IGNORED = -100
+Tensor = Any  # torch.Tensor; torch may be missing where types are checked
+Batch = dict[str, Any]
+
+
+def _long(values: Any) -> Tensor:
+    return torch.as_tensor(np.array(values, np.int64))  # copies: mapped memory is read-only
+
+
+def _padded(sequences: Sequence[Any], fill: int, side: str, width: int = 0) -> Tensor:
+    """[rows, width] from sequences of different lengths."""
+    width = max(width, max(len(values) for values in sequences))
+    made = torch.full((len(sequences), width), fill, dtype=torch.long)
+    for row, values in enumerate(sequences):
+        place = slice(0, len(values)) if side == "right" else slice(width - len(values), width)
+        made[row, place] = _long(values)
+    return made
+
+
+def _positions(mask: Tensor, start: int) -> Tensor:
+    """Positions that count real tokens from ``start``; padding stands at ``start``'s predecessor,
+    or 0: what models with absolute positions need under left padding."""
+    return (mask.cumsum(-1) - 1 + start) * mask + (1 - mask) * max(start - 1, 0)
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """Packs, or single rows, to one row of documents: [1, tokens], for varlen attention.
+
+    There is no attention mask: positions restart with each document, ``cu_seq_lens_q/k`` (int32)
+    say where, and models that read either keep documents apart. Needs ``use_cache=False``.
+
+    Attributes:
+        position_start: of each document's first token (2 for RoBERTa).
+        lengths: give ``cu_seq_lens_*`` and ``max_length_*`` too, which only varlen kernels take.
+    """
+
+    position_start: int = 0
+    lengths: bool = False
+
+    def __call__(self, rows: Iterable[Row]) -> Batch:
+        docs = [doc for row in rows for doc in documents(row)]
+        sizes = [len(doc["input_ids"]) for doc in docs]
+        batch: Batch = {
+            "input_ids": torch.cat([_long(doc["input_ids"]) for doc in docs])[None],
+            "labels": torch.cat([_long(doc["labels"]) for doc in docs])[None],
+            "position_ids": torch.cat([torch.arange(n) + self.position_start for n in sizes])[None],
+        }
+        if "loss_weights" in docs[0]:
+            batch["loss_weights"] = _weights(docs)[None]
+        if self.lengths:
+            ends = torch.tensor([0, *np.cumsum(sizes).tolist()], dtype=torch.int32)
+            batch |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
+            batch |= {"max_length_q": max(sizes), "max_length_k": max(sizes)}
+        return batch
+
+
+def _weights(docs: list[Row]) -> Tensor:
+    return torch.cat([torch.as_tensor(np.array(doc["loss_weights"], np.float32)) for doc in docs])
+
+
+@dataclass(frozen=True)
+class BlockDiagonal:
+    """Packs to [rows, width] with a mask [rows, 1, width, width] that is causal inside documents.
+
+    For SDPA, which takes a mask of booleans (true may be seen). Padding sees itself alone, so that
+    no row of the mask is empty and nothing becomes NaN.
+    """
+
+    pad_id: int
+    position_start: int = 0
+
+    def __call__(self, rows: Iterable[Row]) -> Batch:
+        packs = [documents(row) for row in rows]
+        joined = [
+            {
+                name: np.concatenate([np.asarray(doc[name]) for doc in docs])
+                for name in ("input_ids", "labels")
+            }
+            for docs in packs
+        ]
+        ids = _padded([pack["input_ids"] for pack in joined], self.pad_id, "right")
+        labels = _padded([pack["labels"] for pack in joined], IGNORED, "right")
+        numbers, places = [], []
+        for docs in packs:
+            sizes = [len(doc["input_ids"]) for doc in docs]
+            numbers.append(np.repeat(np.arange(1, len(sizes) + 1), sizes))
+            starts = [np.arange(size) + self.position_start for size in sizes]
+            places.append(np.concatenate(starts))
+        number = _padded(numbers, 0, "right")
+        same = number[:, :, None] == number[:, None, :]
+        width = ids.shape[1]
+        causal = torch.ones(width, width, dtype=torch.bool).tril()
+        real = (number != 0)[:, :, None]
+        itself = torch.eye(width, dtype=torch.bool)
+        mask = (same & causal & real) | (itself & ~real)
+        return {
+            "input_ids": ids,
+            "labels": labels,
+            "position_ids": _padded(places, self.position_start, "right"),
+            "attention_mask": mask[:, None],
+        }
+
+
+@dataclass(frozen=True)
+class Pad:
+    """Single rows to [rows, longest], with mask and positions; packs are taken apart first.
+
+    Attributes:
+        side: left for batched generation and for reading the last token; positions count real
+            tokens, so models with absolute positions see the same ones as without padding.
+        multiple: widths are rounded up to it.
+        position_start: 2 for RoBERTa.
+    """
+
+    pad_id: int
+    side: str = "left"
+    multiple: int = 8
+    position_start: int = 0
+
+    def __call__(self, rows: Iterable[Row]) -> Batch:
+        docs = [doc for row in rows for doc in documents(row)]
+        ids = [doc["input_ids"] for doc in docs]
+        width = -(-max(map(len, ids)) // self.multiple) * self.multiple
+        mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
+        return {
+            "input_ids": _padded(ids, self.pad_id, self.side, width),
+            "attention_mask": mask,
+            "position_ids": _positions(mask, self.position_start),
+            "labels": _padded([doc["labels"] for doc in docs], IGNORED, self.side, width),
+        }
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Rows of a padded build, which have one width already."""
+
+    position_start: int = 0
+
+    def __call__(self, rows: Iterable[Row]) -> Batch:
+        listed = list(rows)
+        names = ("input_ids", "attention_mask", "labels")
+        batch = {name: torch.stack([_long(row[name]) for row in listed]) for name in names}
+        batch["position_ids"] = _positions(batch["attention_mask"], self.position_start)
+        return batch
+
+
+def _pairs(rows: list[Row], batch: Batch) -> Batch:
+    if "margin" in rows[0]:
+        batch["margin"] = torch.tensor([row["margin"] for row in rows], dtype=torch.float32)
+    return batch
+
+
+@dataclass(frozen=True)
+class PadPairs:
+    """Pairs to [2 * rows, longest]: first every chosen side, then every rejected one."""
+
+    pad_id: int
+    side: str = "left"
+    multiple: int = 8
+    position_start: int = 0
+
+    def __call__(self, rows: Iterable[Row]) -> Batch:
+        listed = list(rows)
+        ids = [row[f"{side}_ids"] for side in ("chosen", "rejected") for row in listed]
+        width = -(-max(map(len, ids)) // self.multiple) * self.multiple
+        mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
+        batch = {
+            "input_ids": _padded(ids, self.pad_id, self.side, width),
+            "attention_mask": mask,
+            "position_ids": _positions(mask, self.position_start),
+        }
+        return _pairs(listed, batch)
+
+
+@dataclass(frozen=True)
+class StackPairs:
+    """Pairs of a padded build, which have one width already."""
+
+    position_start: int = 0
+
+    def __call__(self, rows: Iterable[Row]) -> Batch:
+        listed = list(rows)
+        sides = [(row, side) for side in ("chosen", "rejected") for row in listed]
+        batch = {
+            "input_ids": torch.stack([_long(row[f"{side}_ids"]) for row, side in sides]),
+            "attention_mask": torch.stack(
+                [_long(row[f"{side}_attention_mask"]) for row, side in sides]
+            ),
+        }
+        batch["position_ids"] = _positions(batch["attention_mask"], self.position_start)
+        return _pairs(listed, batch)

@@ -1,0 +1,191 @@
+"""OpenRLHF's three dataset classes, reading shards instead of text; packs are taken apart again.
+
+They take what its trainers pass to its own classes, and give what those give: items of tensors
+[1, length], batches of tensors [rows, 1, longest], which the trainers squeeze.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from pipeline.torch_data.rows import documents
+from stages.errors import UsageError
+
+IGNORED = -100
+Tensor = Any
+
+
+def _pad(tensors: Sequence[Tensor], value: float, side: str = "right") -> Tensor:
+    """[rows, 1, longest] from [1, length] each: every trainer since 0.7.1 squeezes the middle."""
+    longest = max(tensor.size(-1) for tensor in tensors)
+    made = []
+    for tensor in tensors:
+        room = longest - tensor.size(-1)
+        widths = (0, room) if side == "right" else (room, 0)
+        made.append(torch.nn.functional.pad(tensor, widths, value=value))
+    return torch.stack(made)
+
+
+def _require_columns(dataset: Any, names: Iterable[str]) -> None:
+    missing = [name for name in names if name not in dataset.column_names]
+    if missing:
+        raise UsageError(
+            f"The dataset has no column {', '.join(missing)}.",
+            "Give a build made with --for openrlhf, for this task.",
+        )
+
+
+def _require_length(ids: Sequence[int], longest: int, name: str) -> None:
+    if len(ids) > longest:
+        raise UsageError(
+            f"{name} has {len(ids)} tokens, more than the trainer's max_len {longest}.",
+            "Start it with the build's own max_length.",
+        )
+
+
+class ShardSFT:
+    """``SFTDataset`` of 0.7.1 and newer: ids, mask of ones, loss mask moved one token forward."""
+
+    _columns: tuple[str, ...] = ("input_ids", "labels")
+
+    def __init__(
+        self, dataset: Any, tokenizer: Any, max_length: int, strategy: Any, **rest: Any
+    ) -> None:
+        _require_columns(dataset, self._columns)
+        self._rows, self._pad_id, self._longest = dataset, tokenizer.pad_token_id, max_length
+        self._fill = 0  # of the targets
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _targets(self, doc: dict[str, Any]) -> Tensor:
+        """float32 [1, length]: place i gates the prediction of token i + 1."""
+        labels = torch.tensor([doc["labels"]])
+        mask = (labels != IGNORED).float()
+        if "loss_weights" in doc:
+            mask = mask * torch.tensor([doc["loss_weights"]], dtype=torch.float32)
+        return torch.cat([mask[:, 1:], torch.zeros(1, 1)], dim=1)
+
+    def __getitem__(self, index: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """One tuple per document of the row."""
+        items = []
+        for doc in documents(self._rows[index]):
+            _require_length(doc["input_ids"], self._longest, str(doc.get("row_id", index)))
+            ids = torch.tensor([doc["input_ids"]])
+            items.append((ids, torch.ones_like(ids), self._targets(doc)))
+        return items
+
+    def collate_fn(self, items: Iterable[list[tuple[Tensor, Tensor, Tensor]]]) -> Any:
+        """All documents of the rows, padded right; ``--packing_samples`` un-pads them."""
+        ids, masks, targets = zip(*(doc for item in items for doc in item), strict=True)
+        return _pad(ids, self._pad_id), _pad(masks, 0), _pad(targets, self._fill)
+
+
+class ShardPRM(ShardSFT):
+    """``ProcessRewardDataset`` of 0.7.4 to 0.9.5: the reward token's id at each step token.
+
+    Builds with soft labels give floats there instead, which its loss reads as probabilities.
+    """
+
+    _columns = ("input_ids", "labels", "step_positions", "step_labels")
+
+    def __init__(
+        self, dataset: Any, tokenizer: Any, max_length: int, strategy: Any, **rest: Any
+    ) -> None:
+        super().__init__(dataset, tokenizer, max_length, strategy)
+        self._fill = self._pad_id  # as theirs does; the loss reads step tokens alone
+        token = strategy.args.placeholder_token
+        found = tokenizer.encode(token, add_special_tokens=False)
+        if len(found) != 1:
+            raise UsageError(
+                f"--placeholder_token {token!r} is {len(found)} tokens of this tokenizer.",
+                "Train from a model directory that pipeline overlay made for this build.",
+            )
+        self._step = found[0]
+        self._check_rewards(tokenizer, strategy.args.reward_tokens)
+        ratings = {label for labels in dataset["step_labels"] for label in labels}
+        if None in ratings and not ratings <= {0.0, 1.0, None}:
+            raise UsageError(
+                "Soft labels stand beside unlabelled steps, which the loss would read as -100.",
+                "Build with --neutral good or bad, or with hard labels.",
+            )
+        self._soft = not ratings <= {0.0, 1.0, None}
+
+    def _check_rewards(self, tokenizer: Any, tokens: Sequence[str] | None) -> None:
+        rewards = {
+            index
+            for token in tokens or ()
+            for index in tokenizer.encode(token, add_special_tokens=False)
+        }
+        first = {label for label in self._rows[0]["labels"] if label != IGNORED}
+        if tokens and not first <= rewards:
+            raise UsageError(
+                f"--reward_tokens {' '.join(tokens)} are not the tokens of this build's labels.",
+                "Give the good and the bad token, in this order, as its launch script does.",
+            )
+
+    def _targets(self, doc: dict[str, Any]) -> Tensor:
+        ids = torch.tensor([doc["input_ids"]])
+        labels = torch.tensor([doc["labels"]])
+        if self._soft:
+            labels = torch.full_like(ids, IGNORED, dtype=torch.float32)
+            where = torch.tensor(doc["step_positions"], dtype=torch.long)
+            labels[0, where] = torch.tensor(doc["step_labels"], dtype=torch.float32)
+        steps = set(torch.nonzero(ids[0] == self._step).flatten().tolist())
+        labelled = set(torch.nonzero(labels[0] != IGNORED).flatten().tolist())
+        if (
+            not labelled
+            or not labelled <= steps
+            or steps != {int(x) for x in doc["step_positions"]}
+        ):
+            raise UsageError(
+                f"{doc.get('row_id', 'a row')} has labels beside its step tokens, or none.",
+                "Train with the tokenizer and the placeholder of the build.",
+            )
+        return labels
+
+
+class ShardRM:
+    """``RewardDataset`` of 0.7.1 and newer, for ``rm`` (padded left) and ``dpo`` (right)."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        tokenizer: Any,
+        max_length: int,
+        strategy: Any,
+        is_dpo: bool = False,
+        **rest: Any,
+    ) -> None:
+        _require_columns(dataset, ("chosen_ids", "rejected_ids", "prompt_length"))
+        self._rows, self._pad_id, self._longest = dataset, tokenizer.pad_token_id, max_length
+        self._dpo = is_dpo
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        """Ids and masks of both sides, and the margin (rm) or the prompt's length (dpo)."""
+        row = self._rows[index]
+        sides = []
+        for name in ("chosen_ids", "rejected_ids"):
+            _require_length(row[name], self._longest, str(row.get("row_id", index)))
+            ids = torch.tensor([row[name]])
+            sides += [ids, torch.ones_like(ids)]
+        extra = row["prompt_length"] if self._dpo else (row.get("margin") or 0)
+        return (*sides, extra)
+
+    def collate_fn(self, items: Iterable[tuple[Any, ...]]) -> Any:
+        """Both sides padded, ids with the pad token and masks with 0."""
+        chosen, chosen_mask, rejected, rejected_mask, extras = zip(*items, strict=True)
+        side = "right" if self._dpo else "left"
+        return (
+            _pad(chosen, self._pad_id, side),
+            _pad(chosen_mask, 0, side),
+            _pad(rejected, self._pad_id, side),
+            _pad(rejected_mask, 0, side),
+            list(extras),
+        )

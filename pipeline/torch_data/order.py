@@ -1,0 +1,80 @@
+"""The order of a run: shuffled by seed and epoch, shared among ranks, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pipeline.torch_data.rows import Rows
+from stages.errors import UsageError
+
+
+class Order:
+    """A sampler for one rank. Every rank sees as many rows; what does not divide is left out.
+
+    ``state_dict`` says how far an epoch has come and over which rows: a build whose rows or order
+    differ is refused on ``load_state_dict``, instead of resuming on other data.
+
+    Args:
+        seed: of the shuffle; ``shuffle=False`` keeps the stored order.
+        rank, world: this process, and how many there are.
+    """
+
+    def __init__(
+        self, rows: Rows, *, seed: int = 0, shuffle: bool = True, rank: int = 0, world: int = 1
+    ) -> None:
+        self._rows, self._seed, self._shuffle = rows, seed, shuffle
+        self._rank, self._world = rank, world
+        self._epoch = 0
+        self._done = 0  # rows of this epoch that all ranks together have taken
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start another epoch, from its beginning."""
+        self._epoch, self._done = epoch, 0
+
+    def __len__(self) -> int:
+        return len(self._rows) // self._world - self._done // self._world
+
+    def __iter__(self) -> Iterator[int]:
+        count = len(self._rows) // self._world * self._world
+        order = torch.arange(len(self._rows))
+        if self._shuffle:
+            generator = torch.Generator().manual_seed(self._seed + self._epoch)
+            order = torch.randperm(len(self._rows), generator=generator)
+        mine = order[self._done : count][self._rank :: self._world].tolist()
+        for index in mine:
+            self._done += self._world
+            yield index
+        self.set_epoch(self._epoch + 1)
+
+    def state_dict(self, done: int | None = None) -> dict[str, Any]:
+        """How far the epoch has come.
+
+        Args:
+            done: rows of this epoch that all ranks have trained on; without it, those that this
+                sampler has given out, which loaders with workers fetch in advance.
+        """
+        return {
+            "order_hash": self._rows.order_hash,
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+            "epoch": self._epoch,
+            "done": self._done if done is None else done,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where the state was taken, with any number of ranks.
+
+        Raises:
+            UsageError: the rows, their order or the seed are others.
+        """
+        own = self.state_dict()
+        for name in ("order_hash", "seed", "shuffle"):
+            if state[name] != own[name]:
+                raise UsageError(
+                    f"The run was stopped on another build or order: {name} differs.",
+                    "Resume on the build it began with, or start again.",
+                )
+        self._epoch, self._done = int(state["epoch"]), int(state["done"])

@@ -1,0 +1,140 @@
+"""A split of a build as a map-style dataset: memory-mapped, one row at a time."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages.errors import DataError, UsageError
+
+Row = dict[str, Any]
+
+
+def documents(row: Row) -> list[Row]:
+    """The examples of a training row, each with its own step positions; a single row is itself."""
+    if "seq_lengths" not in row:
+        return [row]
+    made, start = [], 0
+    for index, length in enumerate(row["seq_lengths"]):
+        span = slice(start, start + int(length))
+        one: Row = {n: row[n][span] for n in ("input_ids", "labels", "loss_weights") if n in row}
+        if "row_ids" in row:
+            one["row_id"] = row["row_ids"][index]
+        if "step_positions" in row:
+            at = np.asarray(row["step_positions"])
+            inside = (at >= start) & (at < span.stop)
+            one["step_positions"] = at[inside] - start
+            labels = row["step_labels"]
+            one["step_labels"] = [labels[i] for i in np.flatnonzero(inside)]
+        made.append(one)
+        start = span.stop
+    return made
+
+
+def _streams(folder: Path) -> list[Path]:
+    state = folder / "state.json"
+    if not state.exists():
+        raise UsageError(f"{folder} is no split of a build.", "Give a build's folder.")
+    names = json.loads(state.read_bytes())["_data_files"]
+    return [folder / entry["filename"] for entry in names]
+
+
+class Rows:
+    """Training rows of one split; works with any sampler, distributed ones included.
+
+    Items are dictionaries of numpy arrays (int32 ids and labels), strings and numbers. Workers open
+    the files themselves: a dataset that is sent to another process sends its paths alone.
+
+    Args:
+        build: its folder, in our columns (no ``--for``, or one that keeps them).
+        split: ``train`` or ``test``.
+        explode: one item per document of a pack, instead of one per pack.
+
+    Attributes:
+        order_hash: changes when a row, or the order of rows, does: what a resumed run compares.
+
+    Raises:
+        UsageError: there is no such split.
+    """
+
+    def __init__(self, build: str | Path, split: str = "train", *, explode: bool = False) -> None:
+        self._paths = _streams(Path(build) / split)
+        self._tables: list[pa.Table] | None = None
+        self.explode = explode
+        self.order_hash = self._hash(Path(build), split)
+        self._rows = np.cumsum([len(table) for table in self._open()]).tolist()
+        self._items = self._documents() if explode else None
+
+    def _hash(self, build: Path, split: str) -> str:
+        try:
+            found = json.loads((build / "manifest.json").read_bytes())
+            shards = [shard["sha256"] for shard in found["splits"][split]["shards"]]
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"{build} has no manifest for {split}.", "Build it again.") from error
+        text = "\0".join([*shards, str(self.explode)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _open(self) -> list[pa.Table]:
+        if self._tables is None:
+            self._tables = [
+                pa.ipc.open_stream(pa.memory_map(str(path))).read_all() for path in self._paths
+            ]
+        return self._tables
+
+    def _documents(self) -> list[tuple[int, int]]:
+        """Row and place in it of each document."""
+        made, row = [], 0
+        for table in self._open():
+            for lengths in table.column("seq_lengths").to_pylist():
+                made += [(row, place) for place in range(len(lengths))]
+                row += 1
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": None}
+
+    def __len__(self) -> int:
+        if self._items is not None:
+            return len(self._items)
+        return self._rows[-1] if self._rows else 0
+
+    def _row(self, index: int) -> Row:
+        shard = bisect.bisect_right(self._rows, index)
+        table = self._open()[shard]
+        place = index - (self._rows[shard - 1] if shard else 0)
+        row = table.slice(place, 1)
+        return {name: _value(row.column(name)[0]) for name in table.schema.names}
+
+    def __getitem__(self, index: int) -> Row:
+        """One training row (or, exploded, one document).
+
+        Raises:
+            IndexError: there are fewer.
+        """
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f"row {index} of {count}")
+        index %= count
+        if self._items is None:
+            return self._row(index)
+        row, place = self._items[index]
+        return documents(self._row(row))[place]
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[index] for index in range(len(self)))
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    if isinstance(scalar, pa.ListScalar):
+        values = scalar.values
+        if values.null_count or not pa.types.is_primitive(values.type):
+            return values.to_pylist()  # unlabelled steps, row ids
+        return values.to_numpy(zero_copy_only=False)
+    return scalar.as_py()

@@ -1,0 +1,217 @@
+"""OpenRLHF's own dataset, collate and loss code beside ours, on the same rows."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import load_from_disk
+from transformers import AutoTokenizer
+
+from pipeline.torch_data.openrlhf import ShardPRM, ShardRM, ShardSFT
+from stages.errors import UsageError
+
+Build = Callable[..., Path]
+Use = Callable[..., Callable[[str], Any]]
+NEWEST, LAST_PRM = "0.11.2", "0.9.5"
+BARE = ("openrlhf", "openrlhf.utils", "openrlhf.datasets", "openrlhf.models")
+LONGEST = 16384
+SAMPLE = 400
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """The build's tokenizer."""
+    return AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+
+
+def rows_of(folder: Path) -> Any:
+    """A sample of the build's training rows."""
+    rows = load_from_disk(str(folder))["train"]
+    return rows.select(range(min(SAMPLE, len(rows))))
+
+
+def strategy(**data: Any) -> Any:
+    """What its classes read of the command line: flat in old versions, in groups in new ones."""
+    names = types.SimpleNamespace(**data)
+    return types.SimpleNamespace(args=types.SimpleNamespace(**data, data=names))
+
+
+def equal(ours: Any, theirs: Any) -> bool:
+    """Equal tensors once the trainer has squeezed them, values and types."""
+    ours, theirs = ours.squeeze(1), theirs.squeeze(1)
+    return bool(ours.shape == theirs.shape and ours.dtype == theirs.dtype and ours.equal(theirs))
+
+
+def test_sft_gives_the_tensors_of_sft_dataset(
+    peer: Use, build: Build, sources: dict[str, Path]
+) -> None:
+    """Where text is exact: its items are ours up to the untrained newline that it cuts off."""
+    load = peer("openrlhf", NEWEST, bare=BARE)
+    theirs = load("openrlhf.datasets.sft_dataset").SFTDataset
+    texts = build("sft", sources["single"], "--for", "openrlhf-text")
+    shards = build("sft", sources["single"], "--for", "openrlhf", "--layout", "ragged")
+    tokenizer = tokenizer_of(shards)
+    keys = strategy(input_key="input", output_key="output", apply_chat_template=False)
+    native = theirs(
+        rows_of(texts), tokenizer, LONGEST, keys, input_template=None, num_processors=None
+    )
+    own = ShardSFT(rows_of(shards), tokenizer, LONGEST, keys)
+    assert len(native) == len(own) > 5
+    for index in range(len(own)):
+        (ids, mask, loss_mask), (their_ids, their_mask, their_loss) = own[index][0], native[index]
+        count = their_ids.size(1)
+        assert ids[:, :count].equal(their_ids)
+        assert mask[:, :count].equal(their_mask)
+        assert loss_mask[:, :count].equal(their_loss)
+        assert not loss_mask[:, count:].any()
+        assert tokenizer.decode(ids[0, count:]) in ("", "\n")
+    batch = own.collate_fn([own[i] for i in range(4)])
+    their_batch = native.collate_fn([native[i] for i in range(4)])
+    real = their_batch[1].bool()
+    width = real.size(1)
+    for ours, their in zip(batch, their_batch, strict=True):
+        assert ours.squeeze(1)[:, :width][real].equal(their[real])
+
+
+def test_packs_are_taken_apart_into_the_same_documents(
+    build: Build, sources: dict[str, Path]
+) -> None:
+    """Every document of every pack is an item of the ragged build, no more and no fewer."""
+    packed = build("sft", sources["sft"], "--for", "openrlhf")
+    ragged = build("sft", sources["sft"], "--for", "openrlhf", "--layout", "ragged")
+    tokenizer, keys = tokenizer_of(packed), strategy()
+
+    def documents(folder: Path) -> list[Any]:
+        rows = load_from_disk(str(folder))["train"]
+        data = ShardSFT(rows, tokenizer, LONGEST, keys)
+        items = [doc for i in range(len(data)) for doc in data[i]]
+        return sorted((ids.tolist(), mask.tolist()) for ids, _, mask in items)
+
+    assert documents(packed) == documents(ragged)
+
+
+def test_the_loss_of_the_newest_version_trains_our_labels(
+    peer: Use, build: Build, sources: dict[str, Path]
+) -> None:
+    """Its SFT loss over our mask is the cross entropy over our labels, shifted by one."""
+    load = peer("openrlhf", NEWEST, bare=(*BARE, "deepspeed"))  # imported there, not called
+    loss_of = load("openrlhf.models.loss").SFTLoss()
+    folder = build("sft", sources["sft"], "--for", "openrlhf", "--layout", "ragged")
+    rows = rows_of(folder).select(range(4))
+    data = ShardSFT(rows, tokenizer_of(folder), LONGEST, strategy())
+    ids, _, mask = (t.squeeze(1) for t in data.collate_fn([data[i] for i in range(4)]))
+    torch.manual_seed(0)
+    chance = torch.randn(ids.size(0), ids.size(1), 50)
+    small = ids % 50  # a vocabulary that fits the memory
+    labels = torch.full_like(ids, -100)
+    for row, entry in enumerate(rows):
+        labels[row, : len(entry["labels"])] = torch.tensor(entry["labels"])
+    labels = torch.where(labels == -100, labels, small)
+    ends = torch.log_softmax(chance[:, :-1], -1).gather(-1, small[:, 1:, None])[..., 0]
+    expected = torch.nn.functional.cross_entropy(
+        chance[:, :-1].reshape(-1, 50), labels[:, 1:].reshape(-1), reduction="mean"
+    )
+    assert loss_of(ends, mask[:, :-1]).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("is_dpo", [False, True], ids=["rm", "dpo"])
+def test_pairs_are_the_tensors_of_reward_dataset(
+    peer: Use, build: Build, sources: dict[str, Path], is_dpo: bool
+) -> None:
+    """Both sides, masks, padding side and extras of a batch, for rm and dpo."""
+    load = peer("openrlhf", NEWEST, bare=BARE)
+    theirs = load("openrlhf.datasets.reward_dataset").RewardDataset
+    source = Path(__file__).parents[2] / "sample_data" / "rm" / "pairs_margin.jsonl"
+    texts = build("rm", source, "--for", "openrlhf-text")
+    shards = build("rm", source, "--for", "openrlhf")
+    tokenizer = tokenizer_of(shards)
+    keys = strategy(prompt_key="prompt", chosen_key="chosen", rejected_key="rejected")
+    native = theirs(rows_of(texts), tokenizer, LONGEST, keys, is_dpo=is_dpo, num_processors=None)
+    own = ShardRM(rows_of(shards), tokenizer, LONGEST, keys, is_dpo=is_dpo)
+    assert len(native) == len(own) > 3
+    everything = range(len(own))
+    batch = own.collate_fn([own[i] for i in everything])
+    their_batch = native.collate_fn([native[i] for i in everything])
+    for ours, their in zip(batch[:4], their_batch[:4], strict=True):
+        assert equal(ours, their)
+    assert batch[4] == their_batch[4]
+
+
+def test_steps_are_the_tensors_of_process_reward_dataset(
+    peer: Use, build: Build, sources: dict[str, Path]
+) -> None:
+    """The last version that trains one: ids, masks and labels of every row, and its loss."""
+    load = peer("openrlhf", LAST_PRM, bare=BARE)
+    theirs = load("openrlhf.datasets.process_reward_dataset").ProcessRewardDataset
+    texts = build("prm", sources["prm"], "--for", "openrlhf-text")
+    shards = build("prm", sources["prm"], "--for", "openrlhf", "--layout", "ragged")
+    tokenizer = tokenizer_of(shards)
+    good, bad = "<|good|>", "<|bad|>"
+    keys = strategy(
+        input_key="input",
+        label_key="label",
+        placeholder_token="<|step|>",
+        reward_tokens=[good, bad],
+    )
+    native = theirs(rows_of(texts), tokenizer, LONGEST, keys)
+    own = ShardPRM(rows_of(shards), tokenizer, LONGEST, keys)
+    assert len(native) == len(own) > 5
+    everything = range(len(own))
+    batch = own.collate_fn([own[i] for i in everything])
+    their_batch = native.collate_fn([native[i] for i in everything])
+    for ours, their in zip(batch, their_batch, strict=True):
+        assert equal(ours, their)
+    ids, _, labels = (tensor.squeeze(1) for tensor in batch)
+    step = tokenizer.convert_tokens_to_ids("<|step|>")
+    rewards = tokenizer.convert_tokens_to_ids([good, bad])
+    loss_of = load("openrlhf.models.loss").PRMLoss(step, rewards)
+    logits = torch.zeros(*ids.shape, max(rewards) + 1, dtype=torch.float16)
+    loss, _ = loss_of(ids, logits.float(), labels, return_acc=True)
+    assert loss.item() == pytest.approx(0.6931, abs=1e-3)  # two classes, nothing known
+
+
+def test_soft_labels_reach_its_loss(peer: Use, build: Build, tmp_path: Path) -> None:
+    """Floats, which its own dataset cannot store any more, give the soft cross entropy."""
+    load = peer("openrlhf", LAST_PRM, bare=BARE)
+    source = tmp_path / "soft.jsonl"
+    row = {"prompt": "How many?", "completions": ["Count.", "Four."], "labels": [0.75, 0.25]}
+    source.write_text("".join(json.dumps({**row, "prompt": f"{i} and?"}) + "\n" for i in range(4)))
+    folder = build("prm", source, "--for", "openrlhf", "--layout", "ragged")
+    tokenizer = tokenizer_of(folder)
+    keys = strategy(placeholder_token="<|step|>", reward_tokens=["<|good|>", "<|bad|>"])
+    own = ShardPRM(rows_of(folder), tokenizer, LONGEST, keys)
+    ids, _, labels = (t.squeeze(1) for t in own.collate_fn([own[i] for i in range(len(own))]))
+    step = tokenizer.convert_tokens_to_ids("<|step|>")
+    rewards = tokenizer.convert_tokens_to_ids(["<|good|>", "<|bad|>"])
+    small = {step: 0, rewards[0]: 1, rewards[1]: 2}
+    torch.manual_seed(0)
+    logits = torch.randn(*ids.shape, 4)
+    at = ids == step
+    loss_of = load("openrlhf.models.loss").PRMLoss(small[step], [1, 2])
+    loss = loss_of(torch.where(at, 0, 3), logits, labels)
+    chance = torch.log_softmax(logits[at][:, [1, 2]], -1)
+    wanted = labels[at]
+    expected = -(wanted * chance[:, 0] + (1 - wanted) * chance[:, 1]).mean()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_what_does_not_fit_is_refused(build: Build, sources: dict[str, Path]) -> None:
+    """Another task's shards, a short max_len and a wrong placeholder stop before training."""
+    folder = build("prm", sources["prm"], "--for", "openrlhf", "--layout", "ragged")
+    tokenizer, rows = tokenizer_of(folder), rows_of(folder)
+    with pytest.raises(UsageError, match="no column chosen_ids"):
+        ShardRM(rows, tokenizer, LONGEST, strategy())
+    keys = strategy(placeholder_token="<|step|>", reward_tokens=["<|good|>", "<|bad|>"])
+    with pytest.raises(UsageError, match="more than the trainer's max_len 8"):
+        ShardPRM(rows, tokenizer, 8, keys)[0]
+    keys = strategy(placeholder_token="ки", reward_tokens=["<|good|>", "<|bad|>"])
+    with pytest.raises(UsageError, match="labels beside its step tokens"):
+        ShardPRM(rows, tokenizer, LONGEST, keys)[0]
+    keys = strategy(placeholder_token="<|step|>", reward_tokens=["+", "-"])
+    with pytest.raises(UsageError, match="not the tokens of this build"):
+        ShardPRM(rows, tokenizer, LONGEST, keys)

@@ -1,0 +1,175 @@
+"""TRL's trainers, unmodified, on builds made for them: what reaches the model is what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import load_from_disk
+from transformers import AutoTokenizer, Qwen2Config
+
+Build = Callable[..., Path]
+Use = Callable[..., Callable[[str], Any]]
+NEWEST, LAST_PRM = "1.16.0", "1.13.0"
+SAMPLE = 60
+
+
+def tiny(kind: str, **more: Any) -> Any:
+    """A Qwen2 of a few thousand weights beside its embedding."""
+    import transformers
+
+    config = Qwen2Config(
+        vocab_size=151936,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=16384,
+        use_cache=False,
+        **more,
+    )
+    return getattr(transformers, f"Qwen2For{kind}")(config)
+
+
+def rows_of(folder: Path) -> Any:
+    """A sample of the training rows."""
+    rows = load_from_disk(str(folder))["train"]
+    return rows.select(range(min(SAMPLE, len(rows))))
+
+
+def batches(trainer: Any) -> list[dict[str, Any]]:
+    """What its own loader makes of all rows, in order."""
+    return list(trainer.get_eval_dataloader())
+
+
+def settings(tmp_path: Path, size: int, **more: Any) -> dict[str, Any]:
+    """Arguments that all its configurations share."""
+    return {
+        "output_dir": str(tmp_path / "out"),
+        "per_device_eval_batch_size": size,
+        "report_to": [],
+        "use_cpu": True,
+        "bf16": False,
+        "max_length": None,
+        **more,
+    }
+
+
+def test_packs_reach_the_model_with_positions_that_restart(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """SFTTrainer, padding_free: ids and labels as stored, positions from 0 in every document."""
+    load = peer("trl", NEWEST)
+    trl = load("trl")
+    folder = build("sft", sources["sft"], "--for", "trl")
+    rows = rows_of(folder)
+    trainer = trl.SFTTrainer(
+        model=tiny("CausalLM"),
+        args=trl.SFTConfig(**settings(tmp_path, 1, padding_free=True)),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
+    )
+    made = batches(trainer)
+    assert len(made) == len(rows)
+    for batch, row in zip(made, rows, strict=True):
+        assert batch["input_ids"][0].tolist() == row["input_ids"]
+        assert batch["labels"][0].tolist() == row["labels"]
+        wanted = [place for length in row["seq_lengths"] for place in range(length)]
+        assert batch["position_ids"][0].tolist() == wanted
+        assert "attention_mask" not in batch
+
+
+def test_single_rows_reach_the_model_whole(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """SFTTrainer, padded: nothing is cut, nothing else is trained."""
+    trl = peer("trl", NEWEST)("trl")
+    folder = build("sft", sources["sft"], "--for", "trl", "--layout", "ragged")
+    rows = rows_of(folder)
+    trainer = trl.SFTTrainer(
+        model=tiny("CausalLM"),
+        args=trl.SFTConfig(**settings(tmp_path, 4)),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
+    )
+    stored = iter(rows)
+    for batch in batches(trainer):
+        for ids, mask, labels in zip(
+            batch["input_ids"], batch["attention_mask"], batch["labels"], strict=True
+        ):
+            row, real = next(stored), mask.bool()
+            assert ids[real].tolist() == row["input_ids"]
+            assert labels[real].tolist() == row["labels"]
+            assert (labels[~real] == -100).all()
+    assert next(stored, None) is None
+
+
+def test_pairs_reach_the_reward_model(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """RewardTrainer: no row is dropped, both sides are whole, margins come along."""
+    trl = peer("trl", NEWEST)("trl")
+    source = Path(__file__).parents[2] / "sample_data" / "rm" / "pairs_margin.jsonl"
+    for data in (sources["rm"], source):
+        folder = build("rm", data, "--for", "trl")
+        rows = rows_of(folder)
+        trainer = trl.RewardTrainer(
+            model=tiny("SequenceClassification", num_labels=1),
+            args=trl.RewardConfig(**settings(tmp_path, 4)),
+            train_dataset=rows,
+            eval_dataset=rows,
+            processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
+        )
+        assert len(trainer.eval_dataset) == len(rows)
+        seen = 0
+        for batch in batches(trainer):
+            count = len(batch["input_ids"]) // 2
+            for place in range(count):
+                row = rows[seen + place]
+                for side, at in (("chosen", place), ("rejected", place + count)):
+                    real = batch["attention_mask"][at].bool()
+                    assert batch["input_ids"][at][real].tolist() == row[f"{side}_ids"]
+                if "margin" in row:
+                    assert batch["margin"][place].item() == pytest.approx(row["margin"])
+            seen += count
+        assert seen == len(rows)
+
+
+def test_steps_reach_the_process_reward_model(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """PRMTrainer of the last version that has one: a class at each step token."""
+    load = peer("trl", LAST_PRM)
+    prm = load("trl.experimental.prm")
+    folder = build("prm", sources["prm"], "--for", "trl")
+    ours = load_from_disk(str(build("prm", sources["prm"], "--layout", "ragged")))["train"]
+    rows = rows_of(folder)
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    model = tiny("TokenClassification", num_labels=2)
+    trainer = prm.PRMTrainer(
+        model=model,
+        args=prm.PRMConfig(**settings(tmp_path, 4)),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=tokenizer,
+    )
+    seen = 0
+    for batch in batches(trainer):
+        mask = batch["attention_mask"].bool()
+        for ids, labels, real in zip(batch["input_ids"], batch["labels"], mask, strict=True):
+            row = ours[seen]
+            assert ids[real].tolist() == row["input_ids"]
+            classes = [-100] * len(row["input_ids"])
+            for place, label in zip(row["step_positions"], row["step_labels"], strict=True):
+                classes[place] = int(label)
+            assert labels[real].tolist() == classes
+            seen += 1
+        with torch.no_grad():
+            assert torch.isfinite(model(**batch).loss)
+    assert seen == len(rows)

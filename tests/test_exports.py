@@ -1,0 +1,371 @@
+"""Exports: columns, refusals, launch scripts, and the way back to the same rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import load_dataset, load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SAMPLES, Ran, read_manifest
+
+from pipeline import exports, rows
+from pipeline.exporting import export_build, open_build
+from pipeline.exports import Facts
+from stages import columns, pack, pad
+from stages.errors import DataError, UsageError
+from stages.ragged import ragged
+
+Run = Callable[..., Ran]
+SOURCE = {
+    "sft": SAMPLES / "sft" / "chat.jsonl",
+    "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
+MODEL = {
+    "pad_token_id": 0,
+    "pad_token": "<pad>",
+    "eos_token_id": 9,
+    "eos_token": "<eos>",
+    "step_token": "<step>",
+    "good_token_id": 7,
+    "bad_token_id": 8,
+    "good_token": "<good>",
+    "bad_token": "<bad>",
+    "padding_side": "left",
+}
+LONGEST = 24
+STORES = [  # every trainer, task and layout that is stored in other columns or in ours
+    (name, task, layout)
+    for name in exports.names()
+    if name != "openrlhf-text"  # proves its rows with a tokenizer: see below
+    for task, layouts in exports.load(name).takes.items()
+    for layout in layouts
+]
+
+
+def facts(task: str, layout: str, **more: Any) -> Facts:
+    """Facts of a build of the small model above."""
+    return Facts(task, layout, LONGEST, MODEL, **more)
+
+
+@st.composite
+def examples(draw: st.DrawFn, task: str) -> pa.Table:
+    """Single rows as an encoder may leave them: the first label is never trained."""
+    count = draw(st.integers(1, 6))
+    made: list[dict[str, Any]] = []
+    for index in range(count):
+        ids = st.lists(st.integers(1, 6), min_size=2, max_size=LONGEST)
+        row: dict[str, Any] = {"row_id": f"data.jsonl:{index + 1}"}
+        if task == "rm":
+            row |= {"chosen_ids": draw(ids), "rejected_ids": draw(ids), "prompt_length": 1}
+        else:
+            row["input_ids"] = draw(ids)
+            size = len(row["input_ids"])
+            marked = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+            marked[0], marked[-1] = False, True
+            if task == "sft":
+                pairs = zip(row["input_ids"], marked, strict=True)
+                row["labels"] = [x if on else -100 for x, on in pairs]
+            else:
+                places = [place for place, on in enumerate(marked) if on]
+                rated = [draw(st.sampled_from([1.0, 0.0])) for _ in places]
+                row["labels"] = [-100] * size
+                for place, label in zip(places, rated, strict=True):
+                    row["labels"][place] = 7 if label else 8
+                row |= {"step_positions": places, "step_labels": rated}
+        made.append(row)
+    names = [name for name in columns.TYPES if name in made[0]]
+    return ragged(pa.Table.from_pylist(made, schema=columns.schema(names)))
+
+
+def laid_out(table: pa.Table, layout: str) -> pa.Table:
+    """The examples in a layout, as the gather would lay them out."""
+    if layout == "packed":
+        lengths = np.array([len(x) for x in table.column("input_ids").to_pylist()])
+        packs = pack.plan(lengths, LONGEST)
+        order = np.argsort(packs, kind="stable")
+        return pack.pack(table.take(pa.array(order)).combine_chunks(), np.bincount(packs))
+    return pad.pad(table, LONGEST, "left", 0) if layout == "padded" else table
+
+
+@pytest.mark.parametrize(("name", "task", "layout"), STORES)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_projection_gives_back_what_it_keeps(
+    name: str, task: str, layout: str, data: st.DataObject
+) -> None:
+    """Forward and back is the identity on the kept columns, whatever the rows are."""
+    table = laid_out(data.draw(examples(task)), layout)
+    projection = exports.load(name).projection(facts(task, layout))
+    if projection is None:
+        assert exports.load(name).container == "arrow"
+        return
+    stored = projection.forward(table)
+    assert len(stored) == len(table)
+    back = projection.back(stored)
+    assert back.select(projection.keeps).to_pylist() == table.select(projection.keeps).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("task", "layout"),
+    [("sft", "packed"), ("sft", "padded"), ("rm", "padded"), ("prm", "packed"), ("prm", "padded")],
+)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_layouts_are_taken_apart_into_the_same_examples(
+    task: str, layout: str, data: st.DataObject
+) -> None:
+    """Packs and padding hold the examples they were made from, positions and ratings included."""
+    table = data.draw(examples(task))
+    found = rows.examples(laid_out(table, layout), layout)
+    assert found.schema == table.schema
+    key = "row_id"
+    assert sorted(found.to_pylist(), key=lambda r: str(r[key])) == sorted(
+        table.to_pylist(), key=lambda r: str(r[key])
+    )
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+    """One build a task, in the default layout."""
+    from pipeline.build import build
+    from pipeline.config import Config
+
+    root = tmp_path_factory.mktemp("builds")
+    for task, source in SOURCE.items():
+        config = Config(
+            task, (str(source),), "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir
+        )
+        build(config, lambda what, done, total: None)
+    return {task: root / task for task in SOURCE}
+
+
+def canonical(folder: Path) -> list[dict[str, Any]]:
+    """Every example of a build or an export, in our columns."""
+    found = open_build(folder)
+    tables = [
+        rows.examples(table, found.facts.layout)
+        for split in found.manifest["splits"]
+        for table in found.shards(split)
+    ]
+    return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
+
+
+@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+def test_any_trainer_to_any_other_and_back(
+    builds: dict[str, Path], tmp_path: Path, task: str
+) -> None:
+    """A chain through every trainer, in files, ends in the rows that it began with."""
+    wanted = canonical(builds[task])
+    able = [n for n in exports.names() if task in exports.load(n).takes and n != "openrlhf-text"]
+    pairs = [*itertools.pairwise([*able, *reversed(able), able[0]])]
+    at = builds[task]
+    for index, (_, name) in enumerate([(None, able[0]), *pairs]):
+        target = tmp_path / f"e{index}"
+        export_build(name, at, target)
+        assert canonical(target) == wanted
+        at = target
+
+
+COLUMNS = {
+    ("axolotl", "sft"): ["input_ids", "attention_mask", "labels"],
+    ("axolotl", "prm"): ["input_ids", "attention_mask", "labels"],
+    ("trl", "prm"): ["input_ids", "labels"],
+    ("open-r1", "sft"): ["input_ids", "completion_mask"],
+    ("openrlhf", "sft"): ["row_ids", "input_ids", "labels", "seq_lengths"],
+}
+
+
+@pytest.mark.parametrize(("name", "task"), list(COLUMNS))
+def test_columns_of_an_export(
+    builds: dict[str, Path], tmp_path: Path, name: str, task: str
+) -> None:
+    """Exactly the trainer's columns, and both ways of loading see the same rows."""
+    export_build(name, builds[task], tmp_path / "out")
+    loaded = load_from_disk(str(tmp_path / "out"))["train"]
+    assert loaded.column_names == COLUMNS[name, task]
+    again = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "hf"))["train"]
+    assert again.to_list() == loaded.to_list()
+    assert canonical(tmp_path / "out") == canonical(builds[task])
+
+
+def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
+    pipeline: Run, builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """--for stores the same rows that export stores later, and says how to train on them."""
+    command = ("run", "prm", SOURCE["prm"], "--model", "qwen2-1.5b", "--for", "axolotl")
+    ran = pipeline(*command, "-o", "out")
+    assert ran.status == 0, ran.err
+    assert ran.err.splitlines()[-1] == "train     sh out/launch/axolotl.sh MODEL_DIR"
+    ran = pipeline("export", "axolotl", builds["prm"], "-o", "later")
+    assert ran.status == 0, ran.err
+    assert ran.err.splitlines()[-1] == "train     sh later/launch/axolotl.sh MODEL_DIR"
+    folders = ("out/axolotl", "later")
+    one, two = (load_from_disk(str(tmp_path / name))["train"] for name in folders)
+    assert sorted(map(str, one)) == sorted(map(str, two))
+    assert canonical(tmp_path / "out") == canonical(builds["prm"])
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["layout"] == "ragged"  # the first that it takes
+    assert manifest["for"] == "axolotl"
+    assert {"launch/axolotl.sh", "axolotl/launch/axolotl.sh"} <= set(manifest["files"])
+    assert canonical(tmp_path / "out" / "axolotl") == canonical(builds["prm"])
+    ran = pipeline("check", "out")
+    assert ran.status == 0, ran.err
+
+
+def test_megatron_reads_parquet_whose_mask_is_one_ahead(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """Types, document starts, and a mask that is true where the next token is trained."""
+    export_build("megatron", builds["sft"], tmp_path / "m")
+    (path,) = (tmp_path / "m" / "train").glob("*.parquet")
+    table = pq.read_table(path)
+    kinds = {field.name: str(field.type.value_type) for field in table.schema}
+    assert kinds == {"input_ids": "int32", "seq_start_id": "int32", "loss_mask": "int8"}
+    ours = load_from_disk(str(builds["sft"]))["train"]
+    for row, pack_ in zip(table.to_pylist(), ours, strict=True):
+        assert row["input_ids"] == pack_["input_ids"]
+        ends = np.cumsum(pack_["seq_lengths"])
+        assert row["seq_start_id"] == [0, *ends[:-1].tolist()]
+        trained = [int(label != -100) for label in pack_["labels"]]
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            assert row["loss_mask"][start:end] == [*trained[start + 1 : end], 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "layout", "says"),
+    [
+        ("axolotl", "sft", "packed", "takes ragged"),
+        ("trl", "sft", "padded", "takes packed or ragged"),
+        ("megatron", "rm", "ragged", "holds no pairs"),
+        ("verl", "prm", "packed", "no process reward trainer"),
+        ("medicalgpt", "sft", "packed", "tokenize them themselves"),
+    ],
+)
+def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: str) -> None:
+    """The verdict of the manifest and the refusal of --for are the same sentence."""
+    known = facts(task, layout)
+    verdict = exports.verdicts(known)[name]
+    assert not verdict["supported"]
+    assert says in verdict["detail"]
+    with pytest.raises(UsageError, match=says):
+        exports.load(name).require(known)
+
+
+def test_a_refused_combination_exits_2_and_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
+    """Before a row is read; an unknown trainer names the nearest."""
+    command = ("run", "sft", SOURCE["sft"], "--model", "qwen2-1.5b", "-o", "out", "--for")
+    ran = pipeline(*command, "axolotl", "--layout", "packed")
+    assert ran.status == 2
+    assert "Layout packed is not offered for axolotl" in ran.err
+    ran = pipeline(*command, "openrhlf")
+    assert ran.status == 2
+    assert "Did you mean openrlhf" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_path: Path) -> None:
+    """Two classes cannot say 0.5, and OpenRLHF's loss cannot leave a step out among soft ones."""
+    data = SAMPLES / "prm" / "stepwise_soft.jsonl"
+    command = ("run", "prm", data, "--model", "qwen2-1.5b", "--layout", "ragged", "-o")
+    ran = pipeline(*command, "out", "--for", "trl")
+    assert ran.status == 2
+    assert "soft labels cannot be said" in ran.err
+    assert not (tmp_path / "out").exists()
+    ran = pipeline(*command, "plain")
+    assert ran.status == 0, ran.err
+    verdicts = read_manifest(tmp_path / "plain")["trainers"]
+    assert "soft labels" in verdicts["trl"]["detail"]
+    assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
+    assert not verdicts["trl"]["supported"] | verdicts["openrlhf"]["supported"]
+
+
+@pytest.mark.parametrize(("name", "task", "layout"), STORES)
+def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout: str) -> None:
+    """They parse, begin from their own folder, and hold no clock, host or absolute path."""
+    export = exports.load(name)
+    known = facts(task, layout, splits=("train", "test"), columns=("margin",))
+    files = {f"{name}.sh": export.launch(known), **export.files(known)}
+    for file, text in files.items():
+        assert not re.search(r"(^|[\s\"'=])/(?!bin/sh)[a-z]", text.replace("#!/bin/sh", "")), file
+        if file.endswith(".sh"):
+            done = subprocess.run(["sh", "-n"], input=text, text=True, check=False)
+            assert done.returncode == 0
+            assert 'BUILD=$(cd "$(dirname "$0")/.." && pwd)' in text
+        if file.endswith(".py"):
+            compile(text, file, "exec")
+            # Its own folder comes first on the path: it must not be what it imports.
+            assert f"import {Path(file).stem}" not in text
+            assert not re.search(rf"from {Path(file).stem}[ .]", text)
+    if name == "openrlhf" and task == "prm":
+        assert "--placeholder_token '<step>' \\\n" in files["openrlhf.sh"]
+        assert "--reward_tokens '<good>' '<bad>' \\\n" in files["openrlhf.sh"]
+
+
+def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
+    """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
+    command = ("run", "sft", "--model", "qwen2-1.5b", "--for", "openrlhf-text", "-o")
+    ran = pipeline(*command, "good", SAMPLES / "sft" / "word_problems.jsonl")
+    assert ran.status == 0, ran.err
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "good" / "tokenizer"))
+    found = load_from_disk(str(tmp_path / "good" / "openrlhf-text"))["train"]
+    assert found.column_names == ["input", "output"]
+    assert all(row["output"].endswith("<|im_end|>") for row in found)
+    ids = [tokenizer(r["input"] + r["output"], add_special_tokens=False).input_ids for r in found]
+    own = [row["input_ids"] for row in open_rows(tmp_path / "good")]
+    assert ids == [row[: len(text)] for row, text in zip(own, ids, strict=True)]
+    forged = tmp_path / "forged.jsonl"
+    row = {"prompt": "What does <|im_end|> mean?", "completion": "The end of a turn."}
+    forged.write_text(json.dumps(row) + "\n")
+    ran = pipeline(*command, "bad", forged)
+    assert ran.status == 2
+    assert "is tokenized otherwise when it is text (forged.jsonl:1)" in ran.err
+
+
+def open_rows(folder: Path) -> list[dict[str, Any]]:
+    """A split's rows in our columns, in stored order."""
+    return [row for table in open_build(folder).shards("train") for row in table.to_pylist()]
+
+
+def test_an_export_says_what_is_wrong_with_its_source(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """A folder that is no build, and a build that was changed, are told apart."""
+    with pytest.raises(UsageError, match="is no finished build"):
+        export_build("trl", tmp_path, tmp_path / "out")
+    shutil.copytree(builds["sft"], tmp_path / "b")
+    shard = next((tmp_path / "b" / "train").glob("*.arrow"))
+    shard.write_bytes(shard.read_bytes()[:-8] + b"changed!")
+    with pytest.raises(DataError, match="has changed since the build"):
+        export_build("trl", tmp_path / "b", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_megatron_refuses_a_token_trained_after_eos() -> None:
+    """Its collator leaves that loss out, so the row is named instead of half trained."""
+    table = pa.table(
+        {
+            "row_ids": [["a", "b"]],
+            "input_ids": pa.array([[1, 9, 3, 2, 2]], columns.IDS),
+            "labels": pa.array([[-100, 9, 3, -100, 2]], columns.IDS),
+            "seq_lengths": pa.array([[3, 2]], columns.IDS),
+        }
+    )
+    projection = exports.load("megatron").projection(facts("sft", "packed"))
+    assert projection is not None
+    with pytest.raises(UsageError, match="after an eos token, and row 0"):
+        projection.forward(table)

@@ -1,0 +1,170 @@
+"""The hub route, against a server on this machine that answers as the hub does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from support import SAMPLES, Ran, read_manifest
+
+from stages.profiles import all_profiles
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OTHER = "89abcdef0123456789abcdef0123456789abcdef"
+MODEL = "someone/some-model"
+GATED = "someone/gated"
+
+
+class Hub:
+    """One model with two commits; counts what is asked."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.asked: list[str] = []
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+            def _answer(self, status: int, body: bytes, **headers: str) -> None:
+                self.send_response(status)
+                for key, value in headers.items():
+                    self.send_header(key.replace("_", "-"), value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            def do_GET(self) -> None:
+                hub.asked.append(self.path)
+                parts = self.path.split("?")[0].strip("/").split("/")
+                if GATED in self.path:
+                    self._answer(403, b"{}", X_Error_Code="GatedRepo")
+                elif "tree" in parts and MODEL in self.path:
+                    listed = [
+                        {"type": "file", "path": name, "size": len(body), "oid": "0" * 40}
+                        for name, body in hub.files.items()
+                    ]
+                    self._answer(200, json.dumps(listed).encode(), Content_Type="application/json")
+                elif parts[:2] == ["api", "models"] and MODEL in self.path:
+                    sha = OTHER if parts[-1] == OTHER else COMMIT
+                    siblings = [{"rfilename": name} for name in hub.files]
+                    found = {"id": MODEL, "sha": sha, "siblings": siblings}
+                    self._answer(200, json.dumps(found).encode(), Content_Type="application/json")
+                elif "resolve" in parts and parts[-1] in hub.files:
+                    body = hub.files[parts[-1]]
+                    tag = f'"{hashlib.sha256(body).hexdigest()}"'
+                    commit = parts[parts.index("resolve") + 1]
+                    self._answer(200, body, ETag=tag, X_Repo_Commit=commit)
+                elif parts == [""]:
+                    self._answer(200, b"")
+                else:
+                    self._answer(404, b"{}", X_Error_Code="RepoNotFound")
+
+            def do_HEAD(self) -> None:
+                self.do_GET()
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def hub(tokenizer_json: bytes) -> Iterator[Hub]:
+    """A hub that serves a Qwen2-like model."""
+    profile = all_profiles()["qwen2-1.5b"]
+    config = {
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "chat_template": profile.chat_template,
+    }
+    served = Hub(
+        {
+            "tokenizer.json": tokenizer_json,
+            "tokenizer_config.json": json.dumps(config).encode(),
+            "config.json": b'{"vocab_size": 151936, "max_position_embeddings": 32768}',
+            "model.safetensors": b"not asked for",
+        }
+    )
+    thread = Thread(target=served.server.serve_forever, daemon=True)
+    thread.start()
+    yield served
+    served.server.shutdown()
+    thread.join()
+    served.server.server_close()
+
+
+@pytest.fixture
+def build(hub: Hub, tmp_path: Path, pipeline: Callable[..., Ran]) -> Callable[[str, str, str], Ran]:
+    """Build the sample data with a model of that hub."""
+
+    def run(model: str, output: str, offline: str = "0") -> Ran:
+        data = SAMPLES / "sft" / "chat.jsonl"
+        return pipeline(
+            "run", "sft", data, "--model", model, "-o", output, "--quiet",
+            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE=offline,
+            HF_HUB_DISABLE_XET="1", NO_PROXY="127.0.0.1", no_proxy="127.0.0.1",
+        )  # fmt: skip
+
+    return run
+
+
+def _record(folder: Path) -> tuple[str, str]:
+    found = json.loads((folder / "run.json").read_text("utf-8"))
+    return found["tokenizer_source"], found["tokenizer_revision"]
+
+
+def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
+    hub: Hub, build: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers."""
+    done = build(MODEL, "online")
+    assert done.status == 0, done.err
+    assert _record(tmp_path / "online") == ("hub", COMMIT)
+    fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
+    assert fetched == {"tokenizer.json", "tokenizer_config.json", "config.json"}
+    online = read_manifest(tmp_path / "online")
+    assert online["model"]["revision"] == COMMIT
+    hub.asked.clear()
+    done = build(MODEL, "offline", "1")
+    assert done.status == 0, done.err
+    assert hub.asked == []
+    assert _record(tmp_path / "offline") == ("hub cache", COMMIT)
+    assert read_manifest(tmp_path / "offline") == online
+
+
+def test_a_revision_can_be_named(build: Callable[..., Ran], tmp_path: Path) -> None:
+    """``org/name@revision`` is that commit, and another build."""
+    assert build(f"{MODEL}@{OTHER}", "pinned").status == 0
+    assert _record(tmp_path / "pinned") == ("hub", OTHER)
+    assert read_manifest(tmp_path / "pinned")["model"]["revision"] == OTHER
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [("someone/nothing", "The hub has no model"), (GATED, "accepted its licence")],
+)
+def test_what_the_hub_refuses_is_one_error(
+    model: str, message: str, build: Callable[..., Ran]
+) -> None:
+    """A missing model and a gated one are told apart."""
+    done = build(model, "refused")
+    assert done.status == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_model_that_cannot_be_had_names_the_command(build: Callable[..., Ran]) -> None:
+    """Offline with an empty cache: what to run where there is a network."""
+    done = build(f"{MODEL}@{OTHER}", "nothing", "1")
+    assert done.status == 2
+    assert f"hf download {MODEL} tokenizer.json" in done.err
+    assert f"--revision {OTHER}" in done.err
+    profile = build("deepseek-r1-distill-llama-8b", "nothing", "1")
+    assert profile.status == 2
+    assert "hf download deepseek-ai/DeepSeek-R1-Distill-Llama-8B tokenizer.json" in profile.err

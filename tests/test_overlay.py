@@ -1,0 +1,189 @@
+"""The overlay: linked weights, this build's configuration, and marker rows that mean something."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SAMPLES
+from transformers import AutoTokenizer
+
+from pipeline import safetensors_rows
+from pipeline.build import build
+from pipeline.config import Config
+from pipeline.overlay import overlay
+from pipeline.safetensors_rows import narrow, read_row, set_means, widen
+from stages.errors import DataError, UsageError
+
+ROWS, WIDTH = 151936, 2
+STEP, GOOD, BAD = 151646, 151647, 151648
+PLUS, MINUS, NEWLINE = 10, 12, 198
+BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+
+
+def save(path: Path, tensors: dict[str, np.ndarray[Any, Any]], dtype: str) -> None:
+    """A safetensors file, by its published layout."""
+    entries, blobs, at = {}, [], 0
+    for name, values in tensors.items():
+        blob = narrow(values.astype(np.float32), dtype).tobytes()
+        offsets = [at, at + len(blob)]
+        entries[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": offsets}
+        blobs.append(blob)
+        at += len(blob)
+    head = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + b"".join(blobs))
+
+
+def model_dir(folder: Path, dtype: str, *, tied: bool = True, sharded: bool = False) -> Path:
+    """A model directory with an embedding of Qwen2's size, two numbers a row."""
+    folder.mkdir()
+    config = {"model_type": "qwen2", "vocab_size": ROWS, "eos_token_id": 151643, "use_cache": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "README.md").write_text("the original's")
+    table = np.arange(ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH) % 251
+    table[STEP : BAD + 1] = 0
+    embedding = {"model.embed_tokens.weight": table}
+    rest = {"model.norm.weight": np.ones(3, np.float32)}
+    if not tied:
+        rest["lm_head.weight"] = table + 1
+    if not sharded:
+        save(folder / "model.safetensors", {**embedding, **rest}, dtype)
+        return folder
+    files = {
+        "model-00001-of-00002.safetensors": embedding,
+        "model-00002-of-00002.safetensors": rest,
+    }
+    weights = {}
+    for name, tensors in files.items():
+        save(folder / name, tensors, dtype)
+        weights |= dict.fromkeys(tensors, name)
+    index = {"metadata": {}, "weight_map": weights}
+    (folder / safetensors_rows.INDEX).write_text(json.dumps(index))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+    """A PRM build and an SFT build."""
+    root = tmp_path_factory.mktemp("overlay")
+    for task, name in (("prm", "prm/math_shepherd.jsonl"), ("sft", "sft/chat.jsonl")):
+        source = (str(SAMPLES / name),)
+        config = Config(task, source, "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir)
+        build(config, lambda what, done, total: None)
+    return {task: root / task for task in ("prm", "sft")}
+
+
+@pytest.mark.parametrize("dtype", list(BYTES))
+@pytest.mark.parametrize("tied", [True, False])
+def test_marker_rows_get_the_rows_of_their_meaning(
+    builds: dict[str, Path], tmp_path: Path, dtype: str, tied: bool
+) -> None:
+    """Step from the newline, good from +, bad from -; every other byte stays, the original too."""
+    original = model_dir(tmp_path / "model", dtype, tied=tied)
+    before = (original / "model.safetensors").read_bytes()
+    notes = overlay(original, builds["prm"], tmp_path / "out")
+    made = tmp_path / "out" / "model.safetensors"
+    names = ["model.embed_tokens.weight"] + ([] if tied else ["lm_head.weight"])
+    for name in names:
+        for target, source in ((STEP, NEWLINE), (GOOD, PLUS), (BAD, MINUS)):
+            wanted = read_row(original / "model.safetensors", name, source)
+            assert (read_row(made, name, target) == wanted).all()
+            assert wanted.any()
+    assert (original / "model.safetensors").read_bytes() == before
+    after = np.frombuffer(made.read_bytes(), np.uint8)
+    changed = np.flatnonzero(after != np.frombuffer(before, np.uint8))
+    assert 0 < len(changed) <= len(names) * 3 * WIDTH * BYTES[dtype]
+    modules = "['embed_tokens']" if tied else "['embed_tokens', 'lm_head']"
+    assert f"modules_to_save={modules}" in notes[-1]
+
+
+def test_only_the_shard_with_the_embedding_is_copied(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """The other weights are the same file on the disk."""
+    original = model_dir(tmp_path / "model", "BF16", sharded=True)
+    overlay(original, builds["prm"], tmp_path / "out")
+    first, second = (f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
+    assert not os.path.samefile(original / first, tmp_path / "out" / first)
+    assert os.path.samefile(original / second, tmp_path / "out" / second)
+    row = read_row(tmp_path / "out" / first, "model.embed_tokens.weight", GOOD)
+    assert (row == read_row(original / first, "model.embed_tokens.weight", PLUS)).all()
+
+
+def test_configuration_and_tokenizer_are_the_builds(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """pad, eos and cache in config.json, the stop list for generation, and AutoTokenizer's ids."""
+    original = model_dir(tmp_path / "model", "F32")
+    (original / "generation_config.json").write_text('{"temperature": 0.7, "eos_token_id": 1}')
+    assert overlay(original, builds["sft"], tmp_path / "out") == []
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (config["pad_token_id"], config["eos_token_id"]) == (151643, 151645)
+    assert config["use_cache"] is False
+    assert config["vocab_size"] == ROWS
+    generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == [151645, 151643]
+    assert generation["temperature"] == 0.7
+    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "out"))
+    assert tokenizer.eos_token == "<|im_end|>"
+    names = ("model.safetensors", "README.md")
+    for name in names:
+        assert os.path.samefile(original / name, tmp_path / "out" / name)
+
+
+def test_what_is_wrong_is_said(builds: dict[str, Path], tmp_path: Path) -> None:
+    """No model, too small a model, no safetensors, a damaged file, an output in use."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match=r"has no config\.json"):
+        overlay(empty, builds["prm"], tmp_path / "out")
+    (empty / "config.json").write_text('{"vocab_size": 32000}')
+    with pytest.raises(UsageError, match="32000 embedding rows"):
+        overlay(empty, builds["prm"], tmp_path / "out")
+    (empty / "config.json").write_text(f'{{"vocab_size": {ROWS}}}')
+    with pytest.raises(UsageError, match="no safetensors files"):
+        overlay(empty, builds["prm"], tmp_path / "out")
+    (empty / "model.safetensors").write_bytes(b"\xff" * 64)
+    with pytest.raises(DataError, match="is no safetensors file"):
+        overlay(empty, builds["prm"], tmp_path / "out")
+    whole = model_dir(tmp_path / "model", "BF16")
+    path = whole / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(DataError, match="cut short"):
+        overlay(whole, builds["prm"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="has files in it"):
+        overlay(whole, builds["sft"], whole)
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False, max_value=2.0**100))
+def test_bf16_is_rounded_to_the_nearest(value: float) -> None:
+    """No other bf16 number is nearer, and bf16 numbers stay what they are."""
+    exact = np.array([value], np.float32)
+    stored = narrow(exact, "BF16")
+    back = widen(stored, "BF16")
+    assert (narrow(back, "BF16") == stored).all()
+    error = abs(float(back[0]) - value)
+    for neighbour in (int(stored[0]) - 1, int(stored[0]) + 1):
+        if 0 <= neighbour < 1 << 16:
+            other = float(widen(np.array([neighbour], "<u2"), "BF16")[0])
+            if np.isfinite(other):
+                assert error <= abs(other - value)
+
+
+def test_means_are_taken_before_any_row_is_written(tmp_path: Path) -> None:
+    """Two rows that exchange their values do not see each other's new ones."""
+    table = np.array([[1, 1], [3, 5]], np.float32)
+    save(tmp_path / "m.safetensors", {"t": table}, "F32")
+    set_means(tmp_path / "m.safetensors", "t", {0: (1,), 1: (0, 1)})
+    assert read_row(tmp_path / "m.safetensors", "t", 0).tolist() == [3, 5]
+    assert read_row(tmp_path / "m.safetensors", "t", 1).tolist() == [2, 3]
+    with pytest.raises(UsageError, match="row 2 is needed"):
+        set_means(tmp_path / "m.safetensors", "t", {2: (0,)})

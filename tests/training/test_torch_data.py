@@ -1,0 +1,289 @@
+"""Rows, collators and the resumable order, with torch and tiny random models."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import SAMPLES, Ran
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from pipeline.torch_data import (
+    BlockDiagonal,
+    Flatten,
+    Order,
+    Pad,
+    PadPairs,
+    Rows,
+    Stack,
+    StackPairs,
+    documents,
+)
+from pipeline.torch_data.verl import ShardSFT
+from stages.errors import UsageError
+
+PAD = 151643
+SOURCES = {
+    "sft": SAMPLES / "sft" / "chat.jsonl",
+    "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
+LAYOUTS = [
+    (task, layout)
+    for task in SOURCES
+    for layout in ("packed", "ragged", "padded")
+    if (task, layout) != ("rm", "packed")
+]
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[Any, Path]:
+    """Every task in every layout."""
+    from pipeline.build import build
+    from pipeline.config import Config
+
+    root = tmp_path_factory.mktemp("layouts")
+    for task, layout in LAYOUTS:
+        config = Config(
+            task,
+            (str(SOURCES[task]),),
+            "qwen2-1.5b",
+            root / f"{task}-{layout}",
+            layout=layout,
+            max_length=512,
+            workers=1,
+            cache_dir=cache_dir,
+        )
+        build(config, lambda what, done, total: None)
+    return {(task, layout): root / f"{task}-{layout}" for task, layout in LAYOUTS}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """Two layers of attention, so that what documents see of each other can be told."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=151936,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        use_cache=False,
+        attn_implementation="sdpa",
+    )
+    return Qwen2ForCausalLM(config).eval()
+
+
+def losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:
+    """Loss of each trained token, in the order of the batch."""
+    labels = batch["labels"]
+    inputs = {k: v for k, v in batch.items() if k not in ("labels", "attention_mask")}
+    if "attention_mask" in batch:
+        inputs["attention_mask"] = batch["attention_mask"]
+    logits = model(**inputs).logits
+    each = torch.nn.functional.cross_entropy(
+        logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none"
+    )
+    return each[labels[:, 1:] != -100]
+
+
+def test_packed_loss_and_gradients_are_those_of_single_rows(
+    builds: dict[Any, Path], model: Any
+) -> None:
+    """Flattened packs and block-diagonal packs see what single rows see: isolation, on SDPA."""
+    packs = list(Rows(builds["sft", "packed"]))
+    singles = [doc for row in packs for doc in documents(row)]
+    assert len(packs) > 1
+    assert len(singles) > len(packs)
+
+    def run(batches: list[dict[str, Any]]) -> tuple[torch.Tensor, torch.Tensor]:
+        model.zero_grad()
+        each = torch.cat([losses(model, batch) for batch in batches])
+        each.mean().backward()
+        return each.detach(), model.model.layers[0].self_attn.q_proj.weight.grad.clone()
+
+    alone, gradient = run([Pad(PAD, multiple=1)([doc]) for doc in singles])
+    for batches in (
+        [Flatten()([row]) for row in packs],
+        [BlockDiagonal(PAD)(packs)],
+        [Pad(PAD)(packs)],
+        [Pad(PAD, side="right")(packs)],
+    ):
+        each, slope = run(batches)
+        torch.testing.assert_close(each, alone, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(slope, gradient, rtol=1e-3, atol=1e-7)
+
+
+def test_the_isolation_check_can_fail(builds: dict[Any, Path], model: Any) -> None:
+    """A mask of ones over a pack, as stock collators make it, gives other losses."""
+    row = max(Rows(builds["sft", "packed"]), key=lambda r: len(r["seq_lengths"]))
+    batch = Flatten()([row])
+    naive = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
+    naive["attention_mask"] = torch.ones_like(batch["input_ids"])
+    assert not torch.allclose(losses(model, naive), losses(model, batch), rtol=1e-4)
+
+
+def test_padded_builds_give_the_batch_of_ragged_ones(builds: dict[Any, Path]) -> None:
+    """Stacked rows and rows padded here agree wherever a token is real, positions included."""
+    for task in ("sft", "prm"):
+        stacked = Stack()(list(Rows(builds[task, "padded"])))
+        padded = Pad(PAD)(list(Rows(builds[task, "ragged"])))
+        one, two = stacked["attention_mask"].bool(), padded["attention_mask"].bool()
+        for name in ("input_ids", "labels", "position_ids"):
+            assert stacked[name][one].equal(padded[name][two])
+        assert (stacked["labels"][~one] == -100).all()
+        assert (padded["input_ids"][~two] == PAD).all()
+        assert stacked["position_ids"][:, 0].eq(0).all()
+
+
+def test_pairs_stand_chosen_first(builds: dict[Any, Path]) -> None:
+    """Both collators give the same real tokens, and a margin per pair."""
+    ragged, padded = (list(Rows(builds["rm", layout])) for layout in ("ragged", "padded"))
+    one, two = PadPairs(PAD)(ragged), StackPairs()(padded)
+    count = len(ragged)
+    for batch in (one, two):
+        assert batch["input_ids"].shape[0] == 2 * count
+        assert batch["margin"].tolist() == pytest.approx([row["margin"] for row in ragged])
+        for place, row in enumerate(ragged):
+            for at, side in ((place, "chosen"), (place + count, "rejected")):
+                real = batch["attention_mask"][at].bool()
+                assert batch["input_ids"][at][real].tolist() == row[f"{side}_ids"].tolist()
+
+
+def test_positions_of_absolute_models_start_where_they_say(builds: dict[Any, Path]) -> None:
+    """RoBERTa counts from 2, and padding stands at 1, on either side."""
+    rows = list(Rows(builds["sft", "ragged"]))[:4]
+    for side in ("left", "right"):
+        batch = Pad(PAD, side=side, position_start=2)(rows)
+        for place, row in enumerate(rows):
+            real = batch["attention_mask"][place].bool()
+            count = len(row["input_ids"])
+            assert batch["position_ids"][place][real].tolist() == list(range(2, 2 + count))
+            assert (batch["position_ids"][place][~real] == 1).all()
+
+
+def test_exploded_packs_are_the_ragged_rows(builds: dict[Any, Path]) -> None:
+    """One item per document, with positions of its own; a pack's hash differs from its pieces'."""
+    packed, exploded = Rows(builds["prm", "packed"]), Rows(builds["prm", "packed"], explode=True)
+    ragged = {row["row_id"]: row for row in Rows(builds["prm", "ragged"])}
+    assert len(exploded) == len(ragged) > len(packed)
+    for row in exploded:
+        other = ragged[row["row_id"]]
+        for name in ("input_ids", "labels", "step_positions"):
+            assert list(row[name]) == list(other[name])
+        assert list(row["step_labels"]) == list(other["step_labels"])
+    assert packed.order_hash != exploded.order_hash
+    assert exploded[-1]["row_id"] == exploded[len(exploded) - 1]["row_id"]
+    with pytest.raises(IndexError):
+        exploded[len(exploded)]
+
+
+def test_loaders_and_distributed_samplers_see_every_row(builds: dict[Any, Path]) -> None:
+    """Workers open the files themselves; ranks share the rows without overlap."""
+    rows = Rows(builds["sft", "ragged"])
+    assert len(pickle.dumps(rows)) < 10_000
+    loader = DataLoader(rows, batch_size=4, collate_fn=Pad(PAD), num_workers=2)
+    assert sum(len(batch["input_ids"]) for batch in loader) == len(rows)
+    taken = [
+        index
+        for rank in range(2)
+        for index in DistributedSampler(rows, num_replicas=2, rank=rank, shuffle=False)
+    ]
+    assert set(taken) == set(range(len(rows)))
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_a_stopped_run_goes_on_where_it_was(builds: dict[Any, Path], world: int) -> None:
+    """What was taken before and after the stop is the epoch, once each."""
+    rows = Rows(builds["sft", "ragged"])
+    whole = {rank: list(Order(rows, seed=3, rank=rank, world=world)) for rank in range(world)}
+    assert len({i for ids in whole.values() for i in ids}) == len(rows) // world * world
+    for rank in range(world):
+        first = Order(rows, seed=3, rank=rank, world=world)
+        steps = iter(first)
+        before = [next(steps) for _ in range(2)]
+        second = Order(rows, seed=3, rank=rank, world=world)
+        second.load_state_dict(first.state_dict())
+        assert len(second) == len(whole[rank]) - 2
+        assert before + list(second) == whole[rank]
+        assert list(second) == list(_epoch(rows, rank, world, 1))  # the next one is another order
+
+
+def _epoch(rows: Rows, rank: int, world: int, epoch: int) -> Order:
+    order = Order(rows, seed=3, rank=rank, world=world)
+    order.set_epoch(epoch)
+    return order
+
+
+def test_another_build_does_not_resume(builds: dict[Any, Path]) -> None:
+    """Rows in another order, or another seed, are refused instead of trained twice or never."""
+    one, two = Rows(builds["sft", "ragged"]), Rows(builds["sft", "padded"])
+    state = Order(one).state_dict()
+    with pytest.raises(UsageError, match="order_hash differs"):
+        Order(two).load_state_dict(state)
+    with pytest.raises(UsageError, match="seed differs"):
+        Order(one, seed=1).load_state_dict(state)
+
+
+def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
+    """Items of a packed and a ragged build are the same, and padding modes are refused."""
+    config = {"pad_mode": "no_padding", "max_length": 512}
+    found = []
+    for layout in ("packed", "ragged"):
+        data = ShardSFT(str(builds["sft", layout] / "train"), None, config, max_samples=-1)
+        items = [data[i] for i in range(len(data))]
+        found.append(sorted((x["input_ids"].tolist(), x["loss_mask"].tolist()) for x in items))
+        assert all(x["position_ids"].tolist() == list(range(len(x["input_ids"]))) for x in items)
+    assert found[0] == found[1]
+    with pytest.raises(UsageError, match="must be no_padding"):
+        ShardSFT(str(builds["sft", "ragged"] / "train"), None, {"pad_mode": "right"})
+    data = ShardSFT(str(builds["sft", "ragged"] / "train"), None, {"max_length": 8})
+    with pytest.raises(UsageError, match=r"above data\.max_length 8"):
+        data[0]
+
+
+def test_a_split_that_is_not_there(builds: dict[Any, Path]) -> None:
+    """The folder is named."""
+    with pytest.raises(UsageError, match="is no split of a build"):
+        Rows(builds["sft", "ragged"], "test")
+
+
+Run = Callable[..., Ran]
+
+
+def test_overlay_and_launch_train_with_transformers(
+    pipeline: Run, builds: dict[Any, Path], tmp_path: Path, model: Any
+) -> None:
+    """The program of --for transformers trains an overlaid model, and the loss falls."""
+    import json
+    import subprocess
+    import sys
+
+    model.save_pretrained(tmp_path / "model")
+    ran = pipeline("export", "transformers", builds["sft", "packed"], "-o", "build")
+    assert ran.status == 0, ran.err
+    ran = pipeline("overlay", tmp_path / "model", "-o", "over", "--build", "build")
+    assert ran.status == 0, ran.err
+    options = (
+        "--num_train_epochs 6 --learning_rate 0.02 --use_cpu true --logging_steps 1 "
+        "--save_strategy no --report_to none --lr_scheduler_type constant"
+    )
+    program = tmp_path / "build" / "launch" / "train_transformers.py"
+    command = [sys.executable, program, tmp_path / "build", tmp_path / "over", *options.split()]
+    done = subprocess.run(
+        [*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    first, *_, last = map(float, re.findall(r"'loss': '?([\d.]+)", done.stdout))
+    assert last < 0.8 * first
+    config = json.loads((tmp_path / "transformers-output" / "config.json").read_text())
+    assert config["pad_token_id"] == PAD
