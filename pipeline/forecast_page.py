@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.forecast import Forecast, packing_table, would_stop
+from pipeline.forecast import Forecast, Look, packing_table, would_stop
 from stages import encoders
 from stages.columns import IGNORED
 
@@ -93,6 +93,20 @@ def _lengths(found: Forecast) -> dict[str, Any]:
     }
 
 
+def _looked_at(look: Look) -> dict[str, Any]:
+    return {
+        "path": look.name,
+        "origin": look.origin,
+        "bytes": look.bytes,
+        "reader": look.reader,
+        "format": look.detection.reading,
+        "evidence": look.detection.evidence,
+        "rows": look.glimpse.rows,
+        "rows_exact": look.glimpse.exact,
+        "looked_at": look.glimpse.where,
+    }
+
+
 def as_json(found: Forecast) -> dict[str, Any]:
     """Everything that the page says, and the whole of the first rows."""
     recipe, made = found.recipe, found.sampled
@@ -113,20 +127,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         },
         "encoder": recipe.backend,
         "files": found.files,
-        "inputs": [
-            {
-                "path": look.name,
-                "origin": look.origin,
-                "bytes": look.bytes,
-                "reader": look.reader,
-                "format": look.detection.reading,
-                "evidence": look.detection.evidence,
-                "rows": look.glimpse.rows,
-                "rows_exact": look.glimpse.exact,
-                "looked_at": look.glimpse.where,
-            }
-            for look in found.looks
-        ],
+        "inputs": [_looked_at(look) for look in found.looks],
         "rows": found.rows,
         "first_rows": [
             {"id": name, "sequences": _stored_row(found, row)} for name, row in made.shown
