@@ -25,7 +25,7 @@ from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
-from pipeline import exporting, gate, gather, manifest, part, publish, rejects
+from pipeline import data_docs, exporting, gate, gather, manifest, part, publish, rejects
 from pipeline import plan as planning
 from pipeline import report as report_page
 from pipeline.audits import audit
@@ -238,10 +238,11 @@ def build(config: Config, report: Report) -> Built:
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)
-    if found is not None:
+    if found is not None and config.data_docs is None:
         return Built(config.output, found, fresh=False)
     if _workers(config) > 1:
         engine.warm()
+    data_docs.check(config.data_docs)
     users = gate.user_suites(config.expectations)
     with publish.staging(target) as folder:
         recipe, works, parts = _make_parts(recipe, inputs, report)
@@ -324,6 +325,7 @@ def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
     evidence = Evidence(folder, folder / METRICS, measured, hashes, manifest.ledger(outcome))
     verdict = gate.judge(evidence, outcome.recipe.context, users)
     shutil.rmtree(folder / METRICS)
+    data_docs.offer(outcome.recipe.config.data_docs, verdict)
     gate.require_passed(verdict)
     write_json(folder / publish.VALIDATION, verdict.described())
     return verdict

@@ -12,7 +12,7 @@ from stages.errors import UsageError
 
 # Options that cannot change a byte of a shard.
 # The model is recorded as a profile; its spelling may be a path.
-_OUTSIDE = {"output", "workers", "engine", "cache_dir", "data", "model"}
+_OUTSIDE = {"output", "data_docs", "workers", "engine", "cache_dir", "data", "model"}
 # Options that a part does not depend on, so that repacking reuses what is encoded.
 _AFTER_PARTS = {
     "layout",
@@ -64,6 +64,7 @@ class Config:
     salvage: bool = False
     already_templated: bool = False
     reasoning_in: str = "template"
+    reasoning: str = "keep"
     stop: tuple[str, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
@@ -73,6 +74,7 @@ class Config:
     expectations: tuple[tuple[str, str], ...] = ()  # names and texts of the users' suites
     workers: int = 0
     engine: str = "local"
+    data_docs: Path | None = None  # where Great Expectations' own pages go
     cache_dir: Path = field(default_factory=default_cache)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,11 @@ class Config:
             raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
         if self.train_on != "assistant" and self.task != "sft":
             raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
+        if self.reasoning == "mask" and (self.task != "sft" or self.train_on == "all"):
+            raise UsageError(
+                "--reasoning mask leaves reasoning out of what sft trains of answers.",
+                "Use it for sft without --train-on all, or use --reasoning strip.",
+            )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:

@@ -19,7 +19,7 @@ from stages.errors import DataError, UsageError
 from stages.normalize import lookup, renamed
 
 SAMPLE_ROWS = 1000
-_WINDOW_ROWS = 20_000  # of an input in one piece
+_WINDOW_ROWS = 200_000  # of an input in one piece, and of the last piece of others
 _WINDOW_BYTES = 16 << 20
 
 

@@ -57,7 +57,7 @@ class Strip:
     """One sequence: an example, one side of a pair, or a padded row.
 
     Attributes:
-        left_out: tokens missing after the piece of this index, where it was shortened.
+        left_out: after which piece how many tokens are missing, where it was shortened.
     """
 
     name: str
@@ -65,15 +65,6 @@ class Strip:
     trained: int
     pieces: tuple[Piece, ...]
     left_out: tuple[int, int] = (-1, 0)
-
-    def shortened(self, most: int) -> Strip:
-        """At most so many pieces: the first two thirds and the last third of them."""
-        if len(self.pieces) <= most:
-            return self
-        head, tail = most - most // 3, most // 3
-        gone = sum(len(p.ids) for p in self.pieces[head : len(self.pieces) - tail])
-        pieces = self.pieces[:head] + self.pieces[len(self.pieces) - tail :]
-        return Strip(self.name, self.tokens, self.trained, pieces, (head - 1, gone))
 
 
 def visible(text: str) -> str:
@@ -145,11 +136,31 @@ class Drawer:
             found = [kind if real else PADDING for kind, real in zip(found, mask, strict=True)]
         return found
 
-    def strip(self, name: str, ids: list[int], kinds: list[str]) -> Strip:
-        """A sequence, decoded."""
-        real = sum(kind != PADDING for kind in kinds)
+    def strip(self, name: str, ids: list[int], kinds: list[str], most: int | None = None) -> Strip:
+        """A sequence, decoded; padding at an end is one piece.
+
+        Args:
+            most: tokens that are decoded, two thirds of them from the start; None is all.
+        """
+        real = [at for at, kind in enumerate(kinds) if kind != PADDING]
+        start, stop = (real[0], real[-1] + 1) if real else (len(ids), len(ids))
+        pieces = list(self._padding(ids[:start]))
+        cuts, gone = [slice(start, stop)], 0
+        if most is not None and stop - start > most:
+            cuts = [slice(start, start + most - most // 3), slice(stop - most // 3, stop)]
+            gone = stop - start - most
+        left_out = (-1, 0)
+        for cut in cuts:
+            pieces += self.pieces(ids[cut], kinds[cut])
+            left_out = (len(pieces) - 1, gone) if gone and cut is cuts[0] else left_out
+        pieces += self._padding(ids[stop:])
         trained = sum(kind in (TRAINED, GOOD, BAD) for kind in kinds)
-        return Strip(name, real, trained, tuple(self.pieces(ids, kinds)))
+        return Strip(name, len(real), trained, tuple(pieces), left_out)
+
+    def _padding(self, ids: list[int]) -> Iterator[Piece]:
+        if ids:
+            text = f"[{visible(self._texts(ids[:1])[0])} x {len(ids)}]"
+            yield Piece(text, PADDING, (ids[0],), ids[0] in self._controls)
 
 
 class Shards:
@@ -218,22 +229,28 @@ class Shards:
             f"No example is called {row_id!r}.", "It may have been refused: see rejects.jsonl."
         )
 
-    def strips(self, row: dict[str, Any], most: int | None = None) -> list[Strip]:
-        """The sequences of a stored row, decoded; of a pack the first ``most``."""
+    def strips(
+        self, row: dict[str, Any], most: int | None = None, tokens: int | None = None
+    ) -> list[Strip]:
+        """The sequences of a stored row, decoded.
+
+        Args:
+            most: of a pack's examples; ``tokens``: of each; None is all.
+        """
         if "chosen_ids" in row:
-            return [self._side(row, side) for side in ("chosen", "rejected")]
+            return [self._side(row, side, tokens) for side in ("chosen", "rejected")]
         ids, labels = row["input_ids"], row["labels"]
         kinds = self.drawer.kinds(ids, labels, row.get("attention_mask"))
         if "seq_lengths" not in row:
-            return [self.drawer.strip(row["row_id"], ids, kinds)]
+            return [self.drawer.strip(row["row_id"], ids, kinds, tokens)]
         found, start = [], 0
         for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
             span = slice(start, start + length)
-            found.append(self.drawer.strip(name, ids[span], kinds[span]))
+            found.append(self.drawer.strip(name, ids[span], kinds[span], tokens))
             start += length
         return found
 
-    def _side(self, row: dict[str, Any], side: str) -> Strip:
+    def _side(self, row: dict[str, Any], side: str, tokens: int | None) -> Strip:
         ids = row[f"{side}_ids"]
         mask = row.get(f"{side}_attention_mask") or [1] * len(ids)
         real = [at for at, value in enumerate(mask) if value]
@@ -242,7 +259,7 @@ class Shards:
             kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
         if real:  # encoders are read at their first token
             kinds[real[0 if self.manifest["model"].get("pair") else -1]] = SCORED
-        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds)
+        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, tokens)
 
 
 def open_build(folder: Path) -> Shards:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.build import MIN_REJECTS
 from pipeline.config import Config
 from pipeline.detection import recognise_rows
 from pipeline.inputs import expand, reader_of, short_names
@@ -218,6 +219,15 @@ def of_glimpses(
         evidence=tuple(look.detection.evidence for look in looks),
     )
     return Forecast(recipe, files, looks, _sampled(recipe, looks))
+
+
+def would_stop(found: Forecast) -> bool:
+    """Whether a build would refuse more rows than ``--max-reject`` allows, as far as one sees."""
+    made, config = found.sampled, found.recipe.config
+    long = int((made.lengths > config.longest_example).sum()) if config.too_long == "reject" else 0
+    share = (made.refused.total() + long) / max(made.rows, 1)
+    enough = share * found.rows > MIN_REJECTS or config.max_reject == 0
+    return not len(made.lengths) or (share > config.max_reject and enough)
 
 
 def packing_table(found: Forecast) -> list[dict[str, Any]]:

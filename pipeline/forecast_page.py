@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.forecast import Forecast, packing_table
+from pipeline.forecast import Forecast, Look, packing_table, would_stop
 from stages import encoders
 from stages.columns import IGNORED
 
@@ -93,6 +93,20 @@ def _lengths(found: Forecast) -> dict[str, Any]:
     }
 
 
+def _looked_at(look: Look) -> dict[str, Any]:
+    return {
+        "path": look.name,
+        "origin": look.origin,
+        "bytes": look.bytes,
+        "reader": look.reader,
+        "format": look.detection.reading,
+        "evidence": look.detection.evidence,
+        "rows": look.glimpse.rows,
+        "rows_exact": look.glimpse.exact,
+        "looked_at": look.glimpse.where,
+    }
+
+
 def as_json(found: Forecast) -> dict[str, Any]:
     """Everything that the page says, and the whole of the first rows."""
     recipe, made = found.recipe, found.sampled
@@ -113,20 +127,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         },
         "encoder": recipe.backend,
         "files": found.files,
-        "inputs": [
-            {
-                "path": look.name,
-                "origin": look.origin,
-                "bytes": look.bytes,
-                "reader": look.reader,
-                "format": look.detection.reading,
-                "evidence": look.detection.evidence,
-                "rows": look.glimpse.rows,
-                "rows_exact": look.glimpse.exact,
-                "looked_at": look.glimpse.where,
-            }
-            for look in found.looks
-        ],
+        "inputs": [_looked_at(look) for look in found.looks],
         "rows": found.rows,
         "first_rows": [
             {"id": name, "sequences": _stored_row(found, row)} for name, row in made.shown
@@ -136,6 +137,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
             "too_large_to_sample": made.large,
             "refused": refused,
             "share": round(refused / max(made.rows, 1), 6),
+            "build_would_stop": would_stop(found),
             "by_code": {
                 code: {"rows": count, "first": made.first[code][:3]}
                 for code, count in made.refused.most_common()
@@ -175,6 +177,8 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     yield f"rejects   {rejects['refused']} of {rejects['sampled']} sampled rows are refused"
     for code, entry in rejects["by_code"].items():
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
+    if rejects["build_would_stop"]:
+        yield "          a build would stop: more rows than --max-reject allows, or nothing left"
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 

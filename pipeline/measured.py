@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -29,6 +28,8 @@ _UNMEASURED = (
     ValueError,
     pl.exceptions.PolarsError,
 )
+
+Tables = tuple[pl.DataFrame, pl.DataFrame | None, dict[str, int]]  # examples, rows, sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def _soft(table: pa.Table) -> bool:
 
 def _tables(
     table: pa.Table, context: Context, sources: Sources, planned: Planned | None
-) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None, dict[str, int]]]:
+) -> Iterator[Tables]:
     start = 0
     for group in written.groups(table):
         part = planned and planned.slice(start, len(planned.tokens))
@@ -139,6 +140,17 @@ def measure(
             f"{shard} cannot be judged: {what}.",
             "Nothing was published; please report it with the recipe.",
         ) from error
+    rows = _kept(made, folder, shard)
+    lengths = (m[0].select(pl.col("^.*n_tokens$").sum()).row(0) for m in made)
+    counts["n_examples"] = rows.get(EXAMPLE, 0)
+    counts["n_tokens"] = sum(sum(pair) for pair in lengths)
+    for name in ("stored", "trained"):
+        counts[f"n_{name}"] = sum(m[2][name] for m in made)
+    return Measured(shard, split, counts, rows, soft)
+
+
+def _kept(made: list[Tables], folder: Path, shard: str) -> dict[str, int]:
+    """Put the tables into files; how many rows each has."""
     frames = {EXAMPLE: [m[0] for m in made], ROW: [m[1] for m in made if m[1] is not None]}
     rows = {}
     for name, parts in frames.items():
@@ -146,9 +158,4 @@ def measure(
             joined = pl.concat(parts)
             joined.write_ipc(metrics_file(folder, shard, name), compression="uncompressed")
             rows[name] = len(joined)
-    lengths = pl.concat(frames[EXAMPLE]).select(pl.col("^.*n_tokens$").sum()).row(0)
-    counts["n_examples"] = rows[EXAMPLE]
-    counts["n_tokens"] = int(np.sum(lengths))
-    for name in ("stored", "trained"):
-        counts[f"n_{name}"] = sum(m[2][name] for m in made)
-    return Measured(shard, split, counts, rows, soft)
+    return rows

@@ -93,6 +93,7 @@ class Recipe:
             self.model.profile.one_example_per_turn and config.task == "sft",
             config.prm_template == "raw",
             self._reasoning_field,
+            config.reasoning == "strip",
         )
 
     @property

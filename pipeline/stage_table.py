@@ -10,6 +10,7 @@ from expectations.contract import Context
 from pipeline import tasks
 from pipeline.config import Config
 from stages import catalog
+from stages.accept import Accept
 from stages.normalize import IDENTITY, WRITES
 
 Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
@@ -33,5 +34,7 @@ def stage_table() -> list[Row]:
         task = tasks.load(name)
         rows.append((name, "normalize", ("raw rows",), WRITES[name] + IDENTITY))
         rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(name))]
+        if name == "sft":  # rows that are token ids already take this way
+            rows.append((name, "accept", Accept.reads, Accept.writes))
         rows += [(name, _LAYOUT_STAGES[x], task.kept, ("shards",)) for x in task.layouts]
     return rows

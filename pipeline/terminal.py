@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import click
@@ -90,9 +90,8 @@ class Canvas:
 
     def _colored(self, strip: Strip) -> Iterator[str]:
         for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
-            pieces = list(run)
-            for control, part in groupby(pieces, key=lambda piece: piece.control):
-                text = _text(list(part), kind)
+            for control, part in groupby(run, key=lambda piece: piece.control):
+                text = _text(part)
                 style = dict(_STYLES[kind])
                 if control and kind in (CONTEXT, TRAINED):
                     style |= {"underline": True}
@@ -101,9 +100,7 @@ class Canvas:
                 yield "\n".join(click.style(p, **style) if p else "" for p in parts)  # type: ignore[arg-type]
 
 
-def _text(pieces: list[Piece], kind: str) -> str:
-    if kind == PADDING:
-        return f"[{pieces[0].text} x {len(pieces)}]"
+def _text(pieces: Iterable[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
 
 
@@ -111,7 +108,7 @@ def _worded(strip: Strip) -> Iterator[str]:
     """Runs of one kind, each line behind the kind's name."""
     for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
         first = True
-        for line in _text(list(run), kind).splitlines(keepends=True):
+        for line in _text(run).splitlines(keepends=True):
             head = kind if first else ""
             first = False
             yield f"{head:<{_WIDEST}} | {line.rstrip(chr(10))}" + ("↵" if line[-1] == "\n" else "")

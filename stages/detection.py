@@ -170,6 +170,8 @@ def detect(
     best = next(iter(counts))
     _require_one([name for name, count in counts.items() if count * 2 > len(rows)], said, where)
     other, strays = _strays(said, best)
+    if (counts[best] + strays) * 2 <= len(rows):
+        raise _none_fits(rows, task, where)
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, "", len(rows), counts, (best, other))
     if counts[best] * 2 <= len(rows):

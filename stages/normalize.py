@@ -88,6 +88,7 @@ class Normalize:
         raw: PRM steps are the row's own text between its tags, not stripped steps.
         reasoning: the field in which the template looks for reasoning; None puts it into a
             ``<think>`` block of the answer.
+        strip_reasoning: answers lose it instead.
     """
 
     task: str
@@ -97,6 +98,7 @@ class Normalize:
     turn_by_turn: bool = False
     raw: bool = False
     reasoning: str | None = reasoning.FIELD
+    strip_reasoning: bool = False
 
     @property
     def kind(self) -> str:
@@ -111,16 +113,21 @@ class Normalize:
     def writes(self) -> tuple[str, ...]:
         return IDENTITY + WRITES[self.kind]
 
-    def _place_reasoning(self, example: Example) -> None:
+    def _treat_reasoning(self, example: Example) -> None:
+        conversations: tuple[list[Message], ...] = ()
         if isinstance(example, Conversation):
-            reasoning.place(example.messages, self.reasoning)
+            conversations = (example.messages,)
         elif isinstance(example, Pair):
-            for turns in (example.prompt, example.chosen, example.rejected):
+            conversations = (example.prompt, example.chosen, example.rejected)
+        for turns in conversations:
+            if self.strip_reasoning:
+                reasoning.strip(turns)
+            else:
                 reasoning.place(turns, self.reasoning)
 
     def _ready(self, example: Example) -> list[Any]:
-        if self.reasoning != reasoning.FIELD:
-            self._place_reasoning(example)
+        if self.strip_reasoning or self.reasoning != reasoning.FIELD:
+            self._treat_reasoning(example)
         if isinstance(example, Conversation):
             ready = examples.conversation(example, self.train_on)
             return examples.turn_by_turn(ready) if self.turn_by_turn else [ready]

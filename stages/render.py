@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, reasoning
 from stages.columns import list_parts, make_list, offsets_of
 from stages.compile import Compiler, Program, Turn
 from stages.contract import Batch
@@ -227,12 +227,14 @@ class Render:
         ends_with_turn: drop what the template prints after the last end of turn, so that the
             sequence ends where a reward is read.
         system: the system text of conversations that have none.
+        mask_reasoning: an answer is trained from behind its reasoning.
     """
 
     renderer: Renderer
     prefix: str = ""
     ends_with_turn: bool = False
     system: str | None = None
+    mask_reasoning: bool = False
     name: str = "render"
 
     @property
@@ -248,6 +250,8 @@ class Render:
         for row in conversations(batch, f"{self.prefix}messages", self.system):
             try:
                 texts, kinds, path = self.renderer(row)
+                if self.mask_reasoning:
+                    texts, kinds = reasoning.untrain(texts, kinds)
             except RowError as error:
                 growing.refuse(error)
                 continue

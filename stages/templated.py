@@ -229,12 +229,13 @@ DIALECTS = (
     ),
     Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
 )
+_FIRST = "<[#BHUA \n\t\r"  # what a templated text can begin with
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
 def read(text: str) -> tuple[Dialect, Turns] | None:
     """The dialect and the turns of a text; None when it is not templated."""
-    opened = _OPENS.match(text)
+    opened = _OPENS.match(text) if text[:1] in _FIRST else None
     if opened is None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]

@@ -263,6 +263,7 @@ def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path
         ([MESSAGES] * 300 + [ALPACA], False),
         ([MESSAGES, ALPACA] * 5, True),
         ([MESSAGES] * 5 + [{"id": 1}], False),
+        ([MESSAGES] * 5 + [ALPACA] * 4 + [{"id": 1}], True),
     ],
 )
 def test_a_stray_row_is_left_to_the_door(rows: list[Row], change: bool) -> None:

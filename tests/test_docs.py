@@ -16,6 +16,7 @@ from support import ROOT, SAMPLES
 from stages import readers
 from stages.contract import Record
 from stages.errors import ContainerError
+from stages.profiles import all_profiles
 
 
 def test_the_reference_is_current() -> None:
@@ -114,3 +115,33 @@ def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, s
 def test_the_table_of_inputs_is_not_empty() -> None:
     """Its examples are found."""
     assert len(_documented_cases()) >= 24
+
+
+def _declared() -> dict[str, list[str]]:
+    """The rows of docs/models.md that name a profile."""
+    text = (ROOT / "docs" / "models.md").read_text("utf-8")
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line[:3] == "| `"]
+    cells = [[cell.strip().replace("\\|", "|") for cell in row] for row in rows]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+@pytest.mark.parametrize("name", sorted(set(_declared()) & set(all_profiles())))
+def test_the_page_of_models_says_what_profiles_declare(name: str) -> None:
+    """End of turn, eos, pad, stops, bos and what becomes of a dialogue."""
+    profile = all_profiles()[name]
+    stops = " ".join(f"`{token}`" for token in profile.generation_eos)
+    assert _declared()[name] == [
+        f"`{profile.end_of_turn}`",
+        f"`{profile.eos_token}`",
+        f"`{profile.pad_token}`",
+        stops,
+        profile.bos_policy,
+        "one per turn" if profile.one_example_per_turn else "one example",
+    ]
+    assert profile.pad_token not in (profile.eos_token, profile.end_of_turn)
+    assert profile.end_of_turn in profile.generation_eos
+
+
+def test_the_page_of_models_speaks_of_models_that_there_are() -> None:
+    """Most of its rows are compared with a profile."""
+    assert len(set(_declared()) & set(all_profiles())) >= 5

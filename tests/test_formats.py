@@ -804,6 +804,45 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         {"messages": [*turns(Q), {"role": "assistant", "content": None, "tool_calls": "add(1)"}]},
         "bad_tool_call",
     ),
+    "tool_arguments_broken": (
+        "openai",
+        "sft",
+        {
+            "messages": [
+                *turns(Q),
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"name": "f", "arguments": '{"a": 1'}],
+                },
+            ]
+        },
+        "bad_tool_call",
+    ),
+    "tools_with_a_key_twice": (
+        "openai",
+        "sft",
+        {"messages": turns(Q, A), "tools": '[{"name": "f", "name": "g"}]'},
+        "bad_tools",
+    ),
+    "tools_with_a_big_integer": (
+        "openai",
+        "sft",
+        {"messages": turns(Q, A), "tools": '[{"name": 123456789012345678901234567890}]'},
+        "bad_tools",
+    ),
+    "tools_with_nan": (
+        "openai",
+        "sft",
+        {"messages": turns(Q, A), "tools": '[{"name": NaN}]'},
+        "bad_tools",
+    ),
+    "tools_of_two_values": (
+        "openai",
+        "sft",
+        {"messages": turns(Q, A), "tools": '[], "more": []'},
+        "bad_tools",
+    ),
     "tool_calls_nameless": (
         "openai",
         "sft",

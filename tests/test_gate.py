@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -296,14 +297,23 @@ from click.testing import CliRunner
 from pipeline.cli import cli
 assert CliRunner().invoke(cli, ["run", "sft", "--help"]).exit_code == 0
 """
-WORKER = "import pipeline.cli, pipeline.part, pipeline.gather, pipeline.preview"
+WORKER = "import pipeline.part, pipeline.gather, pipeline.executors.local"
+PLAN = """
+from click.testing import CliRunner
+from pipeline.cli import cli
+data = "sample_data/sft/word_problems.jsonl"
+ran = CliRunner().invoke(cli, ["plan", "--model", "qwen2-1.5b", data])
+assert ran.exit_code == 0, ran.output
+"""
 
 
-@pytest.mark.parametrize("body", [HELP, WORKER])
-def test_it_is_imported_only_to_judge(body: str) -> None:
-    """Neither the command line nor what runs in a worker loads Great Expectations or pandas."""
-    check = "\nimport sys; assert not {'great_expectations', 'pandas', 'datasets'} & {*sys.modules}"
-    subprocess.run([sys.executable, "-c", body + check], check=True, cwd=ROOT)
+@pytest.mark.parametrize("body", [HELP, WORKER, PLAN])
+def test_it_is_imported_only_to_judge(body: str, cache_home: Path) -> None:
+    """Neither help, nor plan, nor what runs in a worker loads Great Expectations or datasets."""
+    check = "\nimport sys; assert not {'great_expectations', 'datasets'} & {*sys.modules}"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home)}
+    command = [sys.executable, "-c", body + check]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment)
 
 
 def test_one_module_imports_it_and_one_function_permits() -> None:
@@ -365,3 +375,13 @@ def test_metrics_are_numbers_whatever_the_data_says(pipeline: Run, tmp_path: Pat
     ran = pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out")
     assert ran.status == 0, ran.err
     assert "<" not in (tmp_path / "out" / "validation.json").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_a_million_rows_in_seconds() -> None:
+    """Both judges, all four tables: under ten seconds of CPU and 1.5 GiB, start included."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "gate.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    printed = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert float(printed["judged"].partition("wall, ")[2].split()[0]) < 10
+    assert float(printed["memory"].split()[0]) < 1.5

@@ -163,7 +163,7 @@ def test_what_is_wrong_is_said(builds: dict[str, Path], tmp_path: Path) -> None:
         overlay(whole, builds["sft"], whole)
 
 
-@given(st.floats(width=32, allow_nan=False, allow_infinity=False, max_value=2.0**100))
+@given(st.floats(-(2.0**100), 2.0**100, width=32))
 def test_bf16_is_rounded_to_the_nearest(value: float) -> None:
     """No other bf16 number is nearer, and bf16 numbers stay what they are."""
     exact = np.array([value], np.float32)

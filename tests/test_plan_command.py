@@ -179,6 +179,22 @@ def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
     assert "no prm format fits" in ran.err
 
 
+def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) -> None:
+    """Too many refused rows, too long ones among them."""
+    good, long = {"question": "q", "answer": "a"}, {"question": "q", "answer": "word " * 300}
+    path = tmp_path / "rows.jsonl"
+    for bad, options, stops in (
+        ({"question": ""}, {}, True),
+        (long, {}, False),
+        (long, {"max_length": 128}, True),
+        (long, {"max_length": 128, "max_reject": 0.5}, False),
+    ):
+        rows = [good] * 30 + [bad] * 20
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
+        assert said["rejects"]["build_would_stop"] is stops
+
+
 def test_colours_say_what_is_trained(cache_dir: Path) -> None:
     """On a terminal, trained text is green and context is dim."""
     text = as_text(planned(cache_dir, "sft", SAMPLES / "sft" / "word_problems.jsonl"))

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_tokenizers import small
 from support import SAMPLES
 from transformers import AutoTokenizer
 
@@ -105,15 +106,28 @@ def test_markers_padding_and_scores(make: Make) -> None:
         kinds = [piece.kind for piece in strip.pieces if piece.kind in (GOOD, BAD, OPEN)]
         expected = [GOOD] * steps if wrong < 0 else [GOOD] * wrong + [BAD]
         assert kinds == expected + [OPEN] * (steps - len(expected))
+        ids = shards.row("train", number)["input_ids"]
         padding = [piece.kind == PADDING for piece in strip.pieces]
-        assert padding == sorted(padding, reverse=True)
-        assert len(strip.pieces) - sum(padding) == strip.tokens
+        assert padding == [True] + [False] * strip.tokens
+        assert strip.pieces[0].text.endswith(f"x {len(ids) - strip.tokens}]")
     pairs = open_build(make("rm", SAMPLES / "rm" / "pairs.jsonl", "rm"))
     row = pairs.row("train", 0)
     for side, strip in zip(("chosen", "rejected"), pairs.strips(row), strict=True):
         kinds = [piece.kind for piece in strip.pieces for _ in piece.ids]
         answer = len(row[f"{side}_ids"]) - row["prompt_length"] - 1
         assert kinds == [CONTEXT] * row["prompt_length"] + [ANSWER] * answer + [SCORED]
+
+
+def test_long_examples_are_cut_in_the_middle(make: Make) -> None:
+    """Head and tail are the whole strip's, and every token is drawn or counted."""
+    shards = open_build(make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged"))
+    row = shards.row("train", 0)
+    (whole,), (cut,) = shards.strips(row), shards.strips(row, tokens=12)
+    at, gone = cut.left_out
+    assert (at + 1, len(cut.pieces), gone) == (8, 12, len(row["input_ids"]) - 12)
+    assert cut.pieces == whole.pieces[:8] + whole.pieces[-4:]
+    assert (cut.tokens, cut.trained) == (whole.tokens, whole.trained)
+    assert shards.strips(row, tokens=len(row["input_ids"])) == [whole]
 
 
 def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:
@@ -172,3 +186,28 @@ def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:
     assert b"trained | so \\x1b[2J" in plain
     assert "\x1b" not in show(folder)
     assert "\x1b[32m" in show(folder, "--color", "always")
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "gemma-2-2b-it", "phi-3-mini-4k"])
+def test_other_families_are_drawn_by_their_own_tokenizer(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Pairs for a WordPiece encoder, read at the first token, and for SentencePiece decoders."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "tokenizer.json").write_bytes(small(name)[1])
+    profile = f'like = "{name}"\nname = "small"\ntokenizer = "model"\ntoken_ids = {{}}\n'
+    (tmp_path / "small.toml").write_text(profile)
+    rows = [{"prompt": f"is it {i}", "chosen": "yes it is", "rejected": "no"} for i in range(4)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shards = open_build(make("rm", Path("rows.jsonl"), model="small.toml"))
+    row = shards.row("train", 0)
+    chosen = shards.strips(row)[0]
+    kinds = [piece.kind for piece in chosen.pieces for _ in piece.ids]
+    at = 0 if name.startswith("bert") else len(row["chosen_ids"]) - 1
+    assert [i for i, kind in enumerate(kinds) if kind == SCORED] == [at]
+    text = "".join(piece.text for piece in chosen.pieces)
+    squeezed = "".join(text.replace("##", "").split())
+    assert "isit0" in squeezed
+    assert "yesitis" in squeezed
+    assert "report.html" in shards.manifest["files"]

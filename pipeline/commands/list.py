@@ -35,8 +35,16 @@ def _summary(package: str, name: str) -> str:
 def formats() -> list[tuple[str, str]]:
     """Record formats and what a row is."""
     from stages import catalog
+    from stages import formats as known
+    from stages.contract import Varied
 
-    return [(name, _summary("stages.formats", name)) for name in catalog.names("stages.formats")]
+    rows = []
+    for name in catalog.names("stages.formats"):
+        found = known.load(name)
+        ways = [f"{name}/{way}" for way in found.variants] if isinstance(found, Varied) else []
+        said = f" Also named: {', '.join(ways)}." if ways else ""
+        rows.append((name, _summary("stages.formats", name) + said))
+    return rows
 
 
 def containers() -> list[tuple[str, str]]:

@@ -29,6 +29,16 @@ def _print(found: Any, as_json: bool) -> None:
         click.echo(forecast_page.as_text(found))
 
 
+def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
+    """The error that says most: one that knows the rows, before those that do not."""
+    knowing = {t: e for t, e in errors.items() if "format fits rows" not in e.what} or errors
+    if len(knowing) == 1:
+        (error,) = knowing.values()
+        return error
+    reasons = " ".join(f"[{task}] {error}" for task, error in knowing.items())
+    return type(next(iter(knowing.values())))(reasons, "Or name the task with --task.")
+
+
 def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, Any]:
     """The one task whose formats the sampled rows have, with what was looked at.
 
@@ -60,9 +70,7 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
         flags = " or ".join(f"--task {task}" for task in fits)
         raise UsageError(f"{looks[0][1].origin} reads as {ways}.", f"Say which with {flags}.")
     if not fits:
-        first_error = errors[_TASKS[0]]
-        reasons = " ".join(f"[{task}] {error.what}" for task, error in errors.items())
-        raise type(first_error)(reasons, "Name the task with --task to see what is missing.")
+        raise _nothing_fits(errors)
     (task,) = fits
     return task, len(files), looks
 

@@ -14,13 +14,13 @@ import jinja2
 import orjson
 
 from pipeline.audits import AUDITS
-from pipeline.drawing import KINDS, Shards, Strip, visible
+from pipeline.drawing import KINDS, Shards, visible
 from pipeline.report import plots
 from pipeline.report.losses import losses
 
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
-PIECES = 240  # of an example
+TOKENS = 240  # of an example
 _STATUS = {
     "pass": "holds",
     "few": "too few cases to judge",
@@ -76,9 +76,8 @@ def _rows(count: int) -> list[int]:
 def _samples(shards: Shards) -> list[dict[str, Any]]:
     found = []
     for number in _rows(shards.manifest["splits"]["train"]["rows"]):
-        strips: list[Strip] = shards.strips(shards.row("train", number), most=EXAMPLES)
-        drawn = [strip.shortened(PIECES) for strip in strips]
-        found.append({"number": number, "strips": drawn})
+        strips = shards.strips(shards.row("train", number), EXAMPLES, TOKENS)
+        found.append({"number": number, "strips": strips})
     return found
 
 

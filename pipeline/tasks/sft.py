@@ -18,7 +18,11 @@ class _Sft:
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         return (
-            Render(tools.renderer, system=tools.config.system),
+            Render(
+                tools.renderer,
+                system=tools.config.system,
+                mask_reasoning=tools.config.reasoning == "mask",
+            ),
             Encode(tools.segment_encoder),
             Validate(tools.context),
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stages import templated
+from stages import strict_json, templated
 from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
 
@@ -87,11 +86,20 @@ def _trained(turn: Mapping[str, Any], where: str) -> bool | None:
 
 
 def _json(value: Any, where: str, code: str) -> Any:
-    """A value that may be written as JSON text."""
+    """A value that may be written as JSON text; the text is read as strictly as a row.
+
+    Raises:
+        RowError: it is text and not JSON, or ambiguous.
+    """
+    if not isinstance(value, str):
+        return value
     try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError) as error:
-        raise RowError(code, f"{where} is not JSON: {error}") from error
+        found = strict_json.parse(f'{{"value":{value}}}'.encode())
+    except RowError as error:
+        raise RowError(code, f"{where} is not JSON: {error.detail}") from error
+    if len(found) != 1:
+        raise RowError(code, f"{where} is not one JSON value")
+    return found["value"]
 
 
 def _function(call: Any, where: str) -> dict[str, Any]:
@@ -99,13 +107,8 @@ def _function(call: Any, where: str) -> dict[str, Any]:
     if not isinstance(call, dict) or "name" not in call:
         raise RowError("bad_tool_call", f"{where} has no name")
     arguments = call.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            parsed = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return call  # a text that the function is called with, not an object
-        if isinstance(parsed, dict):
-            return {**call, "arguments": parsed}
+    if isinstance(arguments, str) and arguments.lstrip().startswith("{"):
+        return {**call, "arguments": _json(arguments, f"{where} arguments", "bad_tool_call")}
     return call
 
 

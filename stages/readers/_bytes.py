@@ -98,7 +98,8 @@ class Range(io.RawIOBase):
         return len(chunk)
 
     def close(self) -> None:
-        self._file.close()
+        if hasattr(self, "_file"):  # not when it could not be opened
+            self._file.close()
         super().close()
 
     @property

@@ -1,0 +1,113 @@
+"""Data Docs: Great Expectations' pages, whole without a network, and no part of the verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from support import SAMPLES
+
+from expectations import data_docs
+from stages.errors import ExpectationError, UsageError
+
+Make = Callable[..., Path]
+DATA = SAMPLES / "sft" / "word_problems.jsonl"
+
+
+class Loads(HTMLParser):
+    """What a page would fetch or run."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.links: list[str] = []
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Scripts, handlers, and every address but a mark in the page itself."""
+        if tag in ("script", "img", "iframe", "object", "embed"):
+            self.found.append(tag)
+        for name, value in attrs:
+            if name.startswith("on"):
+                self.found.append(f"{tag} {name}")
+            if name in ("href", "src") and value != "data:," and not (value or "").startswith("#"):
+                self.links.append(value or "")
+
+
+def test_every_page_is_whole_offline(make: Make, tmp_path: Path) -> None:
+    """The index leads to a page per suite; none fetches or runs anything."""
+    docs = tmp_path / "docs"
+    folder = make("sft", DATA, data_docs=docs)
+    index = Loads((docs / "index.html").read_text("utf-8"))
+    assert sorted(index.links) == sorted(p.name for p in docs.iterdir() if p.name != "index.html")
+    names = {law["table"] for law in _expectations(folder)}
+    assert len(index.links) == len(names)
+    for path in docs.iterdir():
+        source = path.read_text("utf-8")
+        page = Loads(source)
+        assert not page.found
+        assert path.name == "index.html" or not page.links
+        assert not re.search(r"https?:", source)
+        assert "default-src 'none'" in source
+    text = "".join((docs / name).read_text("utf-8") for name in index.links)
+    assert "Status: " in re.sub(r"<[^>]*>", "", text)
+    assert "n_trained" in text
+    make("sft", DATA, "again", data_docs=docs)  # its own pages are replaced
+    assert len(list(docs.iterdir())) == len(names) + 1
+
+
+def _expectations(folder: Path) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads((folder / "validation.json").read_bytes())[
+        "expectations"
+    ]
+    return found
+
+
+def test_a_page_loses_what_is_fetched_or_run() -> None:
+    """Scripts, styles and images of other hosts, and handlers; text stays."""
+    page = (
+        "<html><head><script>a()</script><link href='https://x/y.css'></head><body>"
+        '<script src=https://x></script><p onclick="b()" class="k">kept</p>'
+        "<img src='https://x/z.png' onerror='c()'><a href='https://x'>word</a></body></html>"
+    )
+    found = data_docs._offline(page, "<b>title")
+    loads = Loads(found)
+    assert (loads.found, loads.links) == ([], [])
+    assert '<p class="k">kept</p>' in found
+    assert "<title>&lt;b&gt;title</title>" in found
+
+
+def test_a_refused_build_has_pages_and_trouble_with_them_refuses_none(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict comes first, whatever becomes of the pages."""
+    kind = "expect_column_values_to_be_between"
+    suite = {
+        "name": "mine",
+        "expectations": [
+            {"type": kind, "kwargs": {"column": "n_tokens", "max_value": 1}, "severity": "critical"}
+        ],
+    }
+    docs = tmp_path / "docs"
+    with pytest.raises(ExpectationError):
+        make("sft", DATA, data_docs=docs, expectations=(("mine.json", json.dumps(suite)),))
+    assert "failed" in (docs / "index.html").read_text("utf-8")
+
+    def broken(*_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(data_docs, "write", broken)
+    assert (make("sft", DATA, data_docs=docs) / "manifest.json").exists()
+    assert "warning: no Data Docs, OSError: no room" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_refused(make: Make, tmp_path: Path) -> None:
+    """Nobody's files are mixed with the pages."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.html").write_text("mine")
+    with pytest.raises(UsageError, match="has other files in it"):
+        make("sft", DATA, data_docs=tmp_path / "docs")
