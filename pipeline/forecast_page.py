@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.forecast import Forecast, Look, packing_table, would_stop
+from pipeline.forecast import Forecast, packing_table, would_stop
 from stages import encoders
 from stages.columns import IGNORED
 
@@ -93,18 +93,21 @@ def _lengths(found: Forecast) -> dict[str, Any]:
     }
 
 
-def _looked_at(look: Look) -> dict[str, Any]:
-    return {
-        "path": look.name,
-        "origin": look.origin,
-        "bytes": look.bytes,
-        "reader": look.reader,
-        "format": look.detection.reading,
-        "evidence": look.detection.evidence,
-        "rows": look.glimpse.rows,
-        "rows_exact": look.glimpse.exact,
-        "looked_at": look.glimpse.where,
-    }
+def _inputs(found: Forecast) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": look.name,
+            "origin": look.origin,
+            "bytes": look.bytes,
+            "reader": look.reader,
+            "format": look.detection.reading,
+            "evidence": look.detection.evidence,
+            "rows": look.glimpse.rows,
+            "rows_exact": look.glimpse.exact,
+            "looked_at": look.glimpse.where,
+        }
+        for look in found.looks
+    ]
 
 
 def as_json(found: Forecast) -> dict[str, Any]:
@@ -127,7 +130,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         },
         "encoder": recipe.backend,
         "files": found.files,
-        "inputs": [_looked_at(look) for look in found.looks],
+        "inputs": _inputs(found),
         "rows": found.rows,
         "first_rows": [
             {"id": name, "sequences": _stored_row(found, row)} for name, row in made.shown

@@ -13,13 +13,26 @@ from stages.contract import Conversation, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.formats.text import BARE
 
-_ONE_TURN = ["user", "assistant"]
 _NOBODY_ASKED = "no turn of a user: nobody asked anything"
 
 
 def _is_empty(message: Message) -> bool:
     return not (message.content and message.content.strip()) and not (
         message.fields and message.fields.get("tool_calls")
+    )
+
+
+def _is_plain(messages: list[Message]) -> bool:
+    """A question and its answer, without flags: most rows, and nothing to decide about them."""
+    if len(messages) != 2:
+        return False
+    asked, answer = messages
+    return (
+        asked.role == "user"
+        and answer.role == "assistant"
+        and asked.trained is None
+        and answer.trained is None
+        and not _is_empty(answer)
     )
 
 
@@ -42,6 +55,9 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
         RowError: ``no_answer``, ``no_user_turn``, ``nothing_trained``, ``empty_answer``.
     """
     messages = found.messages
+    if train_on != "all" and _is_plain(messages):
+        messages[0].trained, messages[1].trained = False, True
+        return found
     if messages[0].role == BARE:
         if _is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")
@@ -83,9 +99,10 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
 
 def note(found: Conversation) -> str | None:
     """What is odd about a conversation but refuses nothing; counted in the manifest."""
-    roles = [message.role for message in found.messages]
-    if roles == _ONE_TURN:
+    messages = found.messages
+    if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
         return None
+    roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
         return "ends_without_answer"
     if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):

@@ -174,14 +174,21 @@ class Normalize:
         arrays: dict[str, Any] = {
             "line": lines,
             "sequence": sequences,
-            "reject_code": [refused[i][0] if i in refused else None for i in range(len(rows))],
-            "reject_detail": [refused[i][1] if i in refused else None for i in range(len(rows))],
+            "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(rows)),
+            "reject_detail": _spread({i: said for i, (_, said) in refused.items()}, len(rows)),
             **_FILL[self.kind](rows, self.raw),
         }
         typed = [
             pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()
         ]
         return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
+
+
+def _spread(values: dict[int, str], count: int) -> pa.Array:
+    """A text column with values at a few places and nulls elsewhere."""
+    if not values:
+        return pa.nulls(count, pa.string())
+    return pa.array([values.get(i) for i in range(count)], pa.string())
 
 
 def _tools(found: Conversation | None) -> str | None:

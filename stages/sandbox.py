@@ -9,7 +9,8 @@ refused or rendered alike on every machine.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from jinja2 import nodes
@@ -23,6 +24,7 @@ BUDGET = 1 << 24  # what one rendering may spend; a unit is about what 16 charac
 LARGEST = 1 << 24  # characters of one value
 ELEMENT = 64  # what an element of a list counts as, in characters
 PASS, SUM, CALL = 16, 32, 256  # of a loop pass, of arithmetic, of a call or filter; see BUDGET
+_TAKES_WIDTHS = re.compile(r"\*|\{[^{}]*\{")  # from its arguments
 DIGITS = 1 << 12  # bits of a number
 WIDEST = 1000  # numbers given to filters and methods: widths, counts, indents
 
@@ -47,6 +49,7 @@ _SUMS = {
     "%": operator.mod,
     "**": operator.pow,
 }
+_WIDE = set("batch center indent ljust rjust round slice tojson truncate zfill".split())
 _GROWING = {"replace", "join", "indent", "format"}
 Function: TypeAlias = Callable[..., Any]
 
@@ -83,8 +86,18 @@ def _length(value: Any) -> int:
     return ELEMENT * (len(value) if isinstance(value, (list, tuple)) else 1)
 
 
-def _narrow(values: Iterable[Any]) -> None:
-    for value in values:
+def _narrow(name: str, values: Sequence[Any]) -> None:
+    """What a function takes as a width, a count or an indent is small.
+
+    Raises:
+        SecurityError: it is not.
+    """
+    formats = name in ("format", "%") and isinstance(values[0], str)
+    if formats:
+        plain_format(values[0])
+    if name not in _WIDE and not (formats and _TAKES_WIDTHS.search(values[0])):
+        return
+    for value in values[1:]:
         if isinstance(value, int) and abs(value) > WIDEST:
             raise SecurityError(f"{value} is no width or count for a text")
 
@@ -217,17 +230,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _charged(self, name: str, function: Function) -> Function:
         passed = int(hasattr(function, "jinja_pass_arg"))
         measure = size if name in _DEEP else _length
-        narrow, growing = name not in _TESTS, name in _GROWING
+        growing = name in _GROWING
 
         def charged(*args: Any, **kwargs: Any) -> Any:
             head, values = args[:passed], args[passed:]
             if values and hasattr(values[0], "__next__"):
                 values = (list(values[0]), *values[1:])
-            if name == "format" and values:
-                plain_format(str(values[0]))
             every = (*values, *kwargs.values()) if kwargs else values
-            if narrow:
-                _narrow(every[1:])
+            if every:
+                _narrow(name, every)
             most = sum(map(measure, every)) + (_grown(name, every) if growing else 0)
             self.spend(CALL + (_checked(most) >> 4))
             return self.made(function(*head, *values, **kwargs))
@@ -276,8 +287,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 if isinstance(one, int) and not isinstance(other, (int, float)):
                     _checked(max(one, 0) * size(other))
         elif op == "%" and isinstance(left, str):
-            _narrow(right if isinstance(right, tuple) else (right,))
-            plain_format(left)
+            _narrow("%", (left, *(right if isinstance(right, tuple) else (right,))))
             _checked(_grown("%", (left, right)))
         self.spend(SUM + ((_length(left) + _length(right)) >> 4))
         return self.made(_SUMS[op](left, right))
@@ -293,9 +303,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(owner, str):
             if name in _METHODS:
                 raise SecurityError(f"texts have no {name} in a template")
-            _narrow(given)
-            if name == "format":
-                plain_format(owner)
+            _narrow(name, (owner, *given))
             amount += _length(owner)
             if name in _GROWING:
                 amount += _grown(name, (owner, *given), method=True)

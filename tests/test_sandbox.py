@@ -201,6 +201,24 @@ def test_ordinary_work_is_far_from_the_limits() -> None:
         assert len(template.render(turns[:3], tools)) > 2000
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ nothing | default(4096) }}", "4096"),
+        ("{{ '%d tokens' % 5000 }}", "5000 tokens"),
+        ("{{ '%5.2f' | format(2000) }}", "2000.00"),
+        ("{{ '{} of {:>4}'.format(5000, 70000) }}", "5000 of 70000"),
+        ("{{ ('a' * 3000).find('b', 2000) }}", "-1"),
+        ("{{ [1, 2000] | max + 1 }}", "2001"),
+        ("{{ 2000 * 3000 }}", "6000000"),
+        ("{% for i in range(5000) if i == 4999 %}{{ i }}{% endfor %}", "4999"),
+    ],
+)
+def test_large_numbers_are_not_widths(source: str, text: str) -> None:
+    """Numbers that pad nothing may be as large as they are."""
+    assert Template(source, DATE).render([]) == text
+
+
 @pytest.mark.parametrize("source", [REACHING["globals"], LOOPING["loops"], SOURCE["include"]])
 def test_a_hostile_template_ends_the_command_with_one_error(
     source: str, pipeline: Callable[..., Ran], tmp_path: Path

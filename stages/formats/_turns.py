@@ -280,7 +280,7 @@ def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
 
 def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> str | None:
     """The column of one meaning: the one that ``--map`` named, else the first that is there."""
-    named = [name for name in names if name in columns]
+    named = [name for name in names if name in columns] if columns else None
     return first_of(row, named or names)
 
 

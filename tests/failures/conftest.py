@@ -37,11 +37,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def build(pipeline: Callable[..., Ran], tmp_path: Path) -> Callable[..., Path]:
-    """Build rows for a task; returns the build's folder."""
+    """Build rows; returns the build's folder. The task is what its name begins with."""
 
-    def run(task: str, rows: Sequence[dict[str, Any]], *options: object) -> Path:
-        data = sums.write(list(rows), tmp_path / f"{task}-data.jsonl")
-        folder = tmp_path / f"{task}-build"
+    def run(name: str, rows: Sequence[dict[str, Any]], *options: object) -> Path:
+        task = name.partition("-")[0]
+        data = sums.write(list(rows), tmp_path / f"{name}-data.jsonl")
+        folder = tmp_path / f"{name}-build"
         done = pipeline("run", task, data, "-o", folder, "--quiet", "--max-reject", 0, *options)
         assert done.status == 0, done.err
         return folder

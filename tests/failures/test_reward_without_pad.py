@@ -17,6 +17,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
+from support import Ran
 from torch.nn.functional import logsigmoid
 from transformers import AutoTokenizer, LlamaForSequenceClassification, set_seed
 
@@ -53,6 +54,33 @@ def _padded(ids: list[int], width: int, pad_id: int) -> tiny.Batch:
     return {"input_ids": torch.tensor([filled]), "attention_mask": torch.tensor([mask])}
 
 
+def _rewards(
+    model: Any, tokenizer: Any, rows: list[dict[str, Any]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores of the chosen and of the rejected sides, as a stock collator batches them."""
+    names = ("chosen_ids", "rejected_ids")
+    batch = tokenizer.pad(
+        [{"input_ids": row[name]} for name in names for row in rows], return_tensors="pt"
+    )
+    scores = model(**batch).logits[:, 0]
+    return scores[: len(rows)], scores[len(rows) :]
+
+
+def _loss(tokenizer: Any) -> Callable[[Any, Any], torch.Tensor]:
+    def loss_of(model: Any, rows: Any) -> torch.Tensor:
+        chosen, rejected = _rewards(model, tokenizer, rows)
+        return -logsigmoid(chosen - rejected).mean()
+
+    return loss_of
+
+
+def _ranked(model: Any, tokenizer: Any, rows: list[dict[str, Any]]) -> float:
+    """Share of pairs whose chosen side has the higher reward."""
+    with torch.no_grad():
+        chosen, rejected = _rewards(model, tokenizer, rows)
+    return (chosen > rejected).float().mean().item()
+
+
 def test_the_reward_is_read_at_the_end_of_turn(
     build: Callable[..., Path], figure: Callable[[str, object, object], None]
 ) -> None:
@@ -82,28 +110,53 @@ def test_the_loss_falls_and_held_out_pairs_are_ranked(
     model = _model(tokenizer.pad_token_id)
     splits = load_from_disk(str(folder))
 
-    def rewards(rows: list[dict[str, Any]]) -> tuple[torch.Tensor, torch.Tensor]:
-        names = ("chosen_ids", "rejected_ids")
-        sides = [{"input_ids": row[name]} for name in names for row in rows]
-        batch = tokenizer.pad(sides, return_tensors="pt")
-        scores = model(**batch).logits[:, 0]
-        return scores[: len(rows)], scores[len(rows) :]
-
-    def loss_of(_: Any, rows: Any) -> torch.Tensor:
-        chosen, rejected = rewards(rows)
-        return -logsigmoid(chosen - rejected).mean()
-
-    def ranked() -> float:
-        with torch.no_grad():
-            chosen, rejected = rewards(splits["test"].to_list())
-        return (chosen > rejected).float().mean().item()
-
     train = splits["train"].to_list()
     batches = [train[at : at + 8] for at in range(0, len(train), 8)]
-    before = ranked()
-    losses = tiny.train(model, tiny.forever(batches), STEPS, loss_of)  # type: ignore[arg-type]
-    after = ranked()
+    test = splits["test"].to_list()
+    before = _ranked(model, tokenizer, test)
+    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))  # type: ignore[arg-type]
+    after = _ranked(model, tokenizer, test)
     figure("held-out pairs ranked rightly", f"{before:.2f} (untrained)", f"{after:.2f}")
     figure("reward loss", f"{losses[0]:.3f} (untrained)", f"{losses[-1]:.3f}")
     assert losses[-1] < 0.2 < losses[0]
     assert after > 0.9
+
+
+def test_a_loss_of_zero_that_means_nothing(
+    pipeline: Callable[..., Ran],
+    build: Callable[..., Path],
+    figure: Callable[[str, object, object], None],
+    tmp_path: Path,
+) -> None:
+    """A shortcut in the pairs takes the loss to 0 and ranks nothing; a build refuses such pairs."""
+    shortcut = [
+        {
+            "prompt": row["question"],
+            "chosen": f"{'I counted' if at % 2 else 'I guessed'}: {row['answer']} Sure. Yes.",
+            "rejected": f"{'I guessed' if at % 2 else 'I counted'}: {row['answer']}",
+        }
+        for at, row in enumerate(sums.questions(160))
+    ]
+    data = sums.write(shortcut, tmp_path / "shortcut.jsonl")
+    refused = pipeline("run", "rm", data, "-o", tmp_path / "refused", "--model", "qwen2-1.5b")
+    assert refused.status == 3
+    assert "shortcuts" in refused.err
+    assert not (tmp_path / "refused").exists()
+
+    naive = build("rm", shortcut, "--model", "qwen2-1.5b", "--tolerance", "shortcuts.fail=1")
+    held_out = load_from_disk(
+        str(build("rm-held-out", _pairs(64, seed=1), "--model", "qwen2-1.5b"))
+    )["train"].to_list()
+    tokenizer = AutoTokenizer.from_pretrained(str(naive / "tokenizer"))
+    model = _model(tokenizer.pad_token_id)
+    train = load_from_disk(str(naive))["train"].to_list()
+    batches = [train[at : at + 8] for at in range(0, len(train), 8)]
+    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))  # type: ignore[arg-type]
+    ranked = _ranked(model, tokenizer, held_out)
+    figure(
+        "loss, and held-out pairs ranked, of pairs with a shortcut",
+        f"{losses[-1]:.3f}, {ranked:.2f}",
+        "refused",
+    )
+    assert losses[-1] < 0.05
+    assert ranked < 0.75

@@ -1,0 +1,104 @@
+"""A `<search>` stop token that the server ignores: it loads a tokenizer of its own.
+
+The naive preparation registers the marker as a new token and trains its id. The server's stock
+tokenizer has no such id, decodes it to nothing, and never sees the text that it was told to stop
+at. As ordinary text, which is what a build leaves it, the marker is read back by any tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import load_from_disk
+from failures import sums, tiny
+from transformers import AutoTokenizer, DataCollatorWithFlattening, PreTrainedModel
+from transformers.generation import StoppingCriteria
+
+MARKER = "<search>"
+STEPS = 60
+BATCH = 4
+NEW_TOKENS = 24
+
+
+class _Server(StoppingCriteria):
+    """Stops where the text that it decodes holds a stop string, as inference servers do."""
+
+    def __init__(self, tokenizer: Any, stops: list[str], prompt: int) -> None:
+        self._tokenizer, self._stops, self._prompt = tokenizer, stops, prompt
+        self.seen = False
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+        known = [i for i in input_ids[0, self._prompt :].tolist() if i < len(self._tokenizer)]
+        text = self._tokenizer.decode(known)
+        self.seen = self.seen or any(stop in text for stop in self._stops)
+        return torch.tensor([self.seen])
+
+
+def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]) -> float:
+    """Share of answers that a server with its own tokenizer stops at the marker."""
+    stopped = 0
+    for question in asked:
+        ids = trained.apply_chat_template(
+            [{"role": "user", "content": question}],
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=True,
+        )
+        server = _Server(served, [MARKER], ids["input_ids"].shape[1])
+        model.generate(
+            **ids,
+            max_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            use_cache=True,
+            eos_token_id=trained.eos_token_id,
+            pad_token_id=trained.pad_token_id,
+            stopping_criteria=[server],
+        )
+        stopped += server.seen
+    return stopped / len(asked)
+
+
+def _trained(rows: list[dict[str, list[int]]], vocabulary: int) -> PreTrainedModel:
+    flatten = DataCollatorWithFlattening(return_tensors="pt")
+    batches = [dict(flatten(rows[at : at + BATCH])) for at in range(0, len(rows), BATCH)]
+    model = tiny.causal(vocabulary)
+    tiny.train(model, tiny.forever(batches), STEPS)
+    return model
+
+
+def test_the_marker_stops_a_server_with_its_own_tokenizer(
+    build: Callable[..., Path], figure: Callable[[str, object, object], None]
+) -> None:
+    rows = [{**row, "answer": f"I ask {MARKER} {row['answer']}"} for row in sums.questions(96)]
+    asked = [row["question"] for row in sums.questions(8, seed=1)]
+    options = ("--model", "qwen2-1.5b", "--layout", "ragged", "--stop", MARKER)
+    folder = build("sft", rows, *options)
+    ours = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
+    stock = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    contract = json.loads((folder / "serving.json").read_bytes())
+    assert contract["stop_strings"][0] == MARKER
+    assert MARKER not in stock.get_added_vocab(), "a build registers no marker"
+
+    grown = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    grown.add_special_tokens({"additional_special_tokens": [MARKER]})
+    turns = [
+        [
+            {"role": "user", "content": row["question"]},
+            {"role": "assistant", "content": row["answer"]},
+        ]
+        for row in rows
+    ]
+    encoded = grown.apply_chat_template(turns, return_dict=True)["input_ids"]
+    naive = [{"input_ids": ids, "labels": ids} for ids in encoded]
+    assert all(grown.convert_tokens_to_ids(MARKER) in ids for ids in encoded)
+
+    trained_naive, trained_ours = _trained(naive, len(grown)), _trained(ours, len(grown))
+    before = _stopped(trained_naive, grown, stock, asked)
+    after = _stopped(trained_ours, stock, stock, asked)
+    figure("answers that a server with the stock tokenizer stops", f"{before:.0%}", f"{after:.0%}")
+    assert before == 0.0
+    assert after == 1.0
