@@ -35,10 +35,13 @@ Floats = npt.NDArray[np.float32]
 
 def of_turns(conversations: Sequence[Sequence[Message]]) -> pa.ListArray:
     """list<float32>: of each conversation's turns, 0 where untrained; empty where none has one."""
-    found = {}
-    for row, turns in enumerate(conversations):
-        if any(turn.weight is not None and turn.trained for turn in turns):
-            found[row] = [_of_turn(turn) for turn in turns]
+    some = [
+        row
+        for row, turns in enumerate(conversations)
+        for turn in turns
+        if turn.weight is not None and turn.trained
+    ]
+    found = {row: [_of_turn(turn) for turn in conversations[row]] for row in dict.fromkeys(some)}
     return lists(found, len(conversations))
 
 

@@ -242,6 +242,27 @@ def rate_what_nobody_rated(rows: Rows, model: TargetModel) -> None:
     row["labels"][row["step_positions"][at]] = model.good_id
 
 
+@breaks("loss_weights_fit_labels", "examples_as_encoded", data="sft/turn_weights.jsonl")
+@breaks("loss_weights_fit_labels", layout="padded", data="sft/turn_weights.jsonl")
+def weigh_what_is_not_trained(rows: Rows, model: TargetModel) -> None:
+    rows[AT]["loss_weights"][trained(rows[AT])[0] - 1] = 0.5
+
+
+@breaks("loss_weights_fit_labels", "examples_as_encoded", data="sft/turn_weights.jsonl")
+def lose_a_weight_to_infinity(rows: Rows, model: TargetModel) -> None:
+    rows[AT]["loss_weights"][trained(rows[AT])[0]] = float("inf")
+
+
+@breaks("loss_weights_fit_labels", "examples_as_encoded", data="sft/turn_weights.jsonl")
+def lose_a_weight(rows: Rows, model: TargetModel) -> None:
+    rows[AT]["loss_weights"].pop()
+
+
+@breaks("examples_as_encoded", data="sft/turn_weights.jsonl")
+def double_a_weight(rows: Rows, model: TargetModel) -> None:
+    rows[AT]["loss_weights"][trained(rows[AT])[0]] *= 2
+
+
 def rewritten(path: Path, change: Callable[[Rows], None]) -> None:
     """The shard once more, with other rows."""
     table = read(path)

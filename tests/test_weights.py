@@ -1,0 +1,263 @@
+"""Loss weights: a turn's own number on each of its trained tokens, in every layout."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SAMPLES, read_manifest
+
+from pipeline import stagewise
+from pipeline.check import check
+from pipeline.config import Config
+from pipeline.part import split_off
+from stages import encoders, formats, weights
+from stages.columns import IGNORED
+from stages.contract import FormatOptions, Record
+from stages.encode import Encode, SegmentEncoder
+from stages.errors import RowError, UsageError
+from stages.normalize import Normalize
+from stages.profile import TargetModel
+from stages.render import Render, Renderer
+from stages.segments import CONTROL, TRAINED
+
+Row = dict[str, Any]
+Make = Callable[..., Path]
+SAMPLE = SAMPLES / "sft" / "turn_weights.jsonl"
+
+
+def talk(*turns: tuple[str, str, float | None]) -> Row:
+    """A row of turns, some of them with a weight."""
+    said = [{"role": role, "content": text, "weight": weight} for role, text, weight in turns]
+    return {"messages": said}
+
+
+def encoded(
+    model: TargetModel,
+    rows: list[Row],
+    train_on: str = "assistant",
+    limit: int = 4096,
+    turn_by_turn: bool = False,
+) -> tuple[list[Row], list[Row]]:
+    """Rows through door, render and encode: those that came through, and those that did not."""
+    door = Normalize("sft", formats.load("openai"), FormatOptions(), train_on, turn_by_turn)
+    encoder = encoders.load("fastokens", model.tokenizer_json)
+    batch = door([Record(n, 0, b"", row) for n, row in enumerate(rows)])
+    refused = []
+    segments = SegmentEncoder(model, encoder, limit, "trim-turns")
+    for stage in (lambda b: b, Render(Renderer(model, train_on)), Encode(segments)):
+        batch, gone = split_off(stage(batch))
+        refused += gone.select(["line", "reject_code", "reject_detail"]).to_pylist() if gone else []
+    return batch.to_pylist(), refused
+
+
+def expected(model: TargetModel, row: Row, ids: list[int], train_on: str) -> list[float]:
+    """Read off the ids: between two ends of turn the weight of the turn that ends there; what the
+    generation prompt supplies only under ``all``, and never the first token."""
+    start, end = model.controls["<|im_start|>"], model.end_of_turn_id
+    turns = [(turn["role"], turn["weight"]) for turn in row["messages"]]
+    if turns[0][0] != "system":
+        turns.insert(0, ("system", None if train_on == "all" else 0))
+    last = max(i for i, (role, _) in enumerate(turns) if role == "assistant")
+    found: list[float] = []
+    at = 0
+    for number, (role, weight) in enumerate(turns):
+        stop = ids.index(end, at) + 1
+        by_policy = role == "assistant" and (train_on != "last" or number == last)
+        if weight is None:
+            weight = 1 if by_policy or train_on == "all" else 0
+        opens = ids.index(start, at) + 3  # <|im_start|>, the role, a newline
+        context = 0 if train_on == "all" else opens - at
+        found += [0.0] * context + [float(np.float32(weight))] * (stop - at - context)
+        at = stop
+    found += [0.0] * (len(ids) - at)
+    return [0.0, *found[1:]]
+
+
+WEIGHTS = st.sampled_from([None, 0, 1, 0.5, 2, 0.1, 3.75])
+ANSWERS = st.tuples(st.sampled_from(["Yes.", "It is 4.", "好", "Why\n\nnot?"]), WEIGHTS)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    answers=st.lists(ANSWERS, min_size=1, max_size=4),
+    asked=WEIGHTS,
+    system=st.booleans(),
+    train_on=st.sampled_from(["assistant", "last", "all"]),
+    limit=st.integers(20, 120),
+)
+def test_each_trained_token_has_the_weight_of_its_turn(
+    model: TargetModel,
+    answers: list[tuple[str, float | None]],
+    asked: float | None,
+    system: bool,
+    train_on: str,
+    limit: int,
+) -> None:
+    """Alone, trimmed, under every policy; rows whose weights say nothing more carry none."""
+    turns: list[tuple[str, str, float | None]] = [("system", "Be brief.", None)] if system else []
+    for text, weight in answers:
+        turns += [
+            ("user", "And?", asked if train_on == "all" else None),
+            ("assistant", text, weight),
+        ]
+    turns[-1] = ("assistant", answers[-1][0], 0.25)
+    row = talk(*turns)
+    ((whole,), _) = encoded(model, [row], train_on)
+    wanted = expected(model, row, whole["input_ids"], train_on)
+    assert whole["loss_weights"] == wanted
+    assert [w != 0 for w in wanted] == [label != IGNORED for label in whole["labels"]]
+    for cut in encoded(model, [row], train_on, limit)[0]:
+        if cut["reject_code"] is not None:
+            continue
+        kept = wanted[: cut["length"]]
+        kept = [
+            w if label != IGNORED else 0.0 for w, label in zip(kept, cut["labels"], strict=True)
+        ]
+        plain = set(kept) <= {0.0, 1.0}
+        assert cut["loss_weights"] == ([] if plain else kept)
+
+
+def test_one_example_per_turn_keeps_that_turns_weight(model: TargetModel) -> None:
+    """The turns before it are context, whatever their weight."""
+    row = talk(
+        ("user", "a", None), ("assistant", "b", 0.5), ("user", "c", None), ("assistant", "d", 1)
+    )
+    made, _ = encoded(model, [row], turn_by_turn=True)
+    assert [set(one["loss_weights"]) for one in made] == [{0.0, 0.5}, set()]
+
+
+@pytest.mark.parametrize(
+    ("turn", "code"),
+    [
+        *(({"weight": value}, "bad_weight") for value in (
+            -0.5, math.nan, math.inf, 1e39, 10**400, 1e-50, "0.5", [0.5], {})),
+        ({"train": 0.5}, "bad_weight"),
+        ({"loss": 0.5}, "bad_weight"),
+        ({"weight": 0}, "nothing_trained"),
+    ],
+)  # fmt: skip
+def test_what_is_no_weight_is_refused(model: TargetModel, turn: Row, code: str) -> None:
+    """By name; so is a row of which nothing is left to train."""
+    row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    row["messages"][1] |= turn
+    made, refused = encoded(model, [row])
+    assert not made
+    assert [one["reject_code"] for one in refused] == [code]
+
+
+def test_a_prompt_and_a_pair_take_no_weight(model: TargetModel) -> None:
+    """A user's turn is trained under ``all`` only, and pairs have no loss of turns."""
+    row = talk(("user", "a", 0.5), ("assistant", "b", None))
+    assert encoded(model, [row])[1][0]["reject_code"] == "untrainable_turn"
+    assert set(encoded(model, [row], "all")[0][0]["loss_weights"]) == {0.0, 0.5, 1.0}
+    pair = {
+        "prompt": "a",
+        "chosen": [{"role": "assistant", "content": "b", "weight": 0.5}],
+        "rejected": [{"role": "assistant", "content": "c"}],
+    }
+    door = Normalize("rm", formats.load("preference"), FormatOptions())
+    assert door([Record(0, 0, b"", pair)]).column("reject_code").to_pylist() == ["bad_weight"]
+
+
+def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:
+    """Where a turn has no end of its own, its weight has no place; nothing is guessed."""
+    texts = ["ask", " answer", "</s>"]
+    kinds = bytes([TRAINED, TRAINED, CONTROL | TRAINED])
+    assert weights.of_segments(texts[1:], kinds[1:], [0.0, 0.5], "</s>", None) == [0.5, 0.5]
+    for ends in (None, [3, 14]):
+        with pytest.raises(RowError, match="weights have no place"):
+            weights.of_segments(texts, kinds, [2.0, 0.5], "</s>", ends)
+
+
+def stored(folder: Path) -> list[Row]:
+    """The rows of a build's train side."""
+    return list(load_from_disk(str(folder))["train"])
+
+
+def test_every_layout_holds_the_same_weights(make: Make, cache_dir: Path) -> None:
+    """Packs are the ragged rows joined, padding weighs nothing, and check finds no fault."""
+    folders = {x: make("sft", SAMPLE, x, layout=x) for x in ("ragged", "packed", "padded")}
+    names = ("input_ids", "labels", "loss_weights")
+    ragged = stored(folders["ragged"])
+    assert [sorted(set(row["loss_weights"])) for row in ragged] == [
+        [0.0, 0.5, 1.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.25, 1.0], [0.0, 1.0]]  # fmt: skip
+    (pack,) = stored(folders["packed"])
+    for name in names:
+        assert pack[name] == [value for row in ragged for value in row[name]]
+    for row, alone in zip(stored(folders["padded"]), ragged, strict=True):
+        before = row["attention_mask"].index(1)
+        assert row["loss_weights"] == [0.0] * before + alone["loss_weights"]
+    for folder in folders.values():
+        assert "loss_weights" in read_manifest(folder)["columns"]
+        found = check(folder, cache_dir)
+        assert not found.faults
+        assert found.rows_made_again == 5
+
+
+def rows_to(path: Path, *rows: Row) -> Path:
+    """A file of rows."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def test_the_column_is_there_for_all_rows_or_for_none(make: Make, tmp_path: Path) -> None:
+    """Rows of other files weigh 1 where they are trained, whatever the number of workers."""
+    plain = talk(
+        ("user", "a", None), ("assistant", "b", 1), ("user", "c", None), ("assistant", "d", 0)
+    )
+    other = {"instruction": "a", "input": "", "output": "b"}
+    rows_to(tmp_path / "data" / "a.jsonl", plain)
+    rows_to(tmp_path / "data" / "b.jsonl", other)
+    without = make("sft", tmp_path / "data", "without", layout="ragged")
+    assert "loss_weights" not in read_manifest(without)["columns"]
+    rows_to(tmp_path / "data" / "c.jsonl", talk(("user", "a", None), ("assistant", "b", 0.1)))
+    found = [make("sft", tmp_path / "data", f"with{n}", layout="ragged", workers=n) for n in (1, 2)]
+    shards = [(folder / "train/data-00000-of-00001.arrow").read_bytes() for folder in found]
+    assert shards[0] == shards[1]
+    for row, top in zip(stored(found[0]), (1.0, 1.0, float(np.float32(0.1))), strict=True):
+        assert row["loss_weights"] == [top if x != IGNORED else 0.0 for x in row["labels"]]
+
+
+def test_equal_texts_with_other_weights_are_no_duplicates(make: Make, tmp_path: Path) -> None:
+    """A weight of 1 is none; any other sets a row apart."""
+    rows = [talk(("user", "a", None), ("assistant", "b", w)) for w in (0.5, 1, 0.5, None, 2)]
+    folder = make("sft", rows_to(tmp_path / "same.jsonl", *rows), layout="ragged", dedup=True)
+    assert [max(row["loss_weights"]) for row in stored(folder)] == [0.5, 1.0, 2.0]
+    assert read_manifest(folder)["rows"]["duplicates"] == 2
+
+
+def test_stages_by_hand_keep_the_weights(make: Make, tmp_path: Path, cache_dir: Path) -> None:
+    """normalize, render, encode, validate and pack give the bytes of the run."""
+    folder = make("sft", SAMPLE, layout="packed")
+    first = tmp_path / "0.arrow"
+    config = Config(
+        "sft", (str(SAMPLE),), "qwen2-1.5b", first, layout="packed", cache_dir=cache_dir, workers=1
+    )
+    stagewise.run_until(config, "normalize")
+    for number, name in enumerate(("render", "encode", "validate")):
+        source, target = tmp_path / f"{number}.arrow", tmp_path / f"{number + 1}.arrow"
+        assert stagewise.run_stage(name, source, target, cache_dir) == 0
+    stagewise.run_layout("pack", tmp_path / "3.arrow", tmp_path / "chain", cache_dir)
+    shard = "train/data-00000-of-00001.arrow"
+    assert (tmp_path / "chain" / shard).read_bytes() == (folder / shard).read_bytes()
+
+
+def test_only_trainers_that_read_weights_are_offered(make: Make, tmp_path: Path) -> None:
+    """The others say so, in the manifest and when they are asked for; nothing is published."""
+    said = read_manifest(make("sft", SAMPLE, layout="ragged"))["trainers"]
+    assert said.pop("openrlhf")["supported"]
+    assert not any(verdict["supported"] for verdict in said.values())
+    assert "reads no loss weights" in said["trl"]["detail"]
+    with pytest.raises(UsageError, match="trl reads no loss weights"):
+        make("sft", SAMPLE, "trl", layout="", trainer="trl")
+    assert not (tmp_path / "trl").exists()
