@@ -6,11 +6,12 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import Server, outputs
 from support import Ran
 
 from stages import encoders
@@ -69,22 +70,39 @@ def fast(model: TargetModel) -> Encoder:
     return encoders.load("fastokens", model.tokenizer_json)
 
 
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Server]:
+    """Runs commands in forks of a process that has imported everything."""
+    server = Server()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def pipeline(cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
-    """Run the console script as a user would, in ``tmp_path``."""
+def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
+    """Run the command line as a user would, in ``tmp_path``.
+
+    Given variables of the environment, it is a process of its own, since libraries read some of
+    them while they are imported.
+    """
 
     def run(*arguments: object, **environment: str) -> Ran:
-        command = [str(Path(sys.executable).parent / "pipeline"), *map(str, arguments)]
+        words = [*map(str, arguments)]
         variables = {
             **os.environ,
             "XDG_CACHE_HOME": str(cache_home),
             "HF_HUB_OFFLINE": "1",
             **environment,
         }
-        done = subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        if environment:
+            command = [str(Path(sys.executable).parent / "pipeline"), *words]
+            done = subprocess.run(
+                command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+            )
+            return Ran(done.returncode, done.stdout, done.stderr)
+        status = commands(words, tmp_path, variables)
+        out, err = (path.read_text("utf-8") for path in outputs(tmp_path))
+        return Ran(status, out, err)
 
     return run
 

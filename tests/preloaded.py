@@ -1,0 +1,133 @@
+"""The command line without its start: forks of a process that has imported all it needs.
+
+A command takes seconds to import what it uses, and the tests run hundreds of them. One process
+imports it once, loads one model's tokenizers and forks for every command. Nothing is encoded in it
+before the fork, so a child is what a fresh process is after its start. What concerns the start
+itself is tested with real processes.
+
+    python tests/preloaded.py     reads requests as lines of JSON, answers each with a status
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import IO, Any
+
+
+class Server:
+    """The parent's end: starts the process at the first command."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def __call__(self, arguments: list[str], cwd: Path, environment: dict[str, str]) -> int:
+        """Run a command; its output goes to ``cwd``'s neighbours ``.out`` and ``.err``.
+
+        Returns:
+            The exit status.
+        """
+        if self._process is None:
+            command = [sys.executable, str(Path(__file__))]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, env=environment, text=True
+            )
+        request = {"arguments": arguments, "cwd": str(cwd), "environment": environment}
+        said, heard = self._process.stdin, self._process.stdout
+        assert said is not None
+        assert heard is not None
+        said.write(json.dumps(request) + "\n")
+        said.flush()
+        return int(heard.readline())
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.stdin and self._process.stdout:
+            self._process.stdin.close()
+            self._process.stdout.close()
+            self._process.wait()
+
+
+def outputs(cwd: Path) -> tuple[Path, Path]:
+    """Where a command's stdout and stderr go."""
+    return cwd.with_name(f"{cwd.name}.out"), cwd.with_name(f"{cwd.name}.err")
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Run the command in this process, and end it."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for number, path in enumerate(outputs(Path(request["cwd"])), start=1):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, number)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+    sys.argv = ["pipeline", *request["arguments"]]
+    status = 1
+    try:
+        from pipeline.cli import main
+
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _load_tokenizers() -> None:
+    """Both encoders of the model that most tests build for, with step tokens and without.
+
+    They are only loaded: encoding would start threads, which a fork does not take along.
+    """
+    from pipeline.config import default_cache
+    from stages import encoders
+    from stages.profile import with_step_tokens
+    from stages.profiles import all_profiles
+    from stages.tokenizers import builtin
+
+    profile = all_profiles()["qwen2-1.5b"]
+    assert profile.ranks is not None
+    data = builtin.tokenizer_json(profile, profile.ranks, default_cache())
+    for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
+        for backend in encoders.BACKENDS:
+            encoders.load(backend, tokenizer)
+
+
+def serve(requests: IO[str]) -> None:
+    """Fork for every request, and answer with how the child ended."""
+    from pipeline import memory
+
+    memory.keep_freed()
+    import pandas  # noqa: F401  # which pyarrow would look for
+
+    import pipeline.build
+    import pipeline.cli
+    import pipeline.progress  # noqa: F401
+    from expectations import engine
+
+    engine.registry()
+    _load_tokenizers()
+    for line in requests:
+        child = os.fork()
+        if child == 0:
+            _become(json.loads(line))
+        _, ended = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(ended), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder is no place to import from
+    serve(sys.stdin)
