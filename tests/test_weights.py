@@ -154,8 +154,8 @@ def test_what_is_no_weight_is_refused(model: TargetModel, turn: Row, code: str) 
     assert [one["reject_code"] for one in refused] == [code]
 
 
-def test_a_prompt_and_a_pair_take_no_weight(model: TargetModel) -> None:
-    """A user's turn is trained under ``all`` only, and pairs have no loss of turns."""
+def test_only_trained_turns_take_a_weight(model: TargetModel) -> None:
+    """A user's turn is trained under ``all`` only; pairs and steps have no loss of turns."""
     row = talk(("user", "a", 0.5), ("assistant", "b", None))
     assert encoded(model, [row])[1][0]["reject_code"] == "untrainable_turn"
     assert set(encoded(model, [row], "all")[0][0]["loss_weights"]) == {0.0, 0.5, 1.0}
@@ -166,6 +166,9 @@ def test_a_prompt_and_a_pair_take_no_weight(model: TargetModel) -> None:
     }
     door = Normalize("rm", formats.load("preference"), FormatOptions())
     assert door([Record(0, 0, b"", pair)]).column("reject_code").to_pylist() == ["bad_weight"]
+    steps = talk(("user", "1+1? Step 1: 2", None), ("assistant", "+", 0.5))
+    door = Normalize("prm", formats.load("step_conversations"), FormatOptions())
+    assert door([Record(0, 0, b"", steps)]).column("reject_code").to_pylist() == ["bad_weight"]
 
 
 def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:

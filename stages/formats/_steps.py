@@ -147,9 +147,12 @@ def conversation(row: Row, options: FormatOptions) -> list[Message]:
     """The row's turns without a system text.
 
     Raises:
-        RowError: there is a system text and ``--system`` does not say what becomes of it.
+        RowError: there is a system text and ``--system`` does not say what becomes of it; or a
+            turn has a weight of its own, which steps do not.
     """
     turns = _turns.whole(row, turn_column(row) or "messages")
+    if any(turn.weight is not None for turn in turns):
+        raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
     if turns[0].role != "system":
         return turns
     if options.system is None:
