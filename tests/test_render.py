@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import columns, probes
+from stages import columns, probes, weights
 from stages.errors import ModelError, RowError
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
@@ -609,11 +609,12 @@ def batch(*talks: list[tuple[str, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(messages, columns.MESSAGES),
+            weights.lists({}, len(talks)),
             pa.array([None] * len(talks), pa.string()),
             pa.array([None] * len(talks), pa.string()),
             pa.array([None] * len(talks), pa.string()),
         ],
-        names=["messages", "tools", "reject_code", "reject_detail"],
+        names=["messages", "turn_weights", "tools", "reject_code", "reject_detail"],
     )
 
 
@@ -653,7 +654,7 @@ def test_a_system_text_is_put_only_where_there_is_none() -> None:
 def test_a_side_of_a_pair_ends_on_its_last_end_of_turn() -> None:
     """What the template prints behind the last end of turn is dropped where a reward is read."""
     pair = batch([("user", "a"), ("assistant", "b")]).rename_columns(
-        ["chosen_messages", "tools", "reject_code", "reject_detail"]
+        ["chosen_messages", "turn_weights", "tools", "reject_code", "reject_detail"]
     )
     found = Render(Renderer(QWEN2), "chosen_", ends_with_turn=True)(pair)
     assert text(found["chosen_segments"].to_pylist()[0]).endswith(f"assistant\nb{END}")
