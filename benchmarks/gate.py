@@ -58,6 +58,7 @@ def write(folder: Path, rows: int) -> None:
         known = {
             "n_tokens": lengths, "n_tokens_planned": lengths, "n_trained": lengths // 2,
             "max_id": np.full(each, 151645), "labels_fit": np.ones(each, np.int64),
+            "weights_fit": np.ones(each, np.int64),
             "line": np.arange(each) + index * each + 1, "source": np.zeros(each, np.int64),
             "sequence": np.full(each, -1), "digest_a": draw.integers(0, 2**62, each),
             "digest_b": draw.integers(0, 2**62, each),
