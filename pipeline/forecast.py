@@ -212,7 +212,8 @@ def of_glimpses(
 ) -> Forecast:
     """The same, of inputs that were looked at before."""
     looks = tuple(_look(*each, config) for each in found)
-    recipe = resolve_recipe(config, [])
+    # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
+    recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(
         recipe,
         formats=tuple(look.detection.reading for look in looks),

@@ -128,7 +128,6 @@ def as_json(found: Forecast) -> dict[str, Any]:
             "tokens": _tokens(found),
             "probes": dict(recipe.model.probes),
         },
-        "encoder": recipe.backend,
         "files": found.files,
         "inputs": _inputs(found),
         "rows": found.rows,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -203,8 +204,14 @@ def _layout(config: Config, task: tasks.Task) -> str:
     return config.layout
 
 
-def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
+def resolve_recipe(
+    config: Config, inputs: list[Input], choose: Callable[[bytes], str] = encoders.choose
+) -> Recipe:
     """Resolve a build's options over its inputs.
+
+    Args:
+        choose: names the encoder for a tokenizer; by default the fast one where it agrees with
+            the reference.
 
     Raises:
         UsageError: model, format, layout or columns do not go together.
@@ -222,7 +229,7 @@ def resolve_recipe(config: Config, inputs: list[Input]) -> Recipe:
         tuple(d.reading for d in detected),
         tuple(d.evidence for d in detected),
         found.source,
-        encoders.choose(model.tokenizer_json),
+        choose(model.tokenizer_json),
     )
     if inputs:
         _check_columns(recipe)
