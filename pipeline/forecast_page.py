@@ -207,7 +207,7 @@ def as_text(found: Forecast) -> str:
     tokens = ", ".join(f"{name} {text} = {i}" for name, (text, i) in model["tokens"].items())
     lines = [
         f"task      {said['task']}, {said['layout']}, at most {said['max_length']} tokens",
-        f"model     {model['name']} ({model['tokenizer_source']}; {said['encoder']})",
+        f"model     {model['name']} (tokenizer: {model['tokenizer_source']})",
         f"tokens    {tokens}",
         *_input_lines(said),
         f"stages    {' -> '.join(said['stages'])}",
