@@ -281,6 +281,17 @@ class TokenRows(Protocol):
 
 
 @runtime_checkable
+class ExchangeRows(Protocol):
+    """A format whose rows may be a question and an answer and nothing else.
+
+    Attributes:
+        exchange: the names of the question's column, and of the answer's.
+    """
+
+    exchange: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@runtime_checkable
 class NamedOnly(Protocol):
     """A format that is recognised but read only when ``--format`` names it.
 

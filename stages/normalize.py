@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples, reasoning, weights
+from stages import columns, examples, exchanges, reasoning, weights
 from stages.contract import (
     Batch,
     Conversation,
     Example,
+    ExchangeRows,
     Format,
     FormatOptions,
     Message,
@@ -142,7 +143,30 @@ class Normalize:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
 
+    def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
+        """The columns of a batch of plain exchanges; None where a row or an option says more."""
+        rows = [record.data for record in records if record.data is not None]
+        if (
+            not isinstance(self.format, ExchangeRows)
+            or len(rows) != len(records)
+            or self.options.columns
+            or self.task != "sft"
+            or self.fans_out
+            or self.train_on == "all"
+            or self.strip_reasoning
+        ):
+            return None
+        found = exchanges.texts(rows, *self.format.exchange)
+        return None if found is None else exchanges.as_columns(*found)
+
     def __call__(self, records: Sequence[Record]) -> Batch:
+        plain = self._exchanges(records)
+        if plain is not None:
+            lines = [record.line for record in records]
+            return _batch(lines, [-1] * len(lines), {}, plain)
+        return self._one_by_one(records)
+
+    def _one_by_one(self, records: Sequence[Record]) -> Batch:
         rows: list[Any] = []
         lines: list[int] = []
         sequences: list[int] = []
@@ -171,17 +195,24 @@ class Normalize:
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made
-        arrays: dict[str, Any] = {
-            "line": lines,
-            "sequence": sequences,
-            "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(rows)),
-            "reject_detail": _spread({i: said for i, (_, said) in refused.items()}, len(rows)),
-            **_FILL[self.kind](rows, self.raw),
-        }
-        typed = [
-            pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()
-        ]
-        return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
+        return _batch(lines, sequences, refused, _FILL[self.kind](rows, self.raw))
+
+
+def _batch(
+    lines: list[int],
+    sequences: list[int],
+    refused: Mapping[int, tuple[str, str]],
+    made: Mapping[str, Any],
+) -> Batch:
+    arrays: dict[str, Any] = {
+        "line": lines,
+        "sequence": sequences,
+        "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(lines)),
+        "reject_detail": _spread({i: said for i, (_, said) in refused.items()}, len(lines)),
+        **made,
+    }
+    typed = [pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()]
+    return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
 
 
 def _spread(values: dict[int, str], count: int) -> pa.Array:

@@ -21,6 +21,7 @@ class _QueryResponse:
     tasks = ("sft",)
     fans_out = False
     prompts = QUESTIONS
+    exchange = (QUESTIONS, ANSWERS)
 
     def matches(self, row: Row) -> str | None:
         question, answer = _turns.first_of(row, QUESTIONS), _turns.first_of(row, ANSWERS)

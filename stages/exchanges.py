@@ -1,0 +1,65 @@
+"""Rows that are a question and its answer and nothing else, straight to columns.
+
+Most rows of SFT data are two texts. A batch of nothing but such rows needs no object per row; one
+row that says more sends the whole batch the ordinary way, which gives the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages import columns, templated, weights
+from stages.columns import make_list
+from stages.contract import Row
+from stages.formats import _turns
+
+_SAYS_MORE = frozenset((*_turns.SYSTEM, "history", "tools", "functions"))
+
+
+def texts(
+    rows: Sequence[Row], questions: Sequence[str], answers: Sequence[str]
+) -> tuple[list[str], list[str]] | None:
+    """Questions and answers of rows that are all alike; None where one row is anything else.
+
+    Args:
+        questions, answers: the names that a format reads them under.
+    """
+    if not rows:
+        return None
+    keys = rows[0].keys()
+    asked = [name for name in questions if name in keys]
+    answered = [name for name in answers if name in keys]
+    if len(asked) != 1 or len(answered) != 1 or not _SAYS_MORE.isdisjoint(keys):
+        return None
+    if not all(row.keys() == keys for row in rows):
+        return None
+    prompts, replies = [row[asked[0]] for row in rows], [row[answered[0]] for row in rows]
+    if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
+        return None
+    if any(templated.read(prompt) is not None for prompt in prompts):
+        return None
+    return prompts, replies
+
+
+def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]:
+    """The columns of such conversations: the answer is trained, the question is not."""
+    count = len(prompts)
+    contents = [""] * (2 * count)
+    contents[::2], contents[1::2] = prompts, replies
+    arrays = [
+        pa.array(["user", "assistant"]).take(pa.array(np.tile([0, 1], count))),
+        pa.array(contents, pa.string()),
+        pa.nulls(2 * count, pa.string()),
+        pa.array(np.tile([False, True], count)),
+    ]
+    turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
+    return {
+        "messages": make_list(2 * np.arange(count + 1), turns),
+        "turn_weights": weights.lists({}, count),
+        "tools": pa.nulls(count, pa.string()),
+        "note": pa.nulls(count, pa.string()),
+    }

@@ -1,0 +1,66 @@
+"""Plain exchanges pass the door by columns, and come out as if they had passed one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages import exchanges, formats
+from stages.contract import FormatOptions, Record
+from stages.normalize import Normalize
+
+QUERY_RESPONSE = formats.load("query_response")
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+rows = st.fixed_dictionaries(
+    {"question": texts, "answer": texts | st.sampled_from(["", " \n"])},
+    optional={
+        "query": texts | st.none(),
+        "system": texts,
+        "history": st.just([["a", "b"]]),
+        "tools": st.just([]),
+        "id": st.integers(0, 9),
+    },
+)
+templated = st.just({"question": "<|im_start|>user\nx<|im_end|>\n", "answer": "y"})
+
+
+def _records(found: list[dict[str, Any]]) -> list[Record]:
+    return [Record(line, None, b"", row) for line, row in enumerate(found)]
+
+
+@settings(deadline=None)
+@given(st.lists(rows | templated | st.none(), max_size=6), st.sampled_from(["assistant", "last"]))
+def test_both_ways_give_the_same_columns(found: list[Any], train_on: str) -> None:
+    door = Normalize("sft", QUERY_RESPONSE, FormatOptions(), train_on)
+    assert door(_records(found)).equals(door._one_by_one(_records(found)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.fixed_dictionaries({"question": texts, "answer": texts}), min_size=1))
+def test_plain_rows_take_the_short_way(found: list[dict[str, str]]) -> None:
+    filled = all(row["answer"].strip() for row in found)
+    short = exchanges.texts(found, *QUERY_RESPONSE.exchange)  # type: ignore[attr-defined]
+    assert (short is not None) == filled
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": 1, "answer": "y"},
+        {"question": "x", "answer": None},
+        {"question": "x", "problem": "z", "answer": "y"},
+        {"answer": "y"},
+        {"question": "x", "answer": "y", "system_prompt": "s"},
+    ],
+)
+def test_one_row_that_says_more_takes_the_batch_along(row: dict[str, Any]) -> None:
+    plain = {"question": "x", "answer": "y"}
+    names = QUERY_RESPONSE.exchange  # type: ignore[attr-defined]
+    assert exchanges.texts([plain], *names) is not None
+    assert exchanges.texts([plain, row], *names) is None
+    door = Normalize("sft", QUERY_RESPONSE, FormatOptions())
+    records = _records([plain, row])
+    assert door(records).equals(door._one_by_one(records))
