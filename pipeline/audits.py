@@ -21,7 +21,7 @@ from pipeline.plan import Plan, part_of
 from stages.columns import Ints
 
 AUDITS = "audits.json"
-SAMPLE_TOKENS = 1 << 23  # what is measured, about; of a larger build, evenly spaced rows
+SAMPLE_TOKENS = 1 << 21  # what is measured, about; of a larger build, evenly spaced rows
 
 
 def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> Iterator[Chunk]:
