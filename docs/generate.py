@@ -92,7 +92,7 @@ def exported() -> dict[Path, str]:
     found = {}
     for name in catalog.names("pipeline.tasks"):
         for layout in tasks.load(name).layouts:
-            context = Context(name, layout, 0, None, PLANNED)  # type: ignore[arg-type]
+            context = Context(name, layout, 0, None, PLANNED)
             content = [suite.described() for suite in shipped(context)]
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             found[SUITES / f"{name}-{layout}.json"] = text

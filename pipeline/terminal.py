@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Any
 
 import click
 
@@ -25,7 +26,7 @@ from pipeline.drawing import (
     visible,
 )
 
-_STYLES: dict[str, dict[str, object]] = {
+_STYLES: dict[str, dict[str, Any]] = {
     CONTEXT: {"dim": True},
     TRAINED: {"fg": "green"},
     ANSWER: {"fg": "green"},
@@ -50,8 +51,8 @@ class Canvas:
         wanted = capable and not os.environ.get("NO_COLOR")
         self._color = color == "always" or (color == "auto" and wanted)
 
-    def _say(self, text: str, **style: object) -> None:
-        click.echo(click.style(text, **style) if self._color else text, color=self._color)  # type: ignore[arg-type]
+    def _say(self, text: str, **style: Any) -> None:
+        click.echo(click.style(text, **style) if self._color else text, color=self._color)
 
     def example(self, shards: Shards, row_id: str) -> None:
         """One example, wherever it is stored."""
@@ -74,7 +75,7 @@ class Canvas:
         self._say(title, bold=True)
         present = {piece.kind for strip in strips for piece in strip.pieces}
         if self._color:
-            legend = [click.style(f" {KINDS[k]} ", **_STYLES[k]) for k in KINDS if k in present]  # type: ignore[arg-type]
+            legend = [click.style(f" {KINDS[k]} ", **_STYLES[k]) for k in KINDS if k in present]
             click.echo("  ".join(legend), color=True)
         for strip in strips:
             counts = f"{strip.tokens} tokens, {strip.trained} trained"
@@ -97,7 +98,7 @@ class Canvas:
                     style |= {"underline": True}
                 # A style that reached over a line's end would paint the rest of the line.
                 parts = text.split("\n")
-                yield "\n".join(click.style(p, **style) if p else "" for p in parts)  # type: ignore[arg-type]
+                yield "\n".join(click.style(p, **style) if p else "" for p in parts)
 
 
 def _text(pieces: Iterable[Piece]) -> str:

@@ -180,7 +180,7 @@ def test_layouts_unpack_to_the_same_examples(make: Make, task: str) -> None:
     found = []
     for layout in ("packed", "ragged", "padded"):
         out = make(task, data, layout, layout=layout)
-        context = Context(task, layout, 4096, None)  # type: ignore[arg-type]
+        context = Context(task, layout, 4096, None)
         chunk = unpack(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
         steps = [] if chunk.step_owner is None else chunk.step_owner.tolist()
         rated = (

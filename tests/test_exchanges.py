@@ -42,7 +42,7 @@ def test_both_ways_give_the_same_columns(found: list[Any], train_on: str) -> Non
 @given(st.lists(st.fixed_dictionaries({"question": texts, "answer": texts}), min_size=1))
 def test_plain_rows_take_the_short_way(found: list[dict[str, str]]) -> None:
     filled = all(row["answer"].strip() for row in found)
-    short = exchanges.texts(found, *QUERY_RESPONSE.exchange)  # type: ignore[attr-defined]
+    short = exchanges.texts(found, *QUERY_RESPONSE.exchange)
     assert (short is not None) == filled
 
 
@@ -58,7 +58,7 @@ def test_plain_rows_take_the_short_way(found: list[dict[str, str]]) -> None:
 )
 def test_one_row_that_says_more_takes_the_batch_along(row: dict[str, Any]) -> None:
     plain = {"question": "x", "answer": "y"}
-    names = QUERY_RESPONSE.exchange  # type: ignore[attr-defined]
+    names = QUERY_RESPONSE.exchange
     assert exchanges.texts([plain], *names) is not None
     assert exchanges.texts([plain, row], *names) is None
     door = Normalize("sft", QUERY_RESPONSE, FormatOptions())

@@ -76,7 +76,7 @@ def written(value: object) -> str:
     if isinstance(value, (str, int)):
         return str(value) if isinstance(value, int) else _quoted(value)
     if isinstance(value, StepTokens | PairFraming) or dataclasses.is_dataclass(value):
-        found = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}  # type: ignore[arg-type]
+        found = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return "{" + ", ".join(f"{k} = {written(v)}" for k, v in found.items()) + "}"
     assert isinstance(value, tuple)
     if value and all(isinstance(v, tuple) and len(v) == 2 for v in value):

@@ -97,7 +97,7 @@ def site() -> Iterator[Any]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    served.url = f"http://127.0.0.1:{server.server_address[1]}"  # type: ignore[attr-defined]
+    served.url = f"http://127.0.0.1:{server.server_address[1]}"
     yield served
     HTTPFileSystem.clear_instance_cache()
     server.shutdown()

@@ -117,7 +117,7 @@ def test_every_profile_binds(group: list[ModelProfile], cache_dir: Path) -> None
 def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: object) -> None:
     """Ordinary text has the ids of the untouched tokenizer."""
     plain = Tokenizer.from_str(tokenizer_json.decode())
-    stepped = Tokenizer.from_str(step_model.tokenizer_json.decode())  # type: ignore[attr-defined]
+    stepped = Tokenizer.from_str(step_model.tokenizer_json.decode())
     for text in ("3.+ -\n", "ки ки", "<|im_start|>user\nhi<|im_end|>\n", "<|ste p|>", "你好"):
         assert plain.encode(text).ids == stepped.encode(text).ids
 
@@ -125,7 +125,7 @@ def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: objec
 def _profile(**changes: object) -> ModelProfile:
     from dataclasses import replace
 
-    return replace(all_profiles()["qwen2-1.5b"], **changes)  # type: ignore[arg-type]
+    return replace(all_profiles()["qwen2-1.5b"], **changes)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,9 @@ class _Text:
     def skip(self) -> str:
         """Go past blanks; the character there, or nothing at the end."""
         while True:
-            start, self.at = self.at, _BLANKS.match(self.text, self.at).end()  # type: ignore[union-attr]
+            blanks = _BLANKS.match(self.text, self.at)
+            assert blanks is not None  # it matches nothing, too
+            start, self.at = self.at, blanks.end()
             self.offset += self.at - start
             if self.at < len(self.text):
                 return self.text[self.at]

@@ -114,7 +114,7 @@ def test_the_loss_falls_and_held_out_pairs_are_ranked(
     batches = [train[at : at + 8] for at in range(0, len(train), 8)]
     test = splits["test"].to_list()
     before = _ranked(model, tokenizer, test)
-    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))  # type: ignore[arg-type]
+    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))
     after = _ranked(model, tokenizer, test)
     figure("held-out pairs ranked rightly", f"{before:.2f} (untrained)", f"{after:.2f}")
     figure("reward loss", f"{losses[0]:.3f} (untrained)", f"{losses[-1]:.3f}")
@@ -151,7 +151,7 @@ def test_a_loss_of_zero_that_means_nothing(
     model = _model(tokenizer.pad_token_id)
     train = load_from_disk(str(naive))["train"].to_list()
     batches = [train[at : at + 8] for at in range(0, len(train), 8)]
-    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))  # type: ignore[arg-type]
+    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))
     ranked = _ranked(model, tokenizer, held_out)
     figure(
         "loss, and held-out pairs ranked, of pairs with a shortcut",
