@@ -1,11 +1,13 @@
 """Collators: training rows to the tensors of a batch, for each way of storing and of attending.
 
-All ids and labels are int64, as torch's embeddings and losses want them.
+All ids and labels are int64, as torch's embeddings and losses want them. Rows of a build with loss
+weights give ``loss_weights``, float32 in the shape of ``labels`` and 0 where padded; a loss that
+reads labels alone does not see them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from pipeline.torch_data.rows import Row, documents
 
 IGNORED = -100
+WEIGHTS = "loss_weights"
 Tensor = Any  # torch.Tensor; torch may be missing where types are checked
 Batch = dict[str, Any]
 
@@ -23,14 +26,31 @@ def _long(values: Any) -> Tensor:
     return torch.as_tensor(np.array(values, np.int64))  # copies: mapped memory is read-only
 
 
-def _padded(sequences: Sequence[Any], fill: int, side: str, width: int = 0) -> Tensor:
+def _floats(values: Any) -> Tensor:
+    return torch.as_tensor(np.array(values, np.float32))
+
+
+def _padded(
+    sequences: Sequence[Any],
+    fill: int,
+    side: str,
+    width: int = 0,
+    of: Callable[[Any], Tensor] = _long,
+) -> Tensor:
     """[rows, width] from sequences of different lengths."""
     width = max(width, max(len(values) for values in sequences))
-    made = torch.full((len(sequences), width), fill, dtype=torch.long)
+    made = torch.full((len(sequences), width), fill, dtype=of([]).dtype)
     for row, values in enumerate(sequences):
         place = slice(0, len(values)) if side == "right" else slice(width - len(values), width)
-        made[row, place] = _long(values)
+        made[row, place] = of(values)
     return made
+
+
+def _weights(rows: Sequence[Row], side: str, width: int) -> Batch:
+    """``loss_weights`` of rows that have them, float32 [rows, width]; untrained padding is 0."""
+    if WEIGHTS not in rows[0]:
+        return {}
+    return {WEIGHTS: _padded([row[WEIGHTS] for row in rows], 0, side, width, _floats)}
 
 
 def _positions(mask: Tensor, start: int) -> Tensor:
@@ -62,17 +82,13 @@ class Flatten:
             "labels": torch.cat([_long(doc["labels"]) for doc in docs])[None],
             "position_ids": torch.cat([torch.arange(n) + self.position_start for n in sizes])[None],
         }
-        if "loss_weights" in docs[0]:
-            batch["loss_weights"] = _weights(docs)[None]
+        if WEIGHTS in docs[0]:
+            batch[WEIGHTS] = torch.cat([_floats(doc[WEIGHTS]) for doc in docs])[None]
         if self.lengths:
             ends = torch.tensor([0, *np.cumsum(sizes).tolist()], dtype=torch.int32)
             batch |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
             batch |= {"max_length_q": max(sizes), "max_length_k": max(sizes)}
         return batch
-
-
-def _weights(docs: list[Row]) -> Tensor:
-    return torch.cat([torch.as_tensor(np.array(doc["loss_weights"], np.float32)) for doc in docs])
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,8 @@ class BlockDiagonal:
         joined = [
             {
                 name: np.concatenate([np.asarray(doc[name]) for doc in docs])
-                for name in ("input_ids", "labels")
+                for name in ("input_ids", "labels", WEIGHTS)
+                if name in docs[0]
             }
             for docs in packs
         ]
@@ -115,6 +132,7 @@ class BlockDiagonal:
             "labels": labels,
             "position_ids": _padded(places, self.position_start, "right"),
             "attention_mask": mask[:, None],
+            **_weights(joined, "right", width),
         }
 
 
@@ -144,6 +162,7 @@ class Pad:
             "attention_mask": mask,
             "position_ids": _positions(mask, self.position_start),
             "labels": _padded([doc["labels"] for doc in docs], IGNORED, self.side, width),
+            **_weights(docs, self.side, width),
         }
 
 
@@ -158,7 +177,7 @@ class Stack:
         names = ("input_ids", "attention_mask", "labels")
         batch = {name: torch.stack([_long(row[name]) for row in listed]) for name in names}
         batch["position_ids"] = _positions(batch["attention_mask"], self.position_start)
-        return batch
+        return batch | _weights(listed, "right", 0)
 
 
 def _pairs(rows: list[Row], batch: Batch) -> Batch:

@@ -14,8 +14,10 @@ from stages.errors import UsageError
 class ShardSFT:
     """One document an item: ids, positions and the mask of trained tokens, unshifted.
 
-    The trainer moves the mask itself, so it stays where the labels are. Packs are taken apart:
-    verl joins documents anew, up to ``max_token_len_per_gpu``.
+    The trainer moves the mask itself, so it stays where the labels are. Its loss is multiplied by
+    the mask and divided by the mask's sum over the whole batch, so the mask of a build with loss
+    weights is those weights. Packs are taken apart: verl joins documents anew, up to
+    ``max_token_len_per_gpu``.
 
     Args:
         parquet_files: a split's folder, ``BUILD/train``, or a list with one.
@@ -42,7 +44,7 @@ class ShardSFT:
         return self._count
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """ids, position_ids and loss_mask, each int64 [length]."""
+        """ids, position_ids and loss_mask, each int64 [length]; with loss weights, float32."""
         row = self._rows[index]
         ids = torch.tensor(row["input_ids"], dtype=torch.long)
         if self._longest is not None and len(ids) > self._longest:
@@ -51,9 +53,7 @@ class ShardSFT:
                 f"{self._longest}.",
                 "Give the build's own max_length.",
             )
-        labels = torch.tensor(row["labels"], dtype=torch.long)
-        return {
-            "input_ids": ids,
-            "position_ids": torch.arange(len(ids)),
-            "loss_mask": (labels != -100).long(),
-        }
+        mask = (torch.tensor(row["labels"], dtype=torch.long) != -100).long()
+        if "loss_weights" in row:
+            mask = mask * torch.tensor(row["loss_weights"], dtype=torch.float32)
+        return {"input_ids": ids, "position_ids": torch.arange(len(ids)), "loss_mask": mask}

@@ -251,6 +251,69 @@ def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
         data[0]
 
 
+@pytest.fixture(scope="module")
+def weighted(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+    """A build whose turns have weights, in every layout."""
+    from pipeline.build import build
+    from pipeline.config import Config
+
+    root, source = tmp_path_factory.mktemp("weighted"), SAMPLES / "sft" / "turn_weights.jsonl"
+    for layout in ("packed", "ragged", "padded"):
+        config = Config(
+            "sft",
+            (str(source),),
+            "qwen2-1.5b",
+            root / layout,
+            layout=layout,
+            max_length=512,
+            workers=1,
+            cache_dir=cache_dir,
+        )
+        build(config, lambda what, done, total: None)
+    return {layout: root / layout for layout in ("packed", "ragged", "padded")}
+
+
+def test_every_collator_carries_the_weights(weighted: dict[str, Path]) -> None:
+    """Each token has its stored weight in every batch, beside its label; what is padded has 0."""
+    rows = {layout: list(Rows(folder)) for layout, folder in weighted.items()}
+    stored = sorted(
+        (row["input_ids"].tolist(), row["loss_weights"].tolist()) for row in rows["ragged"]
+    )
+    assert any(w not in (0, 1) for _, weights in stored for w in weights)
+    batches = [
+        *(Flatten()([row]) for row in rows["packed"]),
+        BlockDiagonal(PAD)(rows["packed"]),
+        Pad(PAD)(rows["ragged"]),
+        Pad(PAD, side="right")(rows["packed"]),
+        Stack()(rows["padded"]),
+    ]
+    for batch in batches:
+        weights = batch["loss_weights"]
+        assert weights.dtype == torch.float32
+        assert weights.shape == batch["labels"].shape
+        assert weights.ne(0).equal(batch["labels"].ne(-100))
+    for batch in batches[-3:]:
+        real = batch["attention_mask"].bool()
+        each = zip(batch["input_ids"], batch["loss_weights"], real, strict=True)
+        assert sorted((i[r].tolist(), w[r].tolist()) for i, w, r in each) == stored
+    block = batches[-4]
+    for place, pack in enumerate(rows["packed"]):
+        width = len(pack["loss_weights"])
+        assert block["loss_weights"][place, :width].tolist() == pack["loss_weights"].tolist()
+    assert "loss_weights" not in Pad(PAD)([{"input_ids": [1, 2], "labels": [-100, 2]}])
+
+
+def test_the_mask_of_verl_is_the_weights(weighted: dict[str, Path]) -> None:
+    """Its loss multiplies by the mask and divides by the mask's sum."""
+    config = {"pad_mode": "no_padding", "max_length": 512}
+    data = ShardSFT(str(weighted["packed"] / "train"), None, config, max_samples=-1)
+    items = [data[i] for i in range(len(data))]
+    found = sorted((x["input_ids"].tolist(), x["loss_mask"].tolist()) for x in items)
+    rows = Rows(weighted["ragged"])
+    assert found == sorted((r["input_ids"].tolist(), r["loss_weights"].tolist()) for r in rows)
+    assert all(item["loss_mask"].dtype == torch.float32 for item in items)
+
+
 def test_a_split_that_is_not_there(builds: dict[Any, Path]) -> None:
     """The folder is named."""
     with pytest.raises(UsageError, match="is no split of a build"):
