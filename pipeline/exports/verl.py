@@ -18,14 +18,20 @@ def _launch(facts: Facts) -> str:
         [f"data.max_token_len_per_gpu={facts.max_length}", "data.truncation=error"],
         ["model.path=$MODEL", "model.use_remove_padding=True"],
     ]
-    return script("with verl", "verl.sh", lines)
+    notes = [
+        "Each epoch it leaves out what does not fill a last data.train_batch_size (256 documents);",
+        "a build of fewer trains nothing until that is set lower.",
+    ]
+    return script("with verl", "verl.sh", lines, notes)
 
 
 def _detail(facts: Facts) -> str:
-    packs = (
-        "; packs are taken apart, and the trainer packs anew" if facts.layout == "packed" else ""
-    )
-    return f"data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding{packs}"
+    said = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
+    if facts.layout == "packed":
+        said.append("packs are taken apart, and the trainer packs anew")
+    if "loss_weights" in facts.columns:
+        said.append("loss weights are its loss mask, and the loss is divided by their sum")
+    return "; ".join(said)
 
 
 EXPORT = Export(
@@ -38,4 +44,5 @@ EXPORT = Export(
     },
     detail=_detail,
     launch=_launch,
+    takes_weights=True,
 )

@@ -1,0 +1,62 @@
+"""Packages that are not there, so that what imports them can be entered and used without them."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class _Missing(type):
+    """A class of which everything can be said but what it does: calling it says its name."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Missing(f"{cls.__name__}.{name}", (), {})
+
+    def __call__(cls, *given: Any, **named: Any) -> Any:
+        raise RuntimeError(f"{cls.__name__} was used, and is not installed here")
+
+
+class _Absent(types.ModuleType):
+    """Has every name."""
+
+    __path__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Missing(f"{self.__name__}.{name}", (), {})
+
+
+class _Finder:
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if any(name == n or name.startswith(f"{n}.") for n in self._names):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: Any) -> _Absent:
+        return _Absent(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+@contextmanager
+def absent(*names: str) -> Iterator[None]:
+    """Imports of these packages or modules succeed, and using what they would hold does not."""
+    finder = _Finder(names)
+    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        for name in [n for n, module in sys.modules.items() if isinstance(module, _Absent)]:
+            del sys.modules[name]
