@@ -36,7 +36,7 @@ test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
 
 # The trainers as they were published, each in a folder of its own, without what needs a GPU.
-PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0
+PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0 trl==0.18.0
 # One that needs others, which the environment has not, is installed with them.
 VERL := verl==0.9.1 tensordict==0.10.0 pyvers==0.2.2 cloudpickle==3.1.2 hydra-core==1.3.2 \
     omegaconf==2.3.0 antlr4-python3-runtime==4.9.3 torchdata==0.11.0

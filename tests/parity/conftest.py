@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import subprocess
 import sys
 import types
 import warnings
@@ -17,6 +19,7 @@ from support import SAMPLES, Ran
 PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
+Words = Callable[[Path, str, str], list[str]]
 
 
 def _forget(package: str) -> None:
@@ -104,3 +107,24 @@ def build(pipeline: Callable[..., Ran], tmp_path: Path) -> Build:
         return beside if trainer and beside.is_dir() else tmp_path / name
 
     return make
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Words:
+    """``words(folder, "verl", "torchrun")``: what a launch script passes to the program it starts,
+    which is not run; the model's directory is called MODEL."""
+
+    def found(folder: Path, trainer: str, program: str) -> list[str]:
+        shim, said = tmp_path / "bin" / program, tmp_path / "words.json"
+        shim.parent.mkdir(exist_ok=True)
+        body = f"import json, sys; json.dump(sys.argv[1:], open({str(said)!r}, 'w'))"
+        shim.write_text(f"#!{sys.executable}\n{body}\n")
+        shim.chmod(0o755)
+        env = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
+        subprocess.run(
+            ["sh", folder / "launch" / f"{trainer}.sh", "MODEL"], check=True, env=env, cwd=tmp_path
+        )
+        made: list[str] = json.loads(said.read_text())
+        return made
+
+    return found

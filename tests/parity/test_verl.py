@@ -7,10 +7,6 @@ used where ``data.custom_cls`` is set, does not load with the transformers of th
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 from absent import absent
-from datasets import load_from_disk
 from support import SAMPLES
 
 from pipeline.torch_data import Rows
@@ -26,6 +21,7 @@ from pipeline.torch_data.verl import ShardSFT
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
+Words = Callable[[Path, str, str], list[str]]
 VERSION = "0.9.1"
 MISSING = ("ray", "peft", "PIL", "codetiming", "verl.utils.dataset.multiturn_sft_dataset")
 ENGINES = "verl.workers.engine_workers"
@@ -39,29 +35,14 @@ def verl(peer: Use) -> Iterator[Callable[[str], Any]]:
         yield peer("verl", VERSION)
 
 
-def words_of(folder: Path, tmp_path: Path) -> list[str]:
-    """What the launch script passes to torchrun."""
-    (tmp_path / "bin").mkdir(exist_ok=True)
-    shim, said = tmp_path / "bin" / "torchrun", tmp_path / "words.json"
-    program = f"import json, sys; json.dump(sys.argv[1:], open({str(said)!r}, 'w'))"
-    shim.write_text(f"#!{sys.executable}\n{program}\n")
-    shim.chmod(0o755)
-    path = f"{shim.parent}:{os.environ['PATH']}"
-    script = folder / "launch" / "verl.sh"
-    subprocess.run(["sh", script, "MODEL"], check=True, env={**os.environ, "PATH": path})
-    found: list[str] = json.loads(said.read_text())
-    return found
-
-
-def configured(verl: Callable[[str], Any], folder: Path, tmp_path: Path) -> Any:
+def configured(verl: Callable[[str], Any], said: list[str]) -> Any:
     """Its configuration with the launch script's options, as its program composes it."""
-    words = words_of(folder, tmp_path)
-    module = words[words.index("-m") + 1]
+    module, *options = said[said.index("-m") + 1 :]
     assert module == "verl.trainer.sft_trainer"
     hydra, trainer = verl("hydra"), verl(module)
     place = str(Path(trainer.__file__).parent / "config")
     with hydra.initialize_config_dir(place, version_base=None):
-        return hydra.compose("sft_trainer_engine", words[words.index("-m") + 2 :])
+        return hydra.compose("sft_trainer_engine", options)
 
 
 def batch_of(verl: Callable[[str], Any], config: Any, split: str = "train") -> Any:
@@ -88,14 +69,14 @@ def test_what_the_launch_script_says_gives_our_documents(
     verl: Callable[[str], Any],
     build: Build,
     sources: dict[str, Path],
-    tmp_path: Path,
+    words: Words,
     layout: str,
 ) -> None:
     """Nested tensors of ids, positions and mask, document for document; the test split too; and
     its division into micro batches keeps each document whole."""
     options = ("--for", "verl", "--layout", layout, "--test-size", 3)
     folder = build("sft", sources["sft"], *options)
-    config = configured(verl, folder, tmp_path)
+    config = configured(verl, words(folder, "verl", "torchrun"))
     for split in ("train", "test"):
         count, batch = batch_of(verl, config, split)
         rows = Rows(folder, split, explode=layout == "packed")
@@ -131,13 +112,13 @@ def test_its_loss_trains_our_labels_with_their_weights(
     verl: Callable[[str], Any],
     build: Build,
     sources: dict[str, Path],
-    tmp_path: Path,
+    words: Words,
     weighted: bool,
 ) -> None:
     """The cross entropy of our labels, shifted by one, times the weights, over their sum."""
     source = SAMPLES / "sft" / "turn_weights.jsonl" if weighted else sources["sft"]
     folder = build("sft", source, "--for", "verl")
-    config = configured(verl, folder, tmp_path)
+    config = configured(verl, words(folder, "verl", "torchrun"))
     _, batch = batch_of(verl, config)
     rows = Rows(folder, explode=True)
     torch.manual_seed(0)
@@ -156,4 +137,3 @@ def test_its_loss_trains_our_labels_with_their_weights(
     assert weighted == bool((weight.ne(0) & weight.ne(1)).any())
     expected = (each * weight).sum() / weight.sum()
     assert its_loss(verl, batch, chance) == pytest.approx(expected.item(), rel=1e-5)
-    assert load_from_disk(str(folder))["train"].num_rows == len(Rows(folder))

@@ -1,0 +1,114 @@
+"""open-r1's trainer, TRL's own, on a build made for it with the recipe that is written beside it.
+
+open-r1 is no package: its script parses the recipe, loads the dataset by name, and gives both to
+the SFTTrainer of the TRL that it pins, as is done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from datasets import load_dataset
+from transformers import AutoTokenizer, Qwen2Config
+
+from pipeline.exporting import open_build
+
+Build = Callable[..., Path]
+Use = Callable[..., Callable[[str], Any]]
+Words = Callable[[Path, str, str], list[str]]
+PINNED, NEWEST = "0.18.0", "1.16.0"
+HERE = ["--bf16", "false", "--use_cpu", "true", "--report_to", "none"]  # no GPU
+SAMPLE = 60
+
+
+def tiny() -> Any:
+    """A Qwen2 of a few thousand weights beside its embedding."""
+    config = Qwen2Config(
+        vocab_size=151936,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=16384,
+    )
+    return transformers.Qwen2ForCausalLM(config)
+
+
+def ours(folder: Path, split: str) -> list[dict[str, Any]]:
+    """A split's rows in our columns."""
+    return [row for table in open_build(folder).shards(split) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("version", [PINNED, NEWEST])
+def test_the_recipe_trains_exactly_our_labels(
+    peer: Use, build: Build, sources: dict[str, Path], words: Words, tmp_path: Path, version: str
+) -> None:
+    """Ids and labels of every row of both splits, through its preparation and its collator."""
+    trl = peer("trl", version)("trl")
+    folder = build("sft", sources["sft"], "--for", "open-r1", "--test-size", 3)
+    _, script, *options = words(folder, "open-r1", "accelerate")
+    assert script == "src/open_r1/sft.py"
+    parser = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
+    named, args, _ = parser.parse_args_and_config(
+        [*options, *HERE, "--output_dir", str(tmp_path / "out")]
+    )
+    assert args.eval_strategy == "epoch"
+    data = load_dataset(named.dataset_name)
+    wanted = {split: ours(folder, split) for split in ("train", "test")}
+    assert {split: len(rows) for split, rows in data.items()} == {
+        split: len(rows) for split, rows in wanted.items()
+    }
+    trainer = trl.SFTTrainer(
+        model=tiny(),
+        args=args,
+        train_dataset=data[named.dataset_train_split],
+        eval_dataset=data[named.dataset_test_split],
+        processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
+    )
+    for split, prepared in (("train", trainer.train_dataset), ("test", trainer.eval_dataset)):
+        assert len(prepared) == len(wanted[split])
+        rows = wanted[split][:SAMPLE]
+        prepared = trainer._remove_unused_columns(prepared, "training")
+        batch = trainer.data_collator([prepared[i] for i in range(len(rows))])
+        for index, row in enumerate(rows):
+            real = batch["attention_mask"][index].bool()
+            assert batch["input_ids"][index][real].tolist() == row["input_ids"]
+            assert batch["labels"][index][real].tolist() == row["labels"]
+            assert (batch["labels"][index][~real] == -100).all()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("completion_only_loss", "false"), ("packing", "true")],
+)
+def test_what_the_recipe_sets_is_needed(
+    peer: Use,
+    build: Build,
+    sources: dict[str, Path],
+    words: Words,
+    tmp_path: Path,
+    option: str,
+    value: str,
+) -> None:
+    """Without either, the TRL that it pins trains prompts too."""
+    trl = peer("trl", PINNED)("trl")
+    folder = build("sft", sources["single"], "--for", "open-r1")
+    _, _, *options = words(folder, "open-r1", "accelerate")
+    parser = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
+    extra = [*HERE, "--output_dir", str(tmp_path / "out"), f"--{option}", value]
+    named, args, _ = parser.parse_args_and_config([*options, *extra])
+    data = load_dataset(named.dataset_name)["train"].select(range(8))
+    trainer = trl.SFTTrainer(
+        model=tiny(),
+        args=args,
+        train_dataset=data,
+        processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
+    )
+    prepared = trainer._remove_unused_columns(trainer.train_dataset, "training")
+    labels = trainer.data_collator([prepared[0]])["labels"]
+    assert (labels != -100).all()
