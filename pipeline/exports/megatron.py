@@ -15,26 +15,53 @@ from stages.errors import UsageError
 
 _PROGRAM = '''"""Written by the build; started by launch/megatron.sh MODEL_DIR."""
 
+import importlib
 import sys
+from dataclasses import fields
 
 from megatron.bridge import AutoBridge
-from megatron.bridge.data.datasets.packed_sequence import PackedSequenceSpecs
-from megatron.bridge.training.config import FinetuningDatasetConfig
 
+
+def first(*places):
+    """What stands at the first of these places: it has moved between releases."""
+    for place in places:
+        module, _, name = place.rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            pass
+    raise SystemExit("This Megatron-Bridge has none of " + ", ".join(places))
+
+
+Config = first(
+    "megatron.bridge.data.builders.GPTSFTDatasetConfig",
+    "megatron.bridge.training.config.FinetuningDatasetConfig",
+)
+Specs = first(
+    "megatron.bridge.data.packing.PackedSequenceSpecs",
+    "megatron.bridge.data.datasets.packed_sequence.PackedSequenceSpecs",
+)
 build, model_dir = sys.argv[1:3]
 bridge = AutoBridge.from_hf_pretrained(model_dir)
-dataset = FinetuningDatasetConfig(
+packed = Specs(
+    packed_sequence_size={length},
+    packed_train_data_path=f"{{build}}/train",
+    packed_val_data_path={validation},
+    # Not read; where none is named, a folder would be made in the build.
+    packed_metadata_path=f"{{build}}/launch/none.jsonl",
+)
+if "packed_sequence_specs" in [field.name for field in fields(Config)]:
+    packing = {{"packed_sequence_specs": packed}}
+else:
+    packing = {{"enable_offline_packing": True, "offline_packing_specs": packed}}
+dataset = Config(
     dataset_root=build,
     seq_length={length},
-    packed_sequence_specs=PackedSequenceSpecs(
-        packed_sequence_size={length},
-        packed_train_data_path=f"{{build}}/train",
-        packed_val_data_path={validation},
-    ),
-    # The stored mask is the loss mask; without this it would be made anew over every token.
-    dataset_kwargs={{"answer_only_loss": True, "pad_to_max_length": True}},
+    # The stored mask is the loss mask as long as answer_only_loss stays true, its default.
+    dataset_kwargs={{"pad_to_max_length": True}},
     do_validation={evaluate},
     do_test=False,
+    **packing,
 )
 print("give this dataset to the recipe of your model and its", type(bridge).__name__)
 print(dataset)
@@ -59,8 +86,8 @@ def _launch(facts: Facts) -> str:
 
 def _detail(facts: Facts) -> str:
     return (
-        "packed Parquet; answer_only_loss must be set; its collator leaves out the last token of "
-        "each document as an input, and the loss wherever the input is the eos token"
+        "packed Parquet; answer_only_loss must stay true; its collator leaves out the last token "
+        "of each document as an input, and the loss wherever the input is the eos token"
     )
 
 

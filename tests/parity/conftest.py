@@ -48,8 +48,10 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
         root = PEERS / f"{package}-{version}"
         if not root.is_dir():
             pytest.fail(f"{root} is missing: make test-parity installs it")
-        _forget(package)
-        used.append(package)
+        names = {package, *(name.partition(".")[0] for name in bare)}
+        for name in names:
+            _forget(name)
+        used.extend(names)
         monkeypatch.syspath_prepend(str(root))
         for name in bare:
             module = types.ModuleType(name)
