@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -31,11 +32,30 @@ def lineage_of(path: str) -> str:
 
 
 def read_file(path: Path) -> pa.Table:
-    """A file as it is: an Arrow IPC stream, memory-mapped, or Parquet by its suffix."""
+    """A file as it is: an Arrow IPC stream, memory-mapped, or Parquet or lines by its suffix."""
+    if path.suffix == ".jsonl":
+        with path.open("rb") as lines:
+            return pa.Table.from_pylist([orjson.loads(line) for line in lines])
     if path.suffix == ".parquet":
         return pq.read_table(path, memory_map=True)
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_stream(file).read_all()
+
+
+class _Lines:
+    """One JSON object a line; the only writer here that needs no schema."""
+
+    def __init__(self, sink: Any, schema: pa.Schema) -> None:
+        self._sink = sink
+
+    def write_table(self, table: pa.Table) -> None:
+        self._sink.write(b"".join(orjson.dumps(row) + b"\n" for row in table.to_pylist()))
+
+    def close(self) -> None:
+        pass
+
+
+_WRITERS = {".parquet": pq.ParquetWriter, ".jsonl": _Lines}  # any other: pa.ipc.new_stream
 
 
 class _File:
@@ -50,7 +70,7 @@ class _File:
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._sink = pa.OSFile(str(self.path), "wb")
-            made = pq.ParquetWriter if self.path.suffix == ".parquet" else pa.ipc.new_stream
+            made = _WRITERS.get(self.path.suffix, pa.ipc.new_stream)
             self._writer = made(self._sink, table.schema)
         self._writer.write_table(table)
 

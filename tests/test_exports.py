@@ -46,13 +46,14 @@ MODEL = {
     "padding_side": "left",
 }
 LONGEST = 24
-STORES = [  # every trainer, task and layout that is stored in other columns or in ours
+TEXTS = ("openrlhf-text", "medicalgpt")  # prove their rows with a tokenizer: see below
+TAKEN = [  # every trainer, task and layout
     (name, task, layout)
     for name in exports.names()
-    if name != "openrlhf-text"  # proves its rows with a tokenizer: see below
     for task, layouts in exports.load(name).takes.items()
     for layout in layouts
 ]
+STORES = [taken for taken in TAKEN if taken[0] not in TEXTS]
 
 
 def facts(task: str, layout: str, **more: Any) -> Facts:
@@ -169,7 +170,7 @@ def test_any_trainer_to_any_other_and_back(
 ) -> None:
     """A chain through every trainer, in files, ends in the rows that it began with."""
     wanted = canonical(builds[task])
-    able = [n for n in exports.names() if task in exports.load(n).takes and n != "openrlhf-text"]
+    able = [n for n in exports.names() if task in exports.load(n).takes and n not in TEXTS]
     pairs = [*itertools.pairwise([*able, *reversed(able), able[0]])]
     at = builds[task]
     for index, (_, name) in enumerate([(None, able[0]), *pairs]):
@@ -251,7 +252,7 @@ def test_megatron_reads_parquet_whose_mask_is_one_ahead(
         ("trl", "sft", "padded", "takes packed or ragged"),
         ("megatron", "rm", "ragged", "holds no pairs"),
         ("verl", "prm", "packed", "no process reward trainer"),
-        ("medicalgpt", "sft", "packed", "tokenize them themselves"),
+        ("medicalgpt", "prm", "ragged", "no process reward trainer"),
     ],
 )
 def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: str) -> None:
@@ -292,7 +293,7 @@ def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_pa
     assert not verdicts["trl"]["supported"] | verdicts["openrlhf"]["supported"]
 
 
-@pytest.mark.parametrize(("name", "task", "layout"), STORES)
+@pytest.mark.parametrize(("name", "task", "layout"), TAKEN)
 def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout: str) -> None:
     """They parse, begin from their own folder, and hold no clock, host or absolute path."""
     export = exports.load(name)
@@ -334,6 +335,75 @@ def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     ran = pipeline(*command, "bad", forged)
     assert ran.status == 2
     assert "is tokenized otherwise when it is text (forged.jsonl:1)" in ran.err
+
+
+def medicalgpt_ids(folder: Path, task: str) -> list[tuple[list[int], ...]]:
+    """Rows as its scripts tokenize them with ``--template_name base``, which prints a question and
+    an answer as they stand: ids and labels, or both sides of a pair."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"), use_fast=True)
+    if tokenizer.bos_token_id is None:
+        tokenizer.add_special_tokens({"bos_token": tokenizer.eos_token})
+    eos = tokenizer.eos_token_id
+    files = {"train": [str(path) for path in (folder / "train").glob("**/*.json*")]}
+    made: list[tuple[list[int], ...]] = []
+    for row in load_dataset("json", data_files=files, cache_dir=str(folder / "hf"))["train"]:
+        question, *answer = (turn["value"] for turn in row["conversations"])
+        if task == "rm":
+            sides = (row["chosen"], row["rejected"])
+            made.append(tuple(tokenizer(question + side)["input_ids"] for side in sides))
+            continue
+        source = tokenizer.encode(text=question, add_special_tokens=True)
+        target = tokenizer.encode(text=answer[0], add_special_tokens=False)
+        source = source[1:] if source[0] == eos else source
+        target = target[:-1] if target and target[-1] == eos else target
+        labels = [-100] * len(source) + target + [eos]
+        made.append((source + target + [eos], labels))
+    return made
+
+
+@pytest.mark.parametrize("model", ["qwen2-1.5b", "llama-3.1-8b-instruct"])
+def test_medicalgpt_makes_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, model: str) -> None:
+    """Both scripts, with and without a bos token that the tokenizer adds by itself; what stands
+    after an SFT row's end of turn is untrained and left out."""
+    command = ("--model", model, "--for", "medicalgpt", "--max-reject", 1, "-o")
+    ran = pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm")
+    assert ran.status == 0, ran.err
+    pairs = [(row["chosen_ids"], row["rejected_ids"]) for row in open_rows(tmp_path / "rm")]
+    assert medicalgpt_ids(tmp_path / "rm" / "medicalgpt", "rm") == pairs
+    ran = pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft")
+    assert ran.status == 0, ran.err
+    found = medicalgpt_ids(tmp_path / "sft" / "medicalgpt", "sft")
+    for (ids, labels), row in zip(found, open_rows(tmp_path / "sft"), strict=True):
+        assert ids == row["input_ids"][: len(ids)]
+        assert labels == row["labels"][: len(ids)]
+        assert set(row["labels"][len(ids) :]) <= {-100}
+    ran = pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back")
+    assert ran.status == 0, ran.err
+    assert canonical(tmp_path / "back") == canonical(tmp_path / "rm")
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "says"),
+    [
+        ("sft", "sft/chat.jsonl", "more than one stretch of tokens"),
+        ("rm", "rm/pairs_margin.jsonl", "reads no margins"),
+        ("rm", None, r"tokenized otherwise when it is text \(forged.jsonl:1\)"),
+    ],
+)
+def test_what_medicalgpt_would_train_otherwise_is_refused(
+    pipeline: Run, tmp_path: Path, task: str, source: str | None, says: str
+) -> None:
+    """Several answers in a row, margins, and control text that a user wrote."""
+    forged = tmp_path / "forged.jsonl"
+    row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
+    forged.write_text(json.dumps(row) + "\n")
+    data = SAMPLES / source if source else forged
+    ran = pipeline("run", task, data, "--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out")
+    assert ran.status == 2
+    assert re.search(says, ran.err), ran.err
+    assert not (tmp_path / "out").exists()
 
 
 def open_rows(folder: Path) -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ class Export:
         files: more files under ``launch/``, by name.
         refuses: why a combination of facts cannot work, beyond task and layout.
         projection: None stores our columns as they are.
-        container: ``arrow`` or ``parquet``.
+        container: ``arrow``, ``parquet`` or ``jsonl``.
         takes_weights: reads ``loss_weights``.
         takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
     """

@@ -1,24 +1,112 @@
-"""MedicalGPT: its scripts read conversations as text and tokenize them on the way to training."""
+"""MedicalGPT: conversations as text, where its own tokenizing gives our ids exactly.
+
+Its scripts have no path for ids. But ``--template_name base`` prints one question and its answer as
+they are written, so a row whose question is the whole prompt, control tokens included, is tokenized
+to that prompt: with special tokens on, as its scripts do it, so a bos token that the tokenizer adds
+by itself is left out of the text. Its reward script tokenizes prompt and answer in one piece; the
+other one each alone, and puts the eos token after the answer.
+"""
 
 from __future__ import annotations
 
-from pipeline.exports import Export, Facts
+from pipeline.exports import Export, Facts, Projection
+from pipeline.exports._script import script
+from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
 
-_WHY = (
-    "its scripts read JSON conversations and tokenize them themselves, without a path for ids; "
-    "what an overlay mends there is the missing pad token: pipeline overlay"
+_OTHERWISE = "is tokenized otherwise when it is text"
+_NOTES = (
+    "Run it in MedicalGPT's checkout. The rows are proved for --template_name base alone; without",
+    "--validation_file_dir, some of them would be taken out of training.",
 )
 
 
-def _never(facts: Facts) -> str:
-    return _WHY
+def _question(ids: list[int], exact: Exact) -> str:
+    """A prompt's text, without what the tokenizer puts in front of it."""
+    lead = len(exact.added)
+    return exact.text(ids[lead:] if ids[:lead] == exact.added else ids)
+
+
+def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
+    ids, found = row["input_ids"], stretch(row)
+    if found is None:
+        return {}, "trains more than one stretch of tokens"
+    start, stop = found
+    if ids[stop - 1] != exact.eos_id:
+        return {}, f"does not end in {exact.eos}"
+    question, answer = _question(ids[:start], exact), exact.text(ids[start : stop - 1])
+    turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
+    made: Texts = {"conversations": turns}
+    source, target = exact.ids(question, special=True), exact.ids(answer)
+    # It takes away an eos token at the front of one and at the end of the other.
+    if exact.eos_id in (source[:1] + target[-1:]) or (source, target) != (
+        ids[:start],
+        ids[start : stop - 1],
+    ):
+        return made, _OTHERWISE
+    return made, None
+
+
+def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
+    start = row["prompt_length"]
+    question = _question(row["chosen_ids"][:start], exact)
+    made: Texts = {"conversations": [{"from": "human", "value": question}]}
+    for side in ("chosen", "rejected"):
+        ids = row[f"{side}_ids"]
+        made[side] = exact.text(ids[start:])
+        if exact.ids(question + made[side], special=True) != ids:
+            return made, _OTHERWISE
+    return made, None
+
+
+def _projection(facts: Facts) -> Projection:
+    one = {"sft": _sft, "rm": _rm}[facts.task]
+    instead = "Export for a trainer that reads ids: trl, transformers, llamafactory, openrlhf."
+    return projection("medicalgpt", instead, one)(facts)
+
+
+def _launch(facts: Facts) -> str:
+    program = {"sft": "supervised_finetuning", "rm": "reward_modeling"}[facts.task]
+    held_out = "test" if "test" in facts.splits else "train"  # read with --do_eval alone
+    # Its cut is in proportion to prompt and answer, and leaves room for one token more.
+    its_own = {
+        "sft": ["--model_max_length", str(3 * facts.max_length)],
+        "rm": [
+            *("--max_source_length", str(facts.max_length), "--max_target_length", "0"),
+            *("--remove_unused_columns", "False"),
+        ],
+    }[facts.task]
+    lines = [
+        ["python", f"training/{program}.py", "--do_train"],
+        ["--model_name_or_path", "$MODEL", "--use_fast_tokenizer", "True"],
+        ["--train_file_dir", "$BUILD/train", "--validation_file_dir", f"$BUILD/{held_out}"],
+        ["--template_name", "base"],
+        its_own,
+        ["--output_dir", "medicalgpt-output"],
+    ]
+    return script("with MedicalGPT", "medicalgpt.sh", lines, _NOTES)
+
+
+def _detail(facts: Facts) -> str:
+    text = "rows of text, each proved when it is written to be tokenized to these ids again"
+    if facts.task == "rm":
+        return f"{text}; the pad id comes from the model directory that overlay makes"
+    return f"{text}; --template_name base, or its own template is printed around them"
+
+
+def _refuses(facts: Facts) -> str | None:
+    if "margin" in facts.columns:
+        return "medicalgpt reads no margins, and this build has them."
+    return None
 
 
 EXPORT = Export(
     name="medicalgpt",
     versions="MedicalGPT of 2026-04",
-    takes={},
-    why_not={"sft": _WHY, "rm": _WHY, "prm": "it has no process reward trainer"},
-    detail=_never,
-    launch=_never,
+    takes={"sft": ("ragged",), "rm": ("ragged",)},
+    why_not={"prm": "it has no process reward trainer"},
+    detail=_detail,
+    launch=_launch,
+    refuses=_refuses,
+    projection=_projection,
+    container="jsonl",
 )

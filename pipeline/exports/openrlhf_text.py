@@ -1,65 +1,40 @@
 """OpenRLHF without the launcher: text rows, where tokenizing them again gives our ids exactly.
 
-Every row is decoded, encoded again as OpenRLHF does it, and compared; one difference refuses the
-export, and the reason is said. Ids and labels stay beside the text, so nothing is lost by it. What
-a template prints after the end of turn (a newline) is untrained, and OpenRLHF cuts it off.
+What a template prints after the end of turn (a newline) is untrained, and OpenRLHF cuts it off.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
-from tokenizers import Tokenizer
+from collections.abc import Iterator
 
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._script import script
-from stages.columns import IGNORED
-from stages.encoders import parsed
-from stages.errors import UsageError
-
-Texts = dict[str, Any]
+from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
 
 
-class _Exact:
-    """Decodes ids, and proves that OpenRLHF's tokenizing gives them again."""
-
-    def __init__(self, tokenizer: Tokenizer, eos: str, eos_id: int) -> None:
-        self._tokenizer, self._eos, self._eos_id = tokenizer, eos, eos_id
-
-    def text(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=False)
-
-    def ids(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
-
-    def ending(self, prompt: str, answer: str, ids: list[int]) -> str | None:
-        """Why prompt and answer would not become ``ids``; None when they would."""
-        whole = prompt + answer
-        if not ids or ids[-1] != self._eos_id or not whole.endswith(self._eos):
-            return f"does not end in {self._eos}"
-        if whole.rstrip("\n") != whole:
-            return "ends in a newline, which would be cut off"
-        return None if self.ids(whole) == ids else "is tokenized otherwise when it is text"
+def _ending(exact: Exact, prompt: str, answer: str, ids: list[int]) -> str | None:
+    """Why prompt and answer would not become ``ids``; None when they would."""
+    whole = prompt + answer
+    if not ids or ids[-1] != exact.eos_id or not whole.endswith(exact.eos):
+        return f"does not end in {exact.eos}"
+    if whole.rstrip("\n") != whole:
+        return "ends in a newline, which would be cut off"
+    return None if exact.ids(whole) == ids else "is tokenized otherwise when it is text"
 
 
-def _sft(row: Mapping[str, Any], exact: _Exact) -> tuple[Texts, str | None]:
-    ids, labels = row["input_ids"], np.asarray(row["labels"])
-    trained = np.flatnonzero(labels != IGNORED)
-    start, stop = int(trained[0]), int(trained[-1]) + 1
-    if stop - start != len(trained):
+def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
+    ids, found = row["input_ids"], stretch(row)
+    if found is None:
         return {}, "trains more than one stretch of tokens"
+    start, stop = found
     prompt, answer = exact.text(ids[:start]), exact.text(ids[start:stop])
-    why = exact.ending(prompt, answer, ids[:stop])
+    why = _ending(exact, prompt, answer, ids[:stop])
     if why is None and exact.ids(prompt) != ids[:start]:
         why = "has a prompt that is tokenized otherwise alone"
     return {"input": prompt, "output": answer}, why
 
 
-def _rm(row: Mapping[str, Any], exact: _Exact) -> tuple[Texts, str | None]:
+def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     start = row["prompt_length"]
     made: Texts = {"prompt": exact.text(row["chosen_ids"][:start])}
     if exact.ids(made["prompt"]) != row["chosen_ids"][:start]:
@@ -67,7 +42,7 @@ def _rm(row: Mapping[str, Any], exact: _Exact) -> tuple[Texts, str | None]:
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
         made[side] = exact.text(ids[start:])
-        why = exact.ending(made["prompt"], made[side], ids)
+        why = _ending(exact, made["prompt"], made[side], ids)
         if why is not None:
             return made, why
     if "margin" in row:
@@ -75,8 +50,10 @@ def _rm(row: Mapping[str, Any], exact: _Exact) -> tuple[Texts, str | None]:
     return made, None
 
 
-def _prm(good: str, bad: str) -> Callable[[Mapping[str, Any], _Exact], tuple[Texts, str | None]]:
-    def one(row: Mapping[str, Any], exact: _Exact) -> tuple[Texts, str | None]:
+def _projection(facts: Facts) -> Projection:
+    good, bad = facts.model["good_token"], facts.model["bad_token"]
+
+    def prm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
         text = exact.text(row["input_ids"])
         labels = [good if label == 1 else bad for label in row["step_labels"]]
         made = {"input": text, "label": labels}
@@ -86,40 +63,9 @@ def _prm(good: str, bad: str) -> Callable[[Mapping[str, Any], _Exact], tuple[Tex
             return made, "is tokenized otherwise when it is text"
         return made, None
 
-    return one
-
-
-def _refuse(problems: Counter[str], first: Mapping[str, str]) -> None:
-    listed = "; ".join(f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common())
-    raise UsageError(
-        f"openrlhf-text would not train on this build's tokens. {listed}.",
-        "Export for openrlhf, whose launcher reads the ids themselves.",
-    )
-
-
-def _projection(facts: Facts) -> Projection:
-    model = facts.model
-    exact = _Exact(parsed(facts.tokenizer_json), model["eos_token"], model["eos_token_id"])
-    one = {"sft": _sft, "rm": _rm, "prm": _prm(model["good_token"], model["bad_token"])}[facts.task]
-
-    def forward(table: pa.Table) -> pa.Table:
-        made: list[Texts] = []
-        problems: Counter[str] = Counter()
-        first: dict[str, str] = {}
-        for row in table.to_pylist():
-            texts, why = one(row, exact)
-            if why is not None:
-                problems[why] += 1
-                first.setdefault(why, str(row["row_id"]))
-            made.append(texts)
-        if problems:
-            _refuse(problems, first)
-        return pa.Table.from_pylist(made)
-
-    def back(table: pa.Table) -> pa.Table:
-        return pa.table({})
-
-    return Projection((), forward, back)
+    one = {"sft": _sft, "rm": _rm, "prm": prm}[facts.task]
+    instead = "Export for openrlhf, whose launcher reads the ids themselves."
+    return projection("openrlhf-text", instead, one)(facts)
 
 
 def _flags(facts: Facts) -> Iterator[list[str]]:

@@ -1,0 +1,84 @@
+"""Trainers that tokenize texts themselves: rows of text that are proved to become these ids again.
+
+Every row is decoded, encoded again as the trainer does it, and compared; one difference refuses the
+export, and the reason is said. Ids and labels stay beside the text, so nothing is lost by it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.exports import Facts, Projection
+from stages.columns import IGNORED
+from stages.encoders import parsed
+from stages.errors import UsageError
+
+Row = Mapping[str, Any]
+Texts = dict[str, Any]
+
+
+class Exact:
+    """A build's tokenizer, to decode ids and to encode the text again as a trainer would."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._tokenizer = parsed(facts.tokenizer_json)
+        self.eos: str = facts.model["eos_token"]
+        self.eos_id: int = facts.model["eos_token_id"]
+
+    def text(self, ids: list[int]) -> str:
+        """Of these ids, control tokens included."""
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
+    def ids(self, text: str, *, special: bool = False) -> list[int]:
+        """Of a text; with ``special``, what the tokenizer adds by itself (a bos token) too."""
+        return self._tokenizer.encode(text, add_special_tokens=special).ids
+
+    @cached_property
+    def added(self) -> list[int]:
+        """What the tokenizer puts in front of every text by itself."""
+        return self.ids("", special=True)
+
+
+def stretch(row: Row) -> tuple[int, int] | None:
+    """Where the trained tokens of an SFT row begin and end, if they are one stretch."""
+    trained = np.flatnonzero(np.asarray(row["labels"]) != IGNORED)
+    start, stop = int(trained[0]), int(trained[-1]) + 1
+    return (start, stop) if stop - start == len(trained) else None
+
+
+def projection(
+    name: str, instead: str, one: Callable[[Row, Exact], tuple[Texts, str | None]]
+) -> Callable[[Facts], Projection]:
+    """The projection of an export whose rows are texts.
+
+    Args:
+        name: of the export, and ``instead``: what its user should do, where a row cannot be text.
+        one: a row's texts, and why it would be tokenized otherwise; None when it would not.
+    """
+
+    def forward(table: pa.Table, exact: Exact) -> pa.Table:
+        made: list[Texts] = []
+        problems: Counter[str] = Counter()
+        first: dict[str, str] = {}
+        for row in table.to_pylist():
+            texts, why = one(row, exact)
+            if why is not None:
+                problems[why] += 1
+                first.setdefault(why, str(row["row_id"]))
+            made.append(texts)
+        if problems:
+            said = "; ".join(f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common())
+            raise UsageError(f"{name} would not train on this build's tokens. {said}.", instead)
+        return pa.Table.from_pylist(made)
+
+    def made(facts: Facts) -> Projection:
+        exact = Exact(facts)
+        return Projection((), lambda table: forward(table, exact), lambda table: pa.table({}))
+
+    return made
