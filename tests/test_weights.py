@@ -258,7 +258,9 @@ def test_stages_by_hand_keep_the_weights(make: Make, tmp_path: Path, cache_dir: 
 def test_only_trainers_that_read_weights_are_offered(make: Make, tmp_path: Path) -> None:
     """The others say so, in the manifest and when they are asked for; nothing is published."""
     said = read_manifest(make("sft", SAMPLE, layout="ragged"))["trainers"]
-    assert said.pop("openrlhf")["supported"]
+    for name in ("openrlhf", "verl"):
+        assert "divided by their sum" in said[name]["detail"]
+        assert said.pop(name)["supported"]
     assert not any(verdict["supported"] for verdict in said.values())
     assert "reads no loss weights" in said["trl"]["detail"]
     with pytest.raises(UsageError, match="trl reads no loss weights"):
