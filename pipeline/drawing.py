@@ -17,7 +17,9 @@ import orjson
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline.measured import read
+from pipeline import stored
+from pipeline.exporting import Stored
+from pipeline.exports import Projection
 from pipeline.publish import MANIFEST
 from stages.columns import IGNORED, list_parts, whole
 from stages.encoders import parsed
@@ -172,15 +174,20 @@ class Shards:
         self._tables: dict[str, pa.Table] = {}
 
     @cached_property
+    def _projection(self) -> Projection | None:
+        """Of an export, back to our columns."""
+        return Stored(self.folder, self.manifest).projection
+
+    @cached_property
     def drawer(self) -> Drawer:
         source = (self.folder / "tokenizer" / "tokenizer.json").read_bytes()
         return Drawer(parsed(source), self.manifest["model"])
 
     def table(self, path: str) -> pa.Table:
-        """A shard, through a memory map."""
+        """A shard in our columns; through a memory map where it is stored in them."""
         if path not in self._tables:
             try:
-                self._tables[path] = read(self.folder / path)
+                self._tables[path] = stored.read(self.folder, path, self._projection)
             except (OSError, pa.ArrowInvalid) as error:
                 raise SurroundingsError(
                     f"Shard {path} cannot be read: {error}.", "Build it again."

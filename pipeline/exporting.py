@@ -40,7 +40,7 @@ class Stored:
 
     @property
     def projection(self) -> Projection | None:
-        written_for = self.manifest["export"]
+        written_for = self.manifest.get("export")
         if not written_for:
             return None
         return exports.load(written_for["trainer"]).projection(self.facts)

@@ -406,6 +406,20 @@ def test_what_medicalgpt_would_train_otherwise_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["open-r1", "megatron"])
+def test_an_export_is_shown_as_its_build(
+    pipeline: Run, builds: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    """Whatever columns and container it is stored in."""
+    export_build(name, builds["sft"], tmp_path / "e")
+    drawn = [
+        pipeline("show", at, "--row", "chat.jsonl:1") for at in (builds["sft"], tmp_path / "e")
+    ]
+    assert [ran.status for ran in drawn] == [0, 0], drawn[1].err
+    plain = [ran.out[ran.out.index("<|im_start|>") :] for ran in drawn]
+    assert plain[0] == plain[1]
+
+
 def open_rows(folder: Path) -> list[dict[str, Any]]:
     """A split's rows in our columns, in stored order."""
     return [row for table in open_build(folder).shards("train") for row in table.to_pylist()]
