@@ -35,23 +35,19 @@ test-slow: $(READY)  ## Run the laws over wider samples.
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
 
-# The trainers as they were published, each in a folder of its own, without what needs a GPU.
-PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0 trl==0.18.0
-# Those that need others, which the environment has not, are installed with them.
-VERL := verl==0.9.1 tensordict==0.10.0 pyvers==0.2.2 cloudpickle==3.1.2 hydra-core==1.3.2 \
-    omegaconf==2.3.0 antlr4-python3-runtime==4.9.3 torchdata==0.11.0
-MEGATRON := megatron-bridge==0.3.1 megatron-core==0.16.1
+# The trainers as they were published, each in a folder of its own with what it needs and the
+# environment has not. Sources are built beside the torch that is there, without kernels for a GPU.
+PEERS := tests/parity/peers.txt
+FROM_SOURCE := DS_BUILD_OPS=0 FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE
+PEER_PIP := $(FROM_SOURCE) $(TRAINING)/bin/python -m pip install --quiet --no-build-isolation
 
-$(TRAINING)/.peers: $(TRAINING_READY) Makefile
-	for peer in $(PEERS); do \
-	    $(TRAINING)/bin/python -m pip install --quiet --no-deps --upgrade \
-	        --target $(TRAINING)/peers/$${peer%%==*}-$${peer##*==} $$peer || exit 1; \
-	done
-	for peer in "$(VERL)" "$(MEGATRON)"; do \
-	    first=$${peer%% *}; \
-	    $(TRAINING)/bin/python -m pip install --quiet --no-deps --upgrade \
-	        --target $(TRAINING)/peers/$${first%%==*}-$${first##*==} $$peer || exit 1; \
-	done
+$(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
+	$(TRAINING)/bin/python -m pip install --quiet setuptools wheel
+	$(PEER_PIP) --group parity
+	while read -r peer others; do \
+	    $(PEER_PIP) --no-deps --upgrade \
+	        --target $(TRAINING)/peers/$${peer%%==*}-$${peer##*==} $$peer $$others < /dev/null || exit 1; \
+	done < $(PEERS)
 	touch $(TRAINING)/.peers
 
 test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
