@@ -81,6 +81,14 @@ def check_figures(manifest: dict[str, Any], found: Checked) -> None:
         found.add(MANIFEST, "manifest", f"it lacks {error}")
 
 
+def check_record(folder: Path, found: Checked) -> None:
+    """``run.json`` is there as it was written."""
+    record = folder / "run.json"
+    problem = seal.problem(record.read_bytes()) if record.is_file() else "it is missing"
+    if problem is not None:
+        found.add("run.json", "run_record", problem)
+
+
 def model_hashes(model: TargetModel) -> dict[str, str]:
     """What the manifest says of the tokenizer's bytes and of its template."""
     template = model.profile.chat_template.encode()

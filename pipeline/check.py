@@ -2,12 +2,14 @@
 
 Nothing of the build is believed because the build says so: files are hashed, figures are counted
 again from the shards, the gate judges them once more, ``datasets`` opens them, and a sample of rows
-is made again from the source where that is still there.
+is made again from the source where that is still there. Of an export the same is true, but for the
+last: its rows are judged as they read in our columns.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +17,12 @@ from typing import Any
 
 from expectations.contract import STORED, Context
 from expectations.written import Sources
-from pipeline import build_files, gate, remake, seal
+from pipeline import build_files, exporting, gate, remake
 from pipeline.checked import Checked
 from pipeline.config import Config
 from pipeline.gate import Evidence
-from pipeline.measured import Measured, measure
-from pipeline.publish import VALIDATION
+from pipeline.measured import METRICS, Measured, measure
+from pipeline.publish import MANIFEST, VALIDATION
 from stages import formats
 from stages.errors import GateError, PipelineError, UsageError
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
@@ -170,19 +172,38 @@ def check(folder: Path, cache_dir: Path) -> Checked:
         return found
     build_files.check_files(folder, manifest, found)
     build_files.check_figures(manifest, found)
-    record = folder / "run.json"
-    problem = seal.problem(record.read_bytes()) if record.is_file() else "it is missing"
-    if problem is not None:
-        found.add("run.json", "run_record", problem)
     model = _bound(folder, manifest, found)
     if model is None:
         return found
     with tempfile.TemporaryDirectory() as name:
+        if manifest.get("export"):
+            _check_export(folder, Path(name), manifest, model, found)
+            return found
+        build_files.check_record(folder, found)
         shards = _judge(folder, Path(name), manifest, model, found)
         build_files.open_with_datasets(folder, manifest, found)
         if not found.faults:
             _make_again(folder, Path(name), manifest, shards, cache_dir, found)
     return found
+
+
+def _check_export(
+    folder: Path, work: Path, manifest: dict[str, Any], model: TargetModel, found: Checked
+) -> None:
+    """An export's rows, brought back to our columns and judged as a build's are."""
+    ours, metrics = work / "ours", work / METRICS
+    metrics.mkdir()
+    try:
+        splits = exporting.bring_back(exporting.Stored(folder, manifest), ours)
+    except Exception as error:  # whatever damaged files make of their readers
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        found.add(MANIFEST, "unjudged", f"the rows cannot be read in our columns: {what}")
+        return
+    found.notes.append("This is an export: none of its rows is made again from the source.")
+    shutil.copyfile(folder / VALIDATION, ours / VALIDATION)
+    _judge(ours, metrics, manifest | {"splits": splits}, model, found)
+    if (folder / "dataset_dict.json").is_file():
+        build_files.open_with_datasets(folder, manifest, found)
 
 
 def _make_again(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import shutil
@@ -18,12 +17,13 @@ import pyarrow as pa
 from pipeline import exports, launch, manifest, publish, rows, stored
 from pipeline.dataset_files import write_json, write_split, write_splits
 from pipeline.exports import Export, Facts, Projection
+from pipeline.seal import sealed
 from stages import pack, pad
 from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import DataError, UsageError
 from stages.ragged import ragged
 
-_CARRIED = ("tokenizer", "serving.json")  # of the build, as they are
+_CARRIED = ("tokenizer", "serving.json", publish.VALIDATION)  # of the build, as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,20 @@ def _tokens(table: pa.Table) -> tuple[int, int]:
 
 
 def _write_split(
-    source: Stored, split: str, facts: Facts, export: Export, folder: Path
+    source: Stored,
+    split: str,
+    facts: Facts,
+    folder: Path,
+    projection: Projection | None = None,
+    container: str = "arrow",
 ) -> tuple[dict[str, Any], int]:
+    """A split's shards; without a projection in our columns."""
     same = facts.layout == source.facts.layout
     tables = list(_as_stored(source, split) if same else _relaid(source, split, facts))
-    projection, count = export.projection(facts), len(tables)
+    count = len(tables)
     shards, examples, padding, schema = [], 0, 0, None
     for index, (table, sizes) in enumerate(tables):
-        path = f"{split}/data-{index:05d}-of-{count:05d}.{export.container}"
+        path = f"{split}/data-{index:05d}-of-{count:05d}.{container}"
         with stored.Sink(folder, path, projection) as sink:
             for start in range(0, len(table), stored.BATCH_ROWS):
                 sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
@@ -151,7 +157,7 @@ def _write_split(
         )
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
         schema = stored.read_file(folder / path).schema
-    if export.container == "arrow":
+    if container == "arrow":
         names = [Path(str(shard["path"])).name for shard in shards]
         write_split(folder, split, schema, names, str(shards[0]["sha256"]))
     described = {
@@ -180,12 +186,11 @@ def _describe(
     found = dict(source.manifest)
     rows_made = sum(split["rows"] for split in splits.values())
     tokens = sum(split["tokens"] for split in splits.values())
-    names = [export.name, facts.layout, source.manifest["build_id"]]
-    found["build_id"] = hashlib.sha256("\0".join(names).encode()).hexdigest()
     found["layout"], found["splits"] = facts.layout, splits
     found["tokens"] = {**found["tokens"], "padding": padding}
     found["for"] = None
     found["export"] = {"trainer": export.name, "of": source.manifest["build_id"]}
+    found["build_id"] = manifest.id_of(found)
     found["packing"] = found["padding"] = None
     if facts.layout == "packed":
         same = facts.layout == source.facts.layout
@@ -200,7 +205,11 @@ def _describe(
 
 def _write(source: Stored, export: Export, facts: Facts, staged: Path) -> None:
     """A whole export, in an empty directory."""
-    written = {s: _write_split(source, s, facts, export, staged) for s in facts.splits}
+    projection = export.projection(facts)
+    written = {
+        split: _write_split(source, split, facts, staged, projection, export.container)
+        for split in facts.splits
+    }
     padding = sum(found[1] for found in written.values())
     if export.container == "arrow":
         write_splits(staged, list(written))
@@ -216,7 +225,18 @@ def _write(source: Stored, export: Export, facts: Facts, staged: Path) -> None:
     described["trainers"] = exports.verdicts(exports.facts_of(described))
     launch.write(staged, export, described)
     described["files"] = dict(sorted(manifest.hash_files(staged, {}).items()))
-    write_json(staged / publish.MANIFEST, described)
+    write_json(staged / publish.MANIFEST, sealed(described))
+
+
+def bring_back(source: Stored, folder: Path) -> dict[str, Any]:
+    """Write an export's rows in our columns, as a build has them, into an empty folder.
+
+    Returns:
+        What a manifest says of its splits.
+    """
+    splits = {s: _write_split(source, s, source.facts, folder)[0] for s in source.facts.splits}
+    write_splits(folder, list(splits))
+    return splits
 
 
 def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Path:

@@ -56,7 +56,10 @@ def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
 
 
 def id_of(described: dict[str, Any]) -> str:
-    """The same, from what a manifest says of its recipe and inputs."""
+    """The same, from what a manifest says: of its recipe and inputs, or of the build exported."""
+    if exported := described.get("export"):
+        names = (exported["trainer"], described["layout"], exported["of"])
+        return hashlib.sha256("\0".join(names).encode()).hexdigest()
     named = [(source["path"], source["sha256"]) for source in described["inputs"]]
     return _id(described["recipe_fingerprint"], named)
 

@@ -25,7 +25,7 @@ class Facts:
     Attributes:
         model: the manifest's ``model``.
         columns: of the training rows, ours; empty before a shard is written.
-        splits: names, in order.
+        splits: names, in order; ``rows``: stored in ``train``, packs where they are packed.
         tokenizer_json: of the build; empty where nothing is projected yet.
         soft: some step's rating is neither 0 nor 1; ``unlabelled``: some step has none.
     """
@@ -36,6 +36,7 @@ class Facts:
     model: Mapping[str, Any]
     columns: tuple[str, ...] = ()
     splits: tuple[str, ...] = ("train",)
+    rows: int = 0
     soft: bool = False
     unlabelled: bool = False
     tokenizer_json: bytes = field(default=b"", repr=False)
@@ -154,6 +155,7 @@ def facts_of(manifest: Mapping[str, Any]) -> Facts:
         manifest["model"],
         tuple(manifest["columns"]),
         tuple(manifest["splits"]),
+        manifest["splits"]["train"]["rows"] if "train" in manifest["splits"] else 0,
         prm.get("label_kind") == "soft",
         bool(prm.get("unlabelled")),
     )

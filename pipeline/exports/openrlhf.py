@@ -9,6 +9,7 @@ from pipeline.exports._script import script
 
 _RUN = ["deepspeed", "--no_python", "pipeline-openrlhf"]
 _VERSIONS = "openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)"
+_STEP = 128  # rows in a step of the optimizer, unless told
 
 
 def _evaluate(facts: Facts, prefix: str, dash: str) -> list[list[str]]:
@@ -17,12 +18,19 @@ def _evaluate(facts: Facts, prefix: str, dash: str) -> list[list[str]]:
     return [[f"--{prefix}dataset", "$BUILD", f"--{prefix}{dash}split", "test"]]
 
 
+def sizes(facts: Facts, micro: str, step: str) -> list[str]:
+    """Rows in a micro batch and, where the build has fewer than the trainer's own, in a step: it
+    ends before its first one otherwise."""
+    # One stored pack is many documents, and the trainer takes the micro batch apart again.
+    size = 1 if facts.layout == "packed" else max(1, min(4, facts.rows))
+    few = [step, str(facts.rows // size * size)] if 0 < facts.rows < _STEP else []
+    return [micro, str(size), *few]
+
+
 def _new_style(task: str, facts: Facts) -> list[list[str]]:
     """Flags of 0.10.2 and newer."""
     packing = [["--ds.packing_samples"]] if task != "dpo" else []
     margin = ["--model.margin_loss_enable"] if "margin" in facts.columns and task == "rm" else []
-    # One stored pack is many documents, and the trainer takes the micro batch apart again.
-    size = "1" if facts.layout == "packed" else "4"
     return [
         [*_RUN, task],
         ["--model.model_name_or_path", "$MODEL"],
@@ -31,14 +39,13 @@ def _new_style(task: str, facts: Facts) -> list[list[str]]:
         ["--data.max_len", str(facts.max_length), "--data.input_template", ""],
         *packing,
         *([margin] if margin else []),
-        ["--train.micro_batch_size", size],
+        sizes(facts, "--train.micro_batch_size", "--train.batch_size"),
     ]
 
 
 def _old_style(facts: Facts) -> list[list[str]]:
     """Flags of the versions that train a process reward model."""
     model = facts.model
-    size = "1" if facts.layout == "packed" else "4"
     return [
         [*_RUN, "prm"],
         ["--pretrain", "$MODEL"],
@@ -47,7 +54,7 @@ def _old_style(facts: Facts) -> list[list[str]]:
         ["--placeholder_token", str(model["step_token"])],
         ["--reward_tokens", str(model["good_token"]), str(model["bad_token"])],
         ["--max_len", str(facts.max_length), "--packing_samples"],
-        ["--micro_train_batch_size", size],
+        sizes(facts, "--micro_train_batch_size", "--train_batch_size"),
     ]
 
 

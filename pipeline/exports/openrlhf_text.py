@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._script import script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
+from pipeline.exports.openrlhf import sizes
 
 
 def _ending(exact: Exact, prompt: str, answer: str, ids: list[int]) -> str | None:
@@ -76,10 +77,12 @@ def _flags(facts: Facts) -> Iterator[list[str]]:
         yield ["--input_key", "input", "--label_key", "label"]
         yield ["--placeholder_token", str(model["step_token"])]
         yield ["--reward_tokens", str(model["good_token"]), str(model["bad_token"])]
+        yield sizes(facts, "--micro_train_batch_size", "--train_batch_size")
         return
     yield ["deepspeed", "--module", f"openrlhf.cli.train_{facts.task}"]
     yield ["--model.model_name_or_path", "$MODEL", "--data.dataset", "$BUILD"]
     yield ["--data.max_len", str(facts.max_length), "--ds.packing_samples"]
+    yield sizes(facts, "--train.micro_batch_size", "--train.batch_size")
     if facts.task == "sft":
         yield ["--data.input_key", "input", "--data.output_key", "output"]
         yield ["--data.input_template", ""]

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.drawing import Shards, open_build
 from pipeline.report.page import render
+from stages.errors import UsageError
 
 REPORT = "report.html"
 
@@ -29,7 +30,9 @@ def remake(folder: Path) -> tuple[bytes, str]:
     """A published build's page, made again, and the sha256 that its manifest names.
 
     Raises:
-        UsageError: the folder is no build.
+        UsageError: the folder is no build, or an export, which has no page.
     """
     manifest = open_build(folder).manifest
+    if manifest.get("export"):
+        raise UsageError(f"{folder} is an export.", "Give the build that it was made from.")
     return make(folder, manifest).encode(), str(manifest["files"].get(REPORT, ""))
