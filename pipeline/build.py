@@ -39,7 +39,7 @@ from pipeline.manifest import Outcome
 from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
-from pipeline.seal import sealed
+from pipeline.seal import problem, sealed
 from pipeline.serving import contract
 from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats, weights
@@ -218,12 +218,12 @@ def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str
 def up_to_date(target: Path, build_id: str) -> dict[str, Any] | None:
     """The manifest of an equal build that is already there, every byte of it; else None."""
     try:
-        found: dict[str, Any] = orjson.loads((target / publish.MANIFEST).read_bytes())
-        if found["build_id"] != build_id or manifest.hash_files(target, {}) != found["files"]:
-            return None
+        data, record = ((target / name).read_bytes() for name in (publish.MANIFEST, "run.json"))
+        found: dict[str, Any] = {} if problem(data) or problem(record) else orjson.loads(data)
+        same = found["build_id"] == build_id and manifest.hash_files(target, {}) == found["files"]
     except (OSError, ValueError, KeyError):
         return None
-    return found
+    return found if same else None
 
 
 def build(config: Config, report: Report) -> Built:

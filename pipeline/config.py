@@ -101,9 +101,11 @@ class Config:
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
-        if not 0 <= self.test_size < 2**53:  # NaN included
+        whole = self.test_size < 1 or float(self.test_size).is_integer()
+        if not (0 <= self.test_size < 2**53 and whole):  # NaN included
             raise UsageError(
-                f"--test-size {self.test_size} is no size.", "Give a share below 1, or a number."
+                f"--test-size {self.test_size} is no size.",
+                "Give a share below 1, or a number of rows.",
             )
 
     @property

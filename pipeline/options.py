@@ -59,7 +59,7 @@ BUILD = (
     _option("--dedup/--no-dedup", default=False, help="Drop examples equal to an earlier one."),
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
-    _option("--seed", type=int, help="For --shuffle and --test-size."),
+    _option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="For --shuffle and --test-size."),
     _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites for the gate: JSON of Great Expectations, or Python."),
     _option("--data-docs", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write Great Expectations' own pages there too, usable offline."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
@@ -99,6 +99,8 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(
                 f"--map {pair!r} is not NAME=COLUMN.", "For example --map prompt=question."
             )
+        if name in found:
+            raise UsageError(f"--map names {name} twice.", "One column is read under a name.")
         found[name] = column
     return found
 

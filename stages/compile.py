@@ -35,6 +35,7 @@ from stages.template import Template
 
 _TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
 _PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
+_REASONING = "</think>"
 _HIDE, _SHOW = "\ue002", "\ue003"
 _HIDDEN = re.compile(f"{_HIDE}(\\d+){_SHOW}")
 
@@ -186,6 +187,27 @@ class Compiler:
                     detail += "" if name == _TOLD[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
 
+    def _require_reasoning(self, turns: Sequence[Turn], text: str, spans: Sequence[Span]) -> None:
+        """Reasoning inside a trained answer is printed, and so is all that stands around it.
+
+        Templates look for it there, and may move its blanks; many print what follows it alone.
+
+        Raises:
+            RowError: a part of such an answer is dropped.
+        """
+        answers = [i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.trained]
+        for i, (begin, stop) in zip(answers, spans, strict=not self.train_all):
+            said = turns[i].content or ""
+            if _REASONING not in said:
+                continue
+            # What the prompt opens an answer with, <think> for instance, is not in its span.
+            opened = max(0, text.rfind(self._end_of_turn, 0, begin))
+            where = text if self.train_all else text[opened:stop]
+            if _squeezed(said) not in _squeezed(where):
+                detail = f"the template drops a part of turn {i + 1}, which holds {_REASONING}; "
+                detail += "use a --chat-template that prints it, or --reasoning strip"
+                raise RowError("lost_in_template", detail)
+
     def _would_print(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str | None:
         try:
             return self._template.render(seen, tools)
@@ -235,6 +257,7 @@ class Compiler:
             raise RowError("control_text", "a text holds both control tokens and private-use text")
         text, spans = self._rendered(shown, tools)
         self._require_printed(shown, tools, text)
+        self._require_reasoning(shown, text, spans)
         segments = cut(text, spans, self._controls)
         if not hidden:
             return segments
@@ -312,6 +335,10 @@ class Compiler:
         if stop < 0:
             raise RowError("no_end_of_turn", f"the template does not end turn {index + 1}")
         return start, stop + len(self._end_of_turn)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _unit(segment: Segment) -> Unit:

@@ -17,7 +17,7 @@ from stages.columns import make_list
 from stages.contract import Row
 from stages.formats import _turns
 
-_SAYS_MORE = frozenset((*_turns.SYSTEM, "history", "tools", "functions"))
+_SAYS_MORE = frozenset((*_turns.SYSTEM, "history", "tools", "functions", "instruction"))
 
 
 def texts(

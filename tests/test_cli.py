@@ -181,6 +181,14 @@ def test_a_recipe_is_the_command_in_a_file(pipeline: Run, tmp_path: Path) -> Non
         ('task = "sft"', "lacks data, model"),
         ('task = "kto"\ndata = "x"\nmodel = "m"', "no task 'kto'"),
         ('task = "sft"\ndata = "x"\nmodel = "m"\nspeed = 9', "no option 'speed'"),
+        ('task = "sft"\ndata = []\nmodel = "m"', "data must be paths"),
+        ('task = "sft"\ndata = 3\nmodel = "m"', "data must be paths"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\nsystem = true\nshuffle = true', "system must be"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\ndedup = "false"', "dedup must be true or false"),
+        ('task = "sft"\ndata = "x"\nmodel = ["m", "n"]', "model must be"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\nsystem = {a = "b"}', "system must be"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\nstop = ["a", true]', "stop must be"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\npad_to = 8\npad-to = 16', "pad-to stands there"),
     ],
 )
 def test_a_bad_recipe_exits_2(pipeline: Run, tmp_path: Path, text: str, says: str) -> None:
@@ -189,6 +197,23 @@ def test_a_bad_recipe_exits_2(pipeline: Run, tmp_path: Path, text: str, says: st
     ran = pipeline("build", "bad.toml")
     assert ran.status == 2
     assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--test-size", "1.5"),
+        ("--map", "question=question", "--map", "question=answer"),
+        ("--seed", str(2**63)),
+    ],
+)
+def test_an_option_that_would_not_be_followed_exits_2(
+    pipeline: Run, options: tuple[str, ...]
+) -> None:
+    """Nothing is rounded, and of two values none is taken."""
+    ran = pipeline("run", "sft", GOOD, "--model", "qwen2-1.5b", "-o", "out", *options)
+    assert ran.status == 2
+    assert options[0] in ran.err
 
 
 def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:

@@ -216,7 +216,8 @@ def test_salvage_keeps_what_stands_before_a_wrong_checksum(folder: Path) -> None
 
 @pytest.mark.parametrize("name", ["cut.json", "oops.json", "cut.arrow"])
 def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name: str) -> None:
-    """Arrays and Arrow streams too."""
+    """Arrays and Arrow streams too; the damage is told without the file's name, since equal bytes
+    are one part whatever they are called."""
     content = {
         "cut.json": json.dumps(ROWS).encode()[:50_000],
         "oops.json": json.dumps(ROWS).encode().replace(b'"q1000"', b"oops"),
@@ -228,6 +229,7 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name
         records(str(path))
     found, damage = records(str(path), salvage=True)
     assert damage
+    assert name not in damage
     assert 500 < len(found) < 3000
     assert [record.data for record in found] == ROWS[: len(found)]
 

@@ -48,6 +48,28 @@ def test_a_new_build_takes_the_old_ones_place(pipeline: Run, tmp_path: Path) -> 
     assert leftovers(tmp_path) == []
 
 
+def test_a_build_whose_own_records_are_damaged_is_not_up_to_date(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """Neither the manifest nor the record of the run is named by another file; both are sealed."""
+    command = ("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", "--model", "qwen2-1.5b")
+    assert pipeline(*command, "-o", "out").status == 0
+    out = tmp_path / "out"
+    whole = (out / "manifest.json").read_bytes()
+    rows = f'"in": {read_manifest(out)["rows"]["in"]}'.encode()
+    for name, content in (
+        ("manifest.json", whole.replace(rows, b'"in": 999')),
+        ("run.json", b"{}"),
+        ("run.json", None),
+    ):
+        (out / name).unlink() if content is None else (out / name).write_bytes(content)
+        again = pipeline(*command, "-o", "out")
+        assert again.status == 0, again.err
+        assert "already up to date" not in again.err
+        assert (out / "manifest.json").read_bytes() == whole
+        assert pipeline("check", "out").status == 0
+
+
 def test_a_failed_build_leaves_the_old_one(pipeline: Run, tmp_path: Path) -> None:
     """Refused data changes no byte of what was there."""
     data = SAMPLES / "sft" / "word_problems.jsonl"

@@ -327,6 +327,33 @@ def test_what_a_template_does_not_print_is_not_lost_in_silence(found: Row) -> No
     assert refusal(QWEN2, found).code == "lost_in_template"
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("<think>\nhm\n</think>\n\nno", True),
+        ("<think>hm</think>no", True),
+        ("hm</think>no", True),
+        ("well <think>hm</think>no", False),
+        ("hm</think>hm</think>no", False),
+    ],
+)
+def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text: str, kept: bool) -> None:
+    """Qwen3's template takes such an answer apart, and prints two of its pieces.
+
+    A template that prints the last piece alone, as some do, would train answers without reasoning.
+    """
+    found = row(("user", text), ("assistant", text))
+    last = "{{ m.content.split('</think>')[-1] }}"
+    if kept:
+        assert "".join("".join(RENDERERS["qwen3"](found)[0]).split()).count("hm</think>no") == 2
+    else:
+        assert refusal(MODELS["qwen3"], found).code == "lost_in_template"
+    assert refusal(with_template(HEAD + last + TAIL), found).code == "lost_in_template"
+    turns = (("user", text), ("assistant", text), ("user", "x"), ("assistant", "y"))
+    context = row(*turns, trained=[False] * 3 + [True])
+    assert "".join(RENDERERS["qwen3"](context)[0]) == whole(MODELS["qwen3"], context)
+
+
 def test_fields_that_nothing_needs_may_stay_unprinted() -> None:
     """A name, or reasoning in a turn that is context, changes nothing that is trained."""
     fields = [None, '{"reasoning_content":"hm"}', '{"name":"Ann"}', None]

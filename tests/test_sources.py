@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import http.server
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,36 @@ def rows(found: list[Input]) -> list[Any]:
         for lines in readers.load(split.reader).read(split)
         for record in lines.records
     ]
+
+
+def test_a_folder_holds_what_its_links_lead_to(tmp_path: Path) -> None:
+    """Linked folders are read like others, once each, and a circle of links ends."""
+    for name in ("data/a.jsonl", "elsewhere/deep/b.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(LINES)
+    (tmp_path / "data" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "again").symlink_to(tmp_path / "elsewhere" / "deep")
+    (tmp_path / "elsewhere" / "deep" / "up").symlink_to(tmp_path / "data")
+    found = scanned(tmp_path / "cache", str(tmp_path / "data"))
+    assert [source.name for source in found] == ["a.jsonl", "b.jsonl"]
+
+
+def test_a_folder_that_cannot_be_listed_stops_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows would be missing, and nobody would know."""
+    (tmp_path / "data" / "shut").mkdir(parents=True)
+    (tmp_path / "data" / "a.jsonl").write_bytes(LINES)
+    listed = os.scandir
+
+    def scandir(path: str) -> Any:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError, match="shut"):
+        locate(str(tmp_path / "data"), tmp_path / "cache")
 
 
 @pytest.fixture

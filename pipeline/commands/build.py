@@ -41,26 +41,45 @@ def _flat(table: dict[str, Any]) -> list[tuple[str, Any]]:
     return found
 
 
+def _spelled(value: Any, option: click.Option) -> list[str]:
+    """An option's value as words; no other option is taken for it.
+
+    Raises:
+        TypeError: the option takes another type.
+    """
+    flag = option.opts[-1]
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise TypeError("true or false")
+        return [flag if value else option.secondary_opts[-1]]
+    if isinstance(value, dict) and option.metavar and "=" in option.metavar:
+        value = [f"{left}={right}" for left, right in _flat(value)]
+    values = value if option.multiple and isinstance(value, list) else [value]
+    if any(isinstance(one, bool | dict | list) for one in values):
+        raise TypeError("a list of texts" if option.multiple else "one text or number")
+    return [word for one in values for word in (flag, str(one))]
+
+
 def _arguments(recipe: dict[str, Any], path: Path) -> list[str]:
     """The recipe's options as the command line would have them.
 
     Raises:
-        UsageError: a name is no option.
+        UsageError: a name is no option, stands there twice, or has a value of another type.
     """
-    known = {p.opts[-1].lstrip("-").replace("-", "_") for p in _options.params}
+    options = [p for p in _options.params if isinstance(p, click.Option)]
+    known = {option.opts[-1].lstrip("-").replace("-", "_"): option for option in options}
     arguments = []
     for key, value in recipe.items():
         name = key.replace("-", "_")
         if name not in known:
             raise UsageError(f"{path}: there is no option {key!r}.", "See: pipeline run sft --help")
-        if isinstance(value, dict):
-            value = [f"{left}={right}" for left, right in _flat(value)]
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            arguments.append(flag if value else f"--no-{flag[2:]}")
-            continue
-        for item in value if isinstance(value, list) else [value]:
-            arguments += [flag, str(item)]
+        if name != key and name in recipe:
+            raise UsageError(f"{path}: {key} stands there twice.", f"Leave {name} out.")
+        option = known[name]
+        try:
+            arguments += _spelled(value, option)
+        except TypeError as error:
+            raise UsageError(f"{path}: {key} must be {error}, not {value!r}.") from error
     return arguments
 
 
@@ -73,9 +92,11 @@ def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:
 
     found = _read(recipe)
     task, data = (found.pop(name) for name in _ALSO)
-    data = (data,) if isinstance(data, str) else tuple(data)
+    data = [data] if isinstance(data, str) else data
+    if not isinstance(data, list) or not data or not all(isinstance(one, str) for one in data):
+        raise UsageError(f"{recipe}: data must be paths, not {data!r}.", 'data = ["rows.jsonl"]')
     if task not in ("sft", "rm", "prm"):
         raise UsageError(f"{recipe}: there is no task {task!r}.", "Known: sft, rm, prm.")
     arguments = _arguments(found, recipe)
     given = _options.main(arguments, prog_name=str(recipe), standalone_mode=False)
-    build_and_report(config_from(task, data, given), as_json, quiet)
+    build_and_report(config_from(task, tuple(data), given), as_json, quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from pathlib import Path
+from typing import NoReturn
 
 from pipeline.sources import Located
 from stages import readers
@@ -19,9 +20,19 @@ def _file(path: str, reader: str | None = None) -> Located:
     return Located(path, Path(os.path.abspath(path)).parts, path, reader)
 
 
+def _unlisted(error: OSError) -> NoReturn:
+    raise error  # os.walk would pass over a folder that it may not read
+
+
 def _in_folder(folder: str) -> list[Located]:
     found: list[Located] = []
-    for root, folders, files in os.walk(folder):
+    entered = set()
+    for root, folders, files in os.walk(folder, onerror=_unlisted, followlinks=True):
+        real = os.path.realpath(root)
+        if real in entered:  # a link to what was read already, or to where it stands in
+            folders.clear()
+            continue
+        entered.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         saved = hf.files(root)
         if saved is not None:  # its files are its own affair

@@ -135,6 +135,7 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions) -> Pair:
     wholes = templated_sides(row, [chosen, rejected], options)
     sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
     if all(is_whole(turns) for turns in sides):
+        sides = wholes or [_turns.behind(row, turns) for turns in sides]
         shared = split(*sides)
         if not wholes:
             _require_named(shared, row.get("prompt"))
@@ -151,5 +152,10 @@ def _require_named(shared: list[Message], named: Any) -> None:
     Raises:
         RowError: it is another one.
     """
-    if isinstance(named, str) and shared and all(m.content != named for m in shared):
+    if isinstance(named, str):
+        wanted = [Message("user", named)]
+    else:
+        wanted = _turns.conversation(named, "prompt") if named else []
+    said = [message.content for message in shared]
+    if shared and any(message.content not in said for message in wanted):
         raise RowError("prompt_differs", "the prompt column is not in the conversations' prompt")

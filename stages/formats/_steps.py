@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stages import templated
 from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _turns
@@ -12,7 +13,7 @@ from stages.formats import _turns
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 _SIGNS = {"+": 1.0, "-": 0.0}
-_PROBLEMS = ("problem", "prompt", "question", "query", "input")
+PROBLEMS = ("problem", "prompt", "question", "query", "input")
 _STEPS = ("steps", "completions", "process", "solution_steps", "modified_process")
 _TURNS = ("conversations", "messages", "conversation")
 
@@ -101,7 +102,26 @@ def chain(
         detail = f"no {options.prompt_separator!r} before the first tag; see --prompt-separator"
         raise RowError("no_first_step", detail)
     steps = [pieces[0][at:], *pieces[1:-1]]
-    return StepChain(pieces[0][:at], steps, labels, pieces if own_text else None)
+    asked = _asked(pieces[0][:at], options)
+    return StepChain(asked, steps, labels, pieces if own_text else None)
+
+
+def _asked(text: str, options: FormatOptions) -> str:
+    """The problem that a text states, out of the chat template that it may carry already.
+
+    Raises:
+        RowError: it carries one and nobody allowed that, or more than the question stands in it.
+    """
+    found = templated.read(text)
+    if found is None:
+        return text
+    templated.require_allowed(found[0], "the problem", options.already_templated)
+    turns = _without_system(found[1].messages, options)
+    if turns[-1].role == "assistant" and not (turns[-1].content or "").strip():
+        del turns[-1]  # what generation starts from
+    if [turn.role for turn in turns] != ["user"]:
+        raise RowError("bad_column", "more than one question stands in the templated problem")
+    return turns[0].content or ""
 
 
 def texts(value: Any, column: str) -> list[str]:
@@ -120,9 +140,23 @@ def step_column(row: Row) -> str | None:
     return None
 
 
+def require_alone(row: Row, options: FormatOptions) -> None:
+    """Beside its problem and its steps the row says nothing that the model should read.
+
+    Raises:
+        RowError: it has a history, or a system text and ``--system`` does not say what becomes
+            of that.
+    """
+    ahead = _turns.before(row)
+    if ahead and _without_system(ahead, options):
+        raise RowError("bad_column", "column 'history' has no place before rated steps")
+
+
 def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
-    return _turns.text(row, _turns.chosen_of(row, _PROBLEMS, options.columns) or "problem")
+    require_alone(row, options)
+    name = _turns.chosen_of(row, PROBLEMS, options.columns) or "problem"
+    return _asked(_turns.text(row, name), options)
 
 
 def turn_column(row: Row) -> str | None:
@@ -153,6 +187,10 @@ def conversation(row: Row, options: FormatOptions) -> list[Message]:
     turns = _turns.whole(row, turn_column(row) or "messages")
     if any(turn.weight is not None for turn in turns):
         raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
+    return _without_system(turns, options)
+
+
+def _without_system(turns: list[Message], options: FormatOptions) -> list[Message]:
     if turns[0].role != "system":
         return turns
     if options.system is None:

@@ -80,22 +80,30 @@ def _trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | 
     """Whether a turn is trained, and its weight where that is neither 0 nor 1.
 
     Raises:
-        RowError: ``bad_weight``.
+        RowError: ``bad_weight``; also where one flag trains the turn and another does not.
     """
-    for key in _FLAGS:
-        flag = turn.get(key)
-        if flag is None:
-            continue
-        if flag in (0, 1):  # True and False included
-            return bool(flag), None
-        if key != "weight":
-            raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
-        weight = _as_stored(flag)
-        if not (weight > 0 and math.isfinite(weight)):
-            detail = f"{where}: weight is {flag!r}; it must be a finite number from 0 up"
-            raise RowError("bad_weight", detail)
-        return True, None if weight == 1 else weight
-    return None, None
+    given = {key: turn[key] for key in _FLAGS if turn.get(key) is not None}
+    weights = [_weight(key, flag, where) for key, flag in given.items()]
+    if not weights:
+        return None, None
+    if len({weight > 0 for weight in weights}) > 1:
+        said = " and ".join(f"{key} is {flag!r}" for key, flag in given.items())
+        raise RowError("bad_weight", f"{where}: {said}, so whether it is trained is open")
+    weight = weights[0]  # that of ``weight``, where there is one
+    return weight > 0, None if weight in (0, 1) else weight
+
+
+def _weight(key: str, flag: Any, where: str) -> float:
+    """What a flag weighs a turn with; only ``weight`` may be anything but 0 and 1."""
+    if flag in (0, 1):  # True and False included
+        return float(flag)
+    if key != "weight":
+        raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
+    weight = _as_stored(flag)
+    if not (weight > 0 and math.isfinite(weight)):
+        detail = f"{where}: weight is {flag!r}; it must be a finite number from 0 up"
+        raise RowError("bad_weight", detail)
+    return weight
 
 
 def _as_stored(value: Any) -> float:
@@ -156,12 +164,12 @@ def _calls(value: Any, where: str) -> list[dict[str, Any]]:
 def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     """What a turn says beside its text, in one spelling."""
     found = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
-    if "function_call" in found:
-        found["tool_calls"] = found.pop("function_call")
-    if "tool_calls" in found:
-        calls = found.pop("tool_calls")
-        if calls not in ([], ""):
-            found["tool_calls"] = _calls(calls, f"{where} tool_calls")
+    named = [found.pop(name) for name in ("tool_calls", "function_call") if name in found]
+    calls = [one for one in named if one not in ([], "")]
+    if len(calls) > 1:
+        raise RowError("bad_tool_call", f"{where} has both tool_calls and function_call")
+    if calls:
+        found["tool_calls"] = _calls(calls[0], f"{where} tool_calls")
     for name in REASONING[1:]:
         if isinstance(found.get(name), str) and REASONING[0] not in found:
             found[REASONING[0]] = found.pop(name)
@@ -178,8 +186,11 @@ def message(turn: Any, where: str) -> Message:
         raise RowError("unknown_role", f"{where} has the role {spelled!r}")
     body = turn.get("content", turn.get("value"))
     if isinstance(spelled, str) and spelled.lower() in _CALLS:
-        fields: dict[str, Any] | None = {"tool_calls": _calls(body, where)}
-        return Message(role, None, fields, *_trained(turn, where))
+        beside = _fields(turn, where) or {}
+        if "tool_calls" in beside:
+            raise RowError("bad_tool_call", f"{where} has calls beside the one that it says")
+        spoken: dict[str, Any] = {"tool_calls": _calls(body, where), **beside}
+        return Message(role, None, spoken, *_trained(turn, where))
     body = content(body, f"{where} content")
     if len(turn) == 2 and body is not None:
         return Message(role, body)
@@ -197,14 +208,25 @@ def conversation(turns: Any, where: str) -> list[Message]:
 
 
 def tools(row: Row) -> list[Any] | None:
-    """The tools column: a list, or its JSON text."""
-    value = row.get("tools", row.get("functions"))
-    value = _json(value, "tools", "bad_tools") if value != "" and value is not None else None
-    if value in (None, "", []):
+    """The tools column: a list, or its JSON text.
+
+    Raises:
+        RowError: it is something else, or two columns name different tools.
+    """
+    if "tools" not in row and "functions" not in row:
         return None
-    if not isinstance(value, list):
-        raise RowError("bad_tools", f"tools is a {type(value).__name__}, not a list")
-    return value
+    found = [value for name in ("tools", "functions") if (value := _tools(row, name))]
+    if found[1:] and found[0] != found[1]:
+        raise RowError("bad_tools", "tools and functions name different tools")
+    return found[0] if found else None
+
+
+def _tools(row: Row, name: str) -> list[Any]:
+    value = row.get(name)
+    value = _json(value, name, "bad_tools") if value not in ("", None) else None
+    if value not in (None, "") and not isinstance(value, list):
+        raise RowError("bad_tools", f"{name} is a {type(value).__name__}, not a list")
+    return value or []
 
 
 def system(row: Row) -> list[Message]:
@@ -237,10 +259,16 @@ def before(row: Row) -> list[Message]:
     return []
 
 
+def behind(row: Row, turns: list[Message]) -> list[Message]:
+    """Turns behind the row's system text, unless they bring their own, and its history."""
+    own = turns[0].role == "system"
+    ahead = turns[:1] if own else system(row)
+    return [*ahead, *_history(row.get("history")), *turns[own:]]
+
+
 def whole(row: Row, column: str) -> list[Message]:
-    """A column of turns behind the row's system text, unless they bring their own."""
-    turns = conversation(row.get(column), column)
-    return turns if turns[0].role == "system" else system(row) + turns
+    """A column of turns behind what the row says before them."""
+    return behind(row, conversation(row.get(column), column))
 
 
 def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list[Message]:

@@ -19,16 +19,17 @@ _OUTPUTS = ("output", "response")
 def asked(row: Mapping[str, Any]) -> str:
     """What the user says in an instruction row."""
     instruction = _turns.text(row, "instruction")
-    name = _turns.first_of(row, _INPUTS)
-    extra = row[name] if name else None
-    if extra is not None and not isinstance(extra, str):
-        raise RowError("bad_column", f"column {name!r} is a {type(extra).__name__}, not text")
-    return f"{instruction}\n\n{extra}" if extra else instruction
+    named = [name for name in _INPUTS if row.get(name) not in (None, "")]
+    extra = [_turns.text(row, name) for name in named]
+    if len(extra) > 1:
+        raise RowError("bad_column", "input and context both say something; see --map input=")
+    return "\n\n".join([instruction, *extra])
 
 
 def _one(row: Row, options: FormatOptions) -> Conversation:
     answer = _turns.text(row, _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
-    return Conversation(_turns.exchange(row, asked(row), answer, options))
+    turns = _turns.exchange(row, asked(row), answer, options)
+    return Conversation(turns, _turns.tools(row))
 
 
 class _Alpaca:
@@ -44,6 +45,13 @@ class _Alpaca:
             return "instruction and instances"
         output = next((name for name in _OUTPUTS if name in row), None)
         return f"instruction and {output}" if output else None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        both = any(all(isinstance(row.get(name), str) for name in _OUTPUTS) for row in rows)
+        if not both or any(name in columns for name in _OUTPUTS):
+            return None
+        flags = " or ".join(f"--map output={name}" for name in _OUTPUTS)
+        return f"{' and '.join(_OUTPUTS)} could each be the answer", f"Say which with {flags}"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         return [_one(row, options)]

@@ -53,6 +53,7 @@ class _ErrorList:
     name: str = "error_list"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = False
+    prompts: tuple[str, ...] = _steps.PROBLEMS
 
     @property
     def variants(self) -> Mapping[str, Format]:

@@ -31,6 +31,7 @@ class _MathShepherd:
     name = "math_shepherd"
     tasks = ("prm",)
     fans_out = False
+    prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
         if isinstance(row.get("input"), str) and isinstance(row.get("label"), str):
@@ -38,6 +39,7 @@ class _MathShepherd:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        _steps.require_alone(row, options)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))
         return [_steps.chain(pieces, _signs(pieces, _turns.text(row, "label")), options)]

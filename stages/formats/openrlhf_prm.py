@@ -12,6 +12,7 @@ class _OpenRLHF:
     name = "openrlhf_prm"
     tasks = ("prm",)
     fans_out = False
+    prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
         name = _turns.first_of(row, _LABELS)
@@ -20,6 +21,7 @@ class _OpenRLHF:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        _steps.require_alone(row, options)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))
         name = _turns.first_of(row, _LABELS) or "value"

@@ -24,6 +24,7 @@ class _ProcessBench:
     name = "processbench"
     tasks = ("prm",)
     fans_out = False
+    prompts = _steps.PROBLEMS
     first_error = True
 
     def matches(self, row: Row) -> str | None:

@@ -42,6 +42,9 @@ class _QueryResponse:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        if row.get("instruction") is not None and options.columns.keys().isdisjoint(QUESTIONS):
+            detail = "column 'instruction' belongs to the question; see --map question=instruction"
+            raise RowError("bad_column", detail)
         question = _turns.chosen_of(row, QUESTIONS, options.columns)
         answer = _turns.chosen_of(row, ANSWERS, options.columns)
         if question is None or answer is None:

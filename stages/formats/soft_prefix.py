@@ -33,6 +33,7 @@ class _SoftPrefix:
     name = "soft_prefix"
     tasks = ("prm",)
     fans_out = False
+    prompts = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:
         prefixes, values = _turns.first_of(row, _PREFIXES), _turns.first_of(row, _VALUES)

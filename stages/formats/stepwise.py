@@ -29,6 +29,7 @@ class _Stepwise:
     name = "stepwise"
     tasks = ("prm",)
     fans_out = False
+    prompts = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)

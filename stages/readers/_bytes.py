@@ -11,6 +11,7 @@ from typing import IO
 
 import zstandard
 
+from stages.contract import Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.readers._inflate import Inflated
 
@@ -106,6 +107,14 @@ class Range(io.RawIOBase):
     def sha256(self) -> str:
         """Of the bytes given so far."""
         return self._digest.hexdigest()
+
+
+def told(split: Split) -> str:
+    """What a message about a file's damage calls it.
+
+    A part keeps the damage that ended it, and depends on bytes alone: there the file has no name.
+    """
+    return "The file" if split.salvage else split.path
 
 
 def changed(path: str) -> SurroundingsError:

@@ -47,7 +47,7 @@ class _Arrow:
                 raise
             if not split.salvage:
                 raise damaged(split.path, error) from error
-            yield Lines([], 0, damaged(split.path, error).what)
+            yield Lines([], 0, damaged(_bytes.told(split), error).what)
 
     def glimpse(self, path: str, rows: int) -> Glimpse:
         try:

@@ -23,7 +23,7 @@ class _Json:
             raise _bytes.changed(split.path)
         with _bytes.opened(split.path, split.salvage) as file:
             try:
-                yield from _values.records(file, path=split.path)
+                yield from _values.records(file, path=_bytes.told(split))
             except ContainerError as error:
                 if not split.salvage:
                     raise
