@@ -36,12 +36,15 @@ test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
 
 # The trainers as they were published, each in a folder of its own, without what needs a GPU.
-PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0
+# Those that are started whole have the releases that they ask for beside them.
+PEERS := openrlhf==0.11.2 openrlhf==0.9.5 trl==1.16.0 trl==1.13.0 axolotl==0.19.0 llamafactory==0.9.5
+BESIDE := $(wildcard tests/parity/*.txt)
 
-$(TRAINING)/.peers: $(TRAINING_READY)
+$(TRAINING)/.peers: $(TRAINING_READY) $(BESIDE)
 	for peer in $(PEERS); do \
+	    name=$${peer%%==*}-$${peer##*==}; beside=tests/parity/$$name.txt; \
 	    $(TRAINING)/bin/python -m pip install --quiet --no-deps --upgrade \
-	        --target $(TRAINING)/peers/$${peer%%==*}-$${peer##*==} $$peer || exit 1; \
+	        --target $(TRAINING)/peers/$$name $$peer $$(test ! -f $$beside || echo -r $$beside) || exit 1; \
 	done
 	touch $(TRAINING)/.peers
 
