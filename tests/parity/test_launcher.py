@@ -18,29 +18,7 @@ from stages.errors import UsageError
 Use = Callable[..., Callable[[str], Any]]
 PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 
-# Stands for flash-attn, deepspeed and peft, which are imported before anything else happens: every
-# name of theirs is there, and every call of one ends the program with its name.
-_ABSENT = """
-import sys, types
-class Anything(types.ModuleType):
-    __path__ = []
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        def stop(*given, **named):
-            raise SystemExit(f"STOPPED at {self.__name__}.{name}")
-        return type(name, (), {"__new__": stop}) if name[0].isupper() else stop
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        import importlib.machinery
-        if name.split(".")[0] in NAMES:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-    def create_module(self, spec):
-        return Anything(spec.name)
-    def exec_module(self, module):
-        pass
-sys.meta_path.insert(0, Finder())
-"""
+# Imported before anything else happens; a call of one ends the program with its name.
 _NAMES = ("flash_attn", "deepspeed", "peft", "pylatexenc", "optree", "ray", "loralib", "torchdata")
 
 
@@ -57,13 +35,14 @@ def test_the_command_of_a_build_runs_until_a_gpu_is_asked_for(
     command = ("run", task, SAMPLES / source[task], "--model", "qwen2-1.5b", "-o", "build")
     ran = pipeline(*command, "--for", "openrlhf")
     assert ran.status == 0, ran.err
-    stub = f"NAMES = {_NAMES!r}\n{_ABSENT}"
     (tmp_path / "bin").mkdir()
     shim = tmp_path / "bin" / "deepspeed"  # in its place: our launcher, in this environment
     program = f"""#!{sys.executable}
 import importlib.metadata, sys
 sys.path.insert(0, {str(PEERS / f"openrlhf-{version}")!r})
-{stub}
+sys.path.append({str(Path(__file__).parent)!r})
+import recorder
+recorder.stand_in({_NAMES!r})
 sys.argv = sys.argv[2:]
 import openrlhf.datasets
 from pipeline import openrlhf_launch, torch_data
