@@ -37,17 +37,17 @@ test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of
 
 # The trainers as they were published, each in a folder of its own with what it needs and the
 # environment has not. Sources are built beside the torch that is there, without kernels for a GPU.
-PEERS := tests/parity/peers.txt
+PEERS := $(wildcard tests/parity/peers/*.txt)
 FROM_SOURCE := DS_BUILD_OPS=0 FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE
 PEER_PIP := $(FROM_SOURCE) $(TRAINING)/bin/python -m pip install --quiet --no-build-isolation
 
 $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 	$(TRAINING)/bin/python -m pip install --quiet setuptools wheel
 	$(PEER_PIP) --group parity
-	while read -r peer others; do \
-	    $(PEER_PIP) --no-deps --upgrade \
-	        --target $(TRAINING)/peers/$${peer%%==*}-$${peer##*==} $$peer $$others < /dev/null || exit 1; \
-	done < $(PEERS)
+	for peer in $(PEERS); do \
+	    $(PEER_PIP) --no-deps --upgrade --requirement $$peer \
+	        --target $(TRAINING)/peers/$$(basename $$peer .txt) || exit 1; \
+	done
 	touch $(TRAINING)/.peers
 
 test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.

@@ -10,28 +10,37 @@ from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import class_labels, list_of, ones, token_labels
 from pipeline.exports._script import script
 
+# learning_rate has no default there: without one nothing starts. Without an attention
+# implementation packed documents would see each other; sdpa needs nothing else installed.
 _CONFIG = """# Written by the build; axolotl is started by launch/axolotl.sh MODEL_DIR.
 datasets:
-  - path: BUILD_DIR
+  - path: DATA_DIR
     type:
     split: train
-{test}sequence_len: {length}
-sample_packing: {packing}
+{test}dataset_prepared_path: DATA_DIR/prepared
+sequence_len: {length}
 excess_length_strategy: raise
 train_on_inputs: false
-use_cache: false
+learning_rate: 0.00001
 special_tokens:
   pad_token: "{pad}"
   eos_token: "{eos}"
-{prm}"""
+{task}"""
 
 _TEST = """test_datasets:
-  - path: BUILD_DIR
+  - path: DATA_DIR
     type:
     split: test
+eval_strategy: epoch
 """
 
-_PRM = """process_reward_model: true
+_SFT = """sample_packing: true
+eval_sample_packing: false
+attn_implementation: sdpa
+"""
+
+_PRM = """sample_packing: false
+process_reward_model: true
 num_labels: 2
 model_type: AutoModelForTokenClassification
 remove_unused_columns: false
@@ -42,29 +51,36 @@ def _files(facts: Facts) -> Mapping[str, str]:
     config = _CONFIG.format(
         test=_TEST if "test" in facts.splits else "",
         length=facts.max_length,
-        packing="false" if facts.task == "prm" else "true",
         pad=facts.model["pad_token"],
         eos=facts.model["eos_token"],
-        prm=_PRM if facts.task == "prm" else "",
+        task=_PRM if facts.task == "prm" else _SFT,
     )
     return {"axolotl.yaml": config}
 
 
+# axolotl finds what it prepared again by the folder's name alone, and datasets keeps its caches
+# beside the shards: so it works on links to them, in a folder that is named after the rows.
+_FILL = """DATA=$PWD/axolotl-$(cksum < "$BUILD/manifest.json" | cut -d ' ' -f 1)
+for SPLIT in {splits}; do
+    mkdir -p "$DATA/$SPLIT"
+    ln -sf "$BUILD/$SPLIT/"data-* "$BUILD/$SPLIT/"*.json "$DATA/$SPLIT"
+done
+ln -sf "$BUILD/dataset_dict.json" "$DATA"
+sed "s|DATA_DIR|$DATA|" "$BUILD/launch/axolotl.yaml" > "$DATA/axolotl.yaml"
+"""
+
+
 def _launch(facts: Facts) -> str:
-    notes = ["The configuration names the build; this folder is put there before the start."]
-    text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "$CONFIG"]], notes)
-    text = text.replace("'$CONFIG'", '"$CONFIG" --base-model "$MODEL"')
-    fill = (
-        "CONFIG=$(mktemp -d)/axolotl.yaml\n"
-        'sed "s|BUILD_DIR|$BUILD|" "$BUILD/launch/axolotl.yaml" > "$CONFIG"\n'
-    )
-    return text.replace("exec ", fill + "exec ")
+    notes = ["The shards are linked into ./axolotl-NUMBER, and what axolotl prepares lies there."]
+    text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes)
+    text = text.replace("CONFIG", '"$DATA/axolotl.yaml" --base-model "$MODEL"')
+    return text.replace("exec ", _FILL.format(splits=" ".join(facts.splits)) + "exec ")
 
 
 def _detail(facts: Facts) -> str:
     if facts.task == "prm":
         return "one class at each step token: 1 good, 0 bad; sample_packing off"
-    return "single rows, packed at run time by sample_packing with positions of their own"
+    return "single rows, packed at run time by sample_packing; sdpa keeps their documents apart"
 
 
 def _refuses(facts: Facts) -> str | None:

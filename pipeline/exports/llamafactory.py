@@ -15,29 +15,40 @@ from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 
 _MEDIA = ("images", "videos", "audios")
 
+# A name is asked for under dataset before tokenized_path is looked at, and is not read.
 _CONFIG = """# Written by the build; started by launch/llamafactory.sh MODEL_DIR.
 stage: {stage}
 do_train: true
 finetuning_type: full
+dataset: build
 tokenized_path: BUILD_DIR
 model_name_or_path: MODEL_DIR
 template: empty
 cutoff_len: {length}
-packing: {packed}
-neat_packing: {packed}
-flash_attn: {attention}
-output_dir: llamafactory-output
+{packed}output_dir: llamafactory-output
 remove_unused_columns: false
 """
+
+_PACKED = """packing: true
+neat_packing: true
+flash_attn: fa2
+per_device_train_batch_size: 1
+"""
+
+_MULTIPLE = 8  # to which its collator pads ids, but not positions
+
+
+def _width(facts: Facts) -> int:
+    """Tokens of a stored pack: one more than the longest, rounded up."""
+    return -(-(facts.max_length + 1) // _MULTIPLE) * _MULTIPLE
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
     packed = facts.layout == "packed"
     config = _CONFIG.format(
         stage=facts.task,
-        length=facts.max_length,
-        packed="true" if packed else "false",
-        attention="fa2" if packed else "auto",
+        length=_width(facts) if packed else facts.max_length,
+        packed=_PACKED if packed else "",
     )
     return {"llamafactory.yaml": config}
 
@@ -59,8 +70,8 @@ def _detail(facts: Facts) -> str:
     tail = test if "test" in facts.splits else ""
     if facts.layout == "packed":
         return (
-            "neat_packing: documents are told apart by the mask's numbers, rows are one token "
-            f"longer than cutoff_len{tail}"
+            "neat_packing: documents are told apart by the mask's numbers, rows are padded to "
+            f"cutoff_len, a multiple of {_MULTIPLE}{tail}"
         )
     return f"loaded from tokenized_path, which ignores every other data option{tail}"
 
@@ -105,7 +116,7 @@ def _unpair(table: pa.Table) -> pa.Table:
 
 
 def _neat(width: int, pad_id: int) -> Projection:
-    """Packs padded to one token more than the cutoff, documents numbered from 1 in the mask."""
+    """Packs padded to one width, documents numbered from 1 in the mask."""
 
     def forward(table: pa.Table) -> pa.Table:
         offsets, ids = numbers(list_of(table, "input_ids"))
@@ -154,7 +165,7 @@ def _projection(facts: Facts) -> Projection:
     if facts.task == "rm":
         return Projection(("chosen_ids", "rejected_ids"), _pair, _unpair)
     if facts.layout == "packed":
-        return _neat(facts.max_length + 1, int(facts.model["pad_token_id"]))
+        return _neat(_width(facts), int(facts.model["pad_token_id"]))
     return Projection(("input_ids", "labels"), _single, _unsingle)
 
 

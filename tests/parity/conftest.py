@@ -20,6 +20,7 @@ PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
 Words = Callable[[Path, str, str], list[str]]
+Train = Callable[..., list[dict[str, Any]]]
 
 
 def _forget(package: str) -> None:
@@ -65,10 +66,12 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
 
 
 def _head(path: Path, folder: Path, count: int = 300) -> Path:
-    """The first lines of a file of lines."""
-    lines = path.read_bytes().splitlines(keepends=True)[:count]
+    """The first rows of a file of lines, or of one array."""
     made = folder / path.name
-    made.write_bytes(b"".join(lines))
+    if path.suffix == ".json":
+        made.write_text(json.dumps(json.loads(path.read_bytes())[:count]))
+    else:
+        made.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:count]))
     return made
 
 
@@ -130,3 +133,91 @@ def words(tmp_path: Path) -> Words:
         return made
 
     return found
+
+
+@pytest.fixture
+def few(sources: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """The first rows of each source, for programs that train on everything they are given."""
+    (tmp_path / "few").mkdir()
+    return {name: _head(path, tmp_path / "few", 40) for name, path in sources.items()}
+
+
+_COMMAND = """#!{python}
+import sys
+sys.path.insert(0, {root!r})
+sys.path.append({here!r})
+import recorder
+recorder.stand_in({absent!r})
+{before}
+if __name__ == "__main__":  # some start processes that import this again
+    recorder.run({entry!r}, {out!r})
+"""
+ABSENT = {
+    # What needs a GPU, sends something, or reports to some service; none is called.
+    "axolotl": (
+        "axolotl.monkeypatch.trainer.utils",  # imports triton
+        *("bitsandbytes", "evaluate", "fastcore", "numba", "posthog", "wandb"),
+    ),
+    "llamafactory": ("torchaudio",),
+}
+COMMANDS = {
+    "axolotl": ("axolotl", "axolotl.cli.main:main"),
+    "llamafactory": ("llamafactory-cli", "llamafactory.cli:main"),
+}
+
+
+@pytest.fixture
+def train(pipeline: Callable[..., Ran], tmp_path: Path) -> Train:
+    """Train on a build with its launch script; returns the batches that the model was given.
+
+    The trainer is its own published program with the releases that it asks for, in a process of
+    its own; the model is a tiny one, in a directory that ``pipeline overlay`` wrote. A batch has
+    the tensors by name, what the model's trunk made of them (``hidden``), and ``training``.
+    """
+
+    def run(peer: str, build: Path, *options: str, before: str = "") -> list[dict[str, Any]]:
+        import torch
+        from parity.tiny import tiny
+
+        name, out = peer.partition("-")[0], tmp_path / "batches.pt"
+        root = PEERS / peer
+        if not root.is_dir():
+            pytest.fail(f"{root} is missing: make test-parity installs it")
+        torch.manual_seed(0)
+        tiny("CausalLM").save_pretrained(tmp_path / "original")
+        ran = pipeline("overlay", tmp_path / "original", "-o", tmp_path / "model", "--build", build)
+        assert ran.status == 0, ran.err
+        command, entry = COMMANDS[name]
+        shim = tmp_path / "bin" / command
+        shim.parent.mkdir()
+        shim.write_text(
+            _COMMAND.format(
+                python=sys.executable,
+                root=str(root),
+                here=str(Path(__file__).parent),
+                absent=ABSENT[name],
+                before=before,
+                entry=entry,
+                out=str(out),
+            )
+        )
+        shim.chmod(0o755)
+        done = subprocess.run(
+            ["sh", build / "launch" / f"{name}.sh", tmp_path / "model", *options],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{shim.parent}:{os.environ['PATH']}",
+                "HF_HUB_OFFLINE": "1",
+                "AXOLOTL_DO_NOT_TRACK": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+        found: list[dict[str, Any]] = torch.load(out)
+        return found
+
+    return run

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+import transformers
+from parity.tiny import tiny
 from support import ROOT, SAMPLES, Ran
 
 from pipeline.openrlhf_launch import check_version, split_arguments
@@ -23,23 +25,14 @@ WITHOUT_GPU = Path(__file__).with_name("without_gpu.py")
 SOURCE = {"sft": "sft/chat.jsonl", "rm": "rm/pairs.jsonl", "prm": "prm/math_shepherd.jsonl"}
 NEWEST = "--ds.zero_stage 0 --train.batch_size 4 --train.max_epochs 8 --adam.lr 1e-2"
 OF_0_9_5 = "--zero_stage 0 --max_epochs 25 --learning_rate 3e-2"
-
-
-def _tiny_model(folder: Path) -> None:
-    from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
-
-    set_seed(0)
-    config = Qwen2Config(
-        vocab_size=151936,  # Qwen2's own, for its own tokenizer
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+LEARNS = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
 
 
 def _program(path: Path, *words: object) -> None:
@@ -65,7 +58,8 @@ def test_the_command_of_a_build_trains(
     ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf")
     assert ran.status == 0, ran.err
     assert "sh build/launch/openrlhf.sh MODEL_DIR" in ran.err
-    _tiny_model(tmp_path / "tiny")
+    transformers.set_seed(0)
+    tiny("CausalLM", **LEARNS).save_pretrained(tmp_path / "tiny")
     assert pipeline("overlay", "tiny", "-o", "model", "--build", "build").status == 0
     (tmp_path / "bin").mkdir()
     _program(tmp_path / "bin" / "pipeline-openrlhf", sys.executable, WITHOUT_GPU)

@@ -9,30 +9,13 @@ from typing import Any
 import pytest
 import torch
 from datasets import load_from_disk
-from transformers import AutoTokenizer, Qwen2Config
+from parity.tiny import tiny
+from transformers import AutoTokenizer
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
 NEWEST, LAST_PRM = "1.16.0", "1.13.0"
 SAMPLE = 60
-
-
-def tiny(kind: str, **more: Any) -> Any:
-    """A Qwen2 of a few thousand weights beside its embedding."""
-    import transformers
-
-    config = Qwen2Config(
-        vocab_size=151936,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=16384,
-        use_cache=False,
-        **more,
-    )
-    return getattr(transformers, f"Qwen2For{kind}")(config)
 
 
 def rows_of(folder: Path) -> Any:

@@ -1,0 +1,68 @@
+"""axolotl's own program, started by our launch script: its tensors at the model are our rows.
+
+Packages that need a GPU, send something or only report are stood in for by modules that stop the
+program when one of their functions is called (``ABSENT`` in conftest.py); of numba the decorator
+is, so that axolotl's packing runs as the Python it is written in. The model's head, which would
+fill the memory with logits, is left out; its trunk runs on what axolotl gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from parity.documents import alone, padded, restarts, stored
+from support import Ran
+from transformers import AutoModelForCausalLM
+
+Build = Callable[..., Path]
+Train = Callable[..., list[dict[str, Any]]]
+NEWEST = "axolotl-0.19.0"
+# On a CPU, in this process, in float32, with weights that stay as they are.
+CPU = ("--launcher", "python", "--bf16", "false", "--learning-rate", "0")
+
+
+def test_documents_packed_at_run_time_are_our_rows(
+    train: Train,
+    build: Build,
+    few: dict[str, Path],
+    tmp_path: Path,
+    pipeline: Callable[..., Ran],
+) -> None:
+    """Each once, whole, with positions of its own, unseen by its neighbours; the test rows too."""
+    options = ("--max-length", 2048, "--test-size", 0.2)
+    made = build("sft", few["sft"], "--for", "axolotl", *options)
+    plain = build("sft", few["sft"], "--layout", "ragged", *options)
+    batches = train(NEWEST, made, *CPU)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
+    found = []
+    for batch in [b for b in batches if b["training"]]:
+        assert "attention_mask" not in batch
+        (ids,), (labels,) = batch["input_ids"], batch["labels"]
+        for place in restarts(batch):
+            document = tuple(ids[place].tolist()), tuple(labels[place].tolist())
+            if set(document[1]) == {-100}:
+                assert set(document[0]) == {model.config.pad_token_id}
+                continue
+            found.append(document)
+            assert torch.allclose(batch["hidden"][0, place], alone(model, ids[place]), atol=1e-4)
+    assert sorted(found) == stored(plain)
+    evaluated = padded(b for b in batches if not b["training"])  # more than once
+    assert sorted(set(evaluated)) == stored(plain, "test")
+    ran = pipeline("check", made.parent)
+    assert ran.status == 0, ran.err
+
+
+def test_steps_are_classes_at_the_step_tokens(
+    train: Train, build: Build, few: dict[str, Path]
+) -> None:
+    """process_reward_model: every row, padded, 1 or 0 at each step token and nothing elsewhere."""
+    made = build("prm", few["prm"], "--for", "axolotl")
+    batches = train(NEWEST, made, *CPU)
+    plain = build("prm", few["prm"], "--layout", "ragged")
+    good, bad = 151647, 151648
+    classes = {-100: -100, good: 1, bad: 0}
+    wanted = [(ids, tuple(classes[label] for label in labels)) for ids, labels in stored(plain)]
+    assert padded(batches) == sorted(wanted)
