@@ -45,6 +45,7 @@ class Chunk:
         other: a pair's rejected side.
         trained: per token of ``sequences``; all False for pairs, which have no labels.
         step_owner, step_values: each rated step's example and rating, NaN where unlabelled.
+        margins: of pairs whose build has them.
     """
 
     split: str
@@ -55,6 +56,7 @@ class Chunk:
     other: Sequences | None = None
     step_owner: Ints | None = None
     step_values: npt.NDArray[np.float64] | None = None
+    margins: npt.NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -92,7 +94,9 @@ def _pairs(table: pa.Table, split: str, context: Context) -> Chunk:
         sides.append(Sequences(offsets, ids, offsets[:-1] + shared))
     names = whole(table.column("row_id"))
     trained = np.zeros(len(sides[0].ids), bool)
-    return Chunk(split, context, names, sides[0], trained, sides[1])
+    rated = "margin" in table.schema.names
+    margins = table.column("margin").to_numpy() if rated else None
+    return Chunk(split, context, names, sides[0], trained, sides[1], margins=margins)
 
 
 def unpack(table: pa.Table, split: str, context: Context) -> Chunk:

@@ -62,6 +62,8 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
             f"packs     {packing['packs']} (no fewer than {packing['lower_bound']}), "
             f"{packing['efficiency']:.2%} full"
         )
+    if manifest["options"]["test_size"] and "test" not in manifest["splits"]:
+        lines.append("test      none: --test-size asks for less than one row of these")
     failed = manifest["validation"]["failed"]
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see validation.json)" for name in failed[severity]]

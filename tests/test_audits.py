@@ -234,6 +234,24 @@ def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
     assert short_["rows"][:2] == ["chat.jsonl:1", "chat.jsonl:5"]
 
 
+def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
+    """A rejected answer with the better score is stored as it came, and told of by name."""
+    rows = [
+        {"prompt": f"Q{i}", "chosen": f"a{i}", "rejected": f"b{i}", "score_chosen": 4}
+        | {"score_rejected": 5 if i == 7 else 2}
+        for i in range(20)
+    ]
+    data = tmp_path / "pairs.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = make("rm", data)
+    found = figures(out, "margins")["negative"]
+    assert (found["value"], found["status"], found["rows"]) == (0.05, WARN, ["pairs.jsonl:8"])
+    assert read_manifest(out)["audits"]["margins"]["status"] == WARN
+    rows[7]["score_rejected"] = 2
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert figures(make("rm", data), "margins")["negative"]["status"] == PASS
+
+
 def test_leaks_between_train_and_test(make: Make, tmp_path: Path) -> None:
     """Examples and prompts that stand on both sides, counted row by row."""
     rows = [{"prompt": f"Say {i % 20}", "completion": f"It is {i % 40}"} for i in range(80)]

@@ -68,12 +68,13 @@ class _Pool:
         mine, theirs = self._context.Pipe()
         arguments = (theirs, self._function, self._shared)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
-        # Ctrl-C reaches the whole group; a worker inherits the mask and leaves it to the parent.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # Ctrl-C and an end of the service reach the whole group; a worker inherits the mask and
+        # leaves them to the parent, which is not interrupted while it tells a worker what to do.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.workers.append(_Worker(process, mine))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def drop(self, worker: _Worker) -> int:
         worker.process.join()
@@ -83,7 +84,7 @@ class _Pool:
 
     def stop(self) -> None:
         for worker in self.workers:
-            worker.process.terminate()
+            worker.process.kill()  # whatever it was writing is named once it is whole
         for worker in list(self.workers):
             self.drop(worker)
 

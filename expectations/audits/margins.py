@@ -1,0 +1,45 @@
+"""Pairs whose margin says that the rejected answer is the better one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.unpacked import Chunk
+
+
+def _measure(chunk: Chunk) -> Counts:
+    if chunk.margins is None:
+        return {}
+    negative = np.flatnonzero(chunk.margins < 0)
+    return {
+        "pairs": np.array([len(chunk), len(negative)]),
+        "rows": np.array(chunk.named(negative), object),
+    }
+
+
+def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    if not len(totals.summed("pairs")):
+        return []
+    pairs, negative = (int(n) for n in totals.summed("pairs"))
+    value = share(negative, pairs)
+    return [
+        Figure(
+            "negative",
+            value,
+            "share",
+            f"{negative} of {pairs} margins are below zero: the rejected answer is rated higher",
+            level(value, tolerances, pairs),
+            tuple(totals.joined("rows")[:5].tolist()) if negative else (),
+        )
+    ]
+
+
+AUDIT = Audit(
+    name="margins",
+    why="a loss with a negative margin is content when the rejected answer wins",
+    judge=_judge,
+    measure=_measure,
+    tolerances={"warn": 0.0},
+    tasks=("rm",),
+)
