@@ -151,7 +151,7 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         },
         [Conversation([Message("system", "be exact"), user("q"), said("a")])],
     ),
-    "sharegpt_own_system_stays": (
+    "sharegpt_same_system_twice": (
         "sharegpt",
         "sft",
         {
@@ -160,7 +160,7 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
                 {"from": "human", "value": "q"},
                 {"from": "bing", "value": "a"},
             ],
-            "system": "other",
+            "system": "own",
         },
         [Conversation([Message("system", "own"), user("q"), said("a")])],
     ),
@@ -611,6 +611,19 @@ def steps_row(**more: Any) -> Row:
 
 # format, task, row, code
 REFUSED: dict[str, tuple[str, str, Row, str]] = {
+    "sharegpt_another_system": (
+        "sharegpt",
+        "sft",
+        {
+            "conversations": [
+                {"from": "system", "value": "own"},
+                {"from": "human", "value": "q"},
+                {"from": "gpt", "value": "a"},
+            ],
+            "system": "other",
+        },
+        "two_system_texts",
+    ),
     "turns_missing": ("openai", "sft", {"messages": []}, "no_turns"),
     "turns_as_text": ("openai", "sft", {"messages": "hello"}, "no_turns"),
     "turn_as_text": ("openai", "sft", {"messages": ["hello"]}, "bad_column"),

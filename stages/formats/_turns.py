@@ -260,9 +260,16 @@ def before(row: Row) -> list[Message]:
 
 
 def behind(row: Row, turns: list[Message]) -> list[Message]:
-    """Turns behind the row's system text, unless they bring their own, and its history."""
-    own = turns[0].role == "system"
-    ahead = turns[:1] if own else system(row)
+    """Turns behind the row's system text, unless they bring the same, and its history.
+
+    Raises:
+        RowError: both bring a system text, and they differ.
+    """
+    own, said = turns[0].role == "system", system(row)
+    if own and said and said[0].content != turns[0].content:
+        detail = "a system text in a column and another in the turns"
+        raise RowError("two_system_texts", detail)
+    ahead = turns[:1] if own else said
     return [*ahead, *_history(row.get("history")), *turns[own:]]
 
 
