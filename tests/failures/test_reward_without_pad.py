@@ -8,7 +8,6 @@ padded to a fixed width are read at a pad.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,22 +23,6 @@ from transformers import AutoTokenizer, LlamaForSequenceClassification, set_seed
 VOCABULARY = 151936  # the build's ids; the architecture is Llama's
 WIDTH = 96
 STEPS = 60
-
-
-def _pairs(count: int, seed: int) -> list[dict[str, str]]:
-    """Answers that count are better than answers that guess; which is longer is drawn."""
-    draw = random.Random(seed)
-    pairs = []
-    for row in sums.questions(count, seed):
-        ends = [" Sure.", ""] if draw.random() < 0.5 else ["", " Sure."]
-        pairs.append(
-            {
-                "prompt": row["question"],
-                "chosen": f"I counted: {row['answer']}{ends[0]}",
-                "rejected": f"I guessed: {row['answer']}{ends[1]}",
-            }
-        )
-    return pairs
 
 
 def _model(pad_id: int | None) -> LlamaForSequenceClassification:
@@ -84,7 +67,7 @@ def _ranked(model: Any, tokenizer: Any, rows: list[dict[str, Any]]) -> float:
 def test_the_reward_is_read_at_the_end_of_turn(
     build: Callable[..., Path], figure: Callable[[str, object, object], None]
 ) -> None:
-    folder = build("rm", _pairs(16, seed=0), "--model", "qwen2-1.5b")
+    folder = build("rm", sums.pairs(16, seed=0), "--model", "qwen2-1.5b")
     named = json.loads((folder / "manifest.json").read_bytes())["model"]
     rows = [row["chosen_ids"] for row in load_from_disk(str(folder))["train"].to_list()]
     naive, ours = _model(None), _model(named["pad_token_id"])
@@ -105,7 +88,7 @@ def test_the_reward_is_read_at_the_end_of_turn(
 def test_the_loss_falls_and_held_out_pairs_are_ranked(
     build: Callable[..., Path], figure: Callable[[str, object, object], None]
 ) -> None:
-    folder = build("rm", _pairs(160, seed=0), "--model", "qwen2-1.5b", "--test-size", 0.25)
+    folder = build("rm", sums.pairs(160, seed=0), "--model", "qwen2-1.5b", "--test-size", 0.25)
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     model = _model(tokenizer.pad_token_id)
     splits = load_from_disk(str(folder))
@@ -145,7 +128,7 @@ def test_a_loss_of_zero_that_means_nothing(
 
     naive = build("rm", shortcut, "--model", "qwen2-1.5b", "--tolerance", "shortcuts.fail=1")
     held_out = load_from_disk(
-        str(build("rm-held-out", _pairs(64, seed=1), "--model", "qwen2-1.5b"))
+        str(build("rm-held-out", sums.pairs(64, seed=1), "--model", "qwen2-1.5b"))
     )["train"].to_list()
     tokenizer = AutoTokenizer.from_pretrained(str(naive / "tokenizer"))
     model = _model(tokenizer.pad_token_id)
