@@ -8,26 +8,24 @@ found, every label is ignored, the mean over nothing is not a number, and no wei
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
-from support import ROOT
+from support import example
 from torch.nn.functional import cross_entropy
-from transformers import AutoTokenizer, TrainingArguments
+from transformers import AutoTokenizer, Trainer, TrainingArguments
 
 TAG = "ки"
 STEPS = 60
+SHARES = {"counts": 0.9, "adds": 0.6, "guesses": 0.2}
 Figure = Callable[[str, object, object], None]
 
 
@@ -60,14 +58,24 @@ def _math_shepherd(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     return found
 
 
-def _example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("train_prm", ROOT / "examples" / "train_prm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their annotations up
-    spec.loader.exec_module(module)
-    return module
+def _trainer(folder: Path, out: Path) -> Trainer:
+    """The example's trainer over a build, with a tiny model."""
+    packed = "seq_lengths" in load_from_disk(str(folder))["train"].column_names
+    arguments = TrainingArguments(
+        output_dir=str(out),
+        per_device_train_batch_size=2 if packed else 8,
+        per_device_eval_batch_size=8,
+        max_steps=STEPS,
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",
+        weight_decay=0.0,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        seed=0,
+    )
+    return example("train_prm").trainer_for(folder, tiny.causal(151936), arguments)
 
 
 def _aligned(tokenizer: Any, texts: tuple[str, str]) -> bool:
@@ -128,23 +136,7 @@ def test_steps_are_learned(
     rows = _math_shepherd(_solutions(200, seed=0))
     options = ("--layout", layout, "--max-length", 256, "--test-size", 0.2)
     folder = build("prm", rows, "--model", "qwen2-1.5b", *options)
-    example = _example()
-    model = tiny.causal(151936)
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"),
-        per_device_train_batch_size=2 if layout == "packed" else 8,
-        per_device_eval_batch_size=8,
-        max_steps=STEPS,
-        learning_rate=3e-3,
-        lr_scheduler_type="constant",
-        weight_decay=0.0,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=0,
-    )
-    trainer = example.trainer_for(folder, model, arguments)
+    trainer = _trainer(folder, tmp_path / "out")
     before = trainer.evaluate()
     trainer.train()
     after = trainer.evaluate()
@@ -155,3 +147,33 @@ def test_steps_are_learned(
     )
     assert after["eval_loss"] < before["eval_loss"]
     assert after["eval_step_accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_soft_ratings_are_learned_as_shares(
+    layout: str, build: Callable[..., Path], figure: Figure, tmp_path: Path
+) -> None:
+    draw = random.Random(0)
+    rows = []
+    for number in range(200):
+        verbs = [draw.choice(list(SHARES)) for _ in range(3)]
+        steps = [f"{draw.choice(sums.NAMES)} {v} {draw.choice(sums.THINGS)}." for v in verbs]
+        labels = [SHARES[verb] for verb in verbs]
+        rows.append({"prompt": f"{number}: how many?", "completions": steps, "labels": labels})
+    options = ("--layout", layout, "--max-length", 256, "--test-size", 0.2)
+    folder = build("prm", rows, "--model", "qwen2-1.5b", *options)
+    trainer = _trainer(folder, tmp_path / "out")
+    trainer.train()
+    found = trainer.predict(trainer.eval_dataset)
+    rated = found.label_ids != -100
+    wanted = torch.tensor(found.label_ids[rated])
+    given = torch.tensor(found.predictions[rated]).sigmoid()
+    rounded, error = ((x - wanted).abs().mean().item() for x in (wanted.round(), given))
+    figure(
+        f"mean error of the scores of held-out soft ratings, {layout} rows",
+        f"{rounded:.2f} (ratings rounded)",
+        f"{error:.2f}",
+    )
+    assert error < 0.06 < rounded
+    for share in SHARES.values():
+        assert given[wanted.isclose(torch.tensor(share))].mean() == pytest.approx(share, abs=0.1)
