@@ -139,23 +139,17 @@ def test_an_encoder_learns_to_rank(
     collate = pair_collator(built)
     train, held_out = (list(Rows(built, split)) for split in ("train", "test"))
 
-    def sides(model: Any, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def margins(model: Any, rows: Any) -> torch.Tensor:
         chosen, rejected = model(**collate(rows)).logits[:, 0].chunk(2)
-        return chosen, rejected
-
-    def ranked() -> float:
-        with torch.no_grad():
-            chosen, rejected = sides(model, held_out)
-        return (chosen > rejected).float().mean().item()
-
-    def loss_of(model: Any, rows: Any) -> torch.Tensor:
-        chosen, rejected = sides(model, rows)
-        return -logsigmoid(chosen - rejected).mean()
+        return chosen - rejected
 
     model = tiny.encoder(name, VOCABULARY)
-    batches = [train[at : at + 8] for at in range(0, len(train), 8)]
-    losses = tiny.train(model, tiny.forever(batches), STEPS, loss_of)
-    after = ranked()
+    batches: Any = [train[at : at + 8] for at in range(0, len(train), 8)]
+    losses = tiny.train(
+        model, tiny.forever(batches), STEPS, lambda *both: -logsigmoid(margins(*both)).mean()
+    )
+    with torch.no_grad():
+        after = (margins(model, held_out) > 0).float().mean().item()
     figure(
         f"reward loss of {name}, and held-out pairs that it ranks rightly",
         f"{losses[0]:.1f} (untrained)",

@@ -56,6 +56,12 @@ def _gradients(
     return total, {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
 
+def _leaking(packs: Rows) -> list[tiny.Batch]:
+    """Packs whose positions run on, as where nothing says that they are packs."""
+    batches = [Flatten()([row]) for row in packs]
+    return [{**b, "position_ids": torch.arange(b["input_ids"].shape[1])[None]} for b in batches]
+
+
 def _close(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], **by: float) -> None:
     for name, gradient in wanted.items():
         torch.testing.assert_close(found[name], gradient, **by)
@@ -66,14 +72,11 @@ def test_packs_train_what_their_examples_do(
     attention: str, layouts: tuple[Rows, Rows], figure: Figure
 ) -> None:
     alone, packs = ([Flatten()([row]) for row in rows] for rows in layouts)
-    leaking = [
-        {**pack, "position_ids": torch.arange(pack["input_ids"].shape[1])[None]} for pack in packs
-    ]
     model = tiny.causal(151936, attn_implementation=attention).double()
     expected, wanted = _gradients(model, alone)
     found, got = _gradients(model, packs)
     with torch.no_grad():
-        leaked = sum(_loss(model, pack).item() for pack in leaking)
+        leaked = sum(_loss(model, pack).item() for pack in _leaking(layouts[1]))
     figure(
         f"loss of packs less that of the same rows alone, {attention}",
         f"{leaked - expected:+.1e} (positions run on)",
@@ -90,11 +93,18 @@ def test_flex_attention_isolates_packs(layouts: tuple[Rows, Rows], figure: Figur
     """Losses only: there is no backward of it on the CPU."""
     model = tiny.causal(151936, attn_implementation="flex_attention").requires_grad_(False)
     with torch.compiler.set_stance("force_eager"):  # its kernel takes a minute to compile
-        expected, found = (
-            sum(_loss(model, Flatten()([row])).item() for row in rows) for rows in layouts
+        alone, packs = ([Flatten()([row]) for row in rows] for rows in layouts)
+        expected, found, leaked = (
+            sum(_loss(model, batch).item() for batch in batches)
+            for batches in (alone, packs, _leaking(layouts[1]))
         )
-    figure("the same, flex attention (float32)", "", f"{found - expected:+.1e}")
+    figure(
+        "loss of packs less that of the same rows alone, flex in float32",
+        f"{leaked - expected:+.1e} (positions run on)",
+        f"{found - expected:+.1e}",
+    )
     assert found == pytest.approx(expected, rel=1e-6)
+    assert abs(leaked - expected) > 1e-5 * expected, "the comparison would not see a leak"
 
 
 def _by_lengths(
@@ -159,7 +169,7 @@ def test_lengths_alone_keep_documents_apart(
     with torch.no_grad():
         leaked = sum(_loss(model, pack).item() for pack in one)
     figure(
-        f"the same, documents told apart by cu_seq_lens, {device}",
+        f"loss of packs less that of the same rows alone, lengths alone on {device}",
         f"{leaked - expected:+.1e} (one length for all)",
         f"{found - expected:+.1e}",
     )

@@ -65,9 +65,10 @@ def test_every_rated_step_is_evaluated(
     assert ran.status == 0, ran.err
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     given = (
-        "--build prm --model_name over --output_dir out --max_steps 3 "
-        "--per_device_train_batch_size 4 --per_device_eval_batch_size 5 --learning_rate 0.01 --logging_steps 1 --report_to none "
-        "--eval_strategy steps --eval_steps 3 --use_cpu true --ddp_backend gloo --disable_tqdm true"
+        "--build prm --model_name over --output_dir out --max_steps 3 --learning_rate 0.01 "
+        "--per_device_train_batch_size 4 --per_device_eval_batch_size 5 --logging_steps 1 "
+        "--eval_strategy steps --eval_steps 3 --report_to none --disable_tqdm true "
+        "--use_cpu true --ddp_backend gloo"
     )
     done = subprocess.run(
         [sys.executable, *start, str(PROGRAM), *given.split()],
