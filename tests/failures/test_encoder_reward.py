@@ -26,7 +26,7 @@ from pipeline.torch_data import Rows, pair_collator
 FAMILIES = {"roberta": "roberta-base", "bert": "bert-base-uncased"}
 VOCABULARY = 600
 POSITIONS = 512
-STEPS = 60
+STEPS = 120  # the tokenizer is trained anew for each run, and some learn slower
 
 Figure = Callable[[str, object, object], None]
 Pair = dict[str, str]
