@@ -1,17 +1,20 @@
 """Train a process reward model from a PRM build, on transformers alone.
 
-    python examples/train_prm.py --build prm --model_name MODEL --output_dir out
+    pipeline run prm --model qwen2-1.5b data.jsonl --test-size 0.1 -o prm
+    pipeline overlay ORIGINAL_MODEL_DIR -o MODEL_DIR --build prm
+    python examples/train_prm.py --build prm --model_name MODEL_DIR --output_dir out
 
 An example, not a part of the program: it needs torch and accelerate, and takes every option of
-``transformers.TrainingArguments`` (``accelerate launch`` works as with any Trainer script).
+``transformers.TrainingArguments``. For several processes start it with ``accelerate launch`` or
+``torchrun --nproc_per_node N``, as any Trainer script (without GPUs, ``torchrun``).
 
 The loss is read at the step markers, unshifted: there the model says how much it prefers the good
 token to the bad one, and the build's ``step_labels`` (hard or soft, null where a step has no
 rating) say how much it should. Rows of every layout are laid one behind the other with positions
 that restart, so padding costs nothing and no example sees another one. That needs an attention that
 reads positions (sdpa or flash) and no key-value cache. Marker rows of the embedding that the base
-model never trained should be initialised before; when only adapters are trained, train the input
-and output embedding too, or the markers learn nothing.
+model never trained are given a meaning by ``pipeline overlay``; when only adapters are trained,
+train the input and output embedding too, or the markers learn nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import numpy as np
 import torch
 from datasets import load_from_disk
 from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -34,6 +38,7 @@ from transformers import (
     TrainingArguments,
 )
 
+IGNORED = -100
 Inputs = dict[str, torch.Tensor]
 
 
@@ -49,7 +54,8 @@ class Flatten:
     """Training rows of any layout to one long row.
 
     Returns ``input_ids`` and ``position_ids`` int64 [1, tokens]; ``marker_positions`` int64 and
-    ``marker_labels`` float32 [labelled markers], indices into that row and how good each step is.
+    ``marker_labels`` float32 [labelled markers], indices into that row and how good each step is;
+    ``marker_counts`` int64 [rows], how many of them are of each training row.
     """
 
     def __call__(self, rows: list[dict[str, Any]]) -> Inputs:
@@ -57,6 +63,7 @@ class Flatten:
         positions: list[int] = []
         markers: list[int] = []
         labels: list[float] = []
+        counts: list[int] = []
         for row in rows:
             mask = row.get("attention_mask") or [1] * len(row["input_ids"])
             first, base = mask.index(1), len(ids)  # a row is padded on one side only
@@ -67,7 +74,9 @@ class Flatten:
                 if label is not None:
                     markers.append(base + at - first)
                     labels.append(label)
+            counts.append(len(labels) - sum(counts))
         return {
+            "marker_counts": torch.tensor(counts),  # first: the Trainer takes its size for rows
             "input_ids": torch.tensor([ids]),
             "position_ids": torch.tensor([positions]),
             "marker_positions": torch.tensor(markers),
@@ -99,16 +108,26 @@ class StepTrainer(Trainer):
         return (loss, preference) if return_outputs else loss
 
     def prediction_step(self, model: Any, inputs: Inputs, *_: Any, **__: Any) -> Any:
-        """Loss, preferences and labels, one of the last two per marker."""
+        """Loss, and preferences and labels [rows, most markers], filled up with -100.
+
+        Rows, because that is what the Trainer gathers from its processes, each with other widths,
+        and cuts back to the length of the dataset.
+        """
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
             loss, preference = self.compute_loss(model, inputs, return_outputs=True)
-        return loss, preference, inputs["marker_labels"]
+        counts = inputs["marker_counts"].tolist()
+        by_row = (
+            pad_sequence(each.split(counts), batch_first=True, padding_value=IGNORED)
+            for each in (preference, inputs["marker_labels"])
+        )
+        return loss, *by_row
 
 
 def accuracy(prediction: Any) -> dict[str, float]:
     """Share of rated steps whose better reward token is the one that the data names."""
-    said, meant = prediction.predictions > 0, prediction.label_ids >= 0.5
+    rated = prediction.label_ids != IGNORED
+    said, meant = prediction.predictions[rated] > 0, prediction.label_ids[rated] >= 0.5
     return {"step_accuracy": float(np.mean(said == meant))}
 
 

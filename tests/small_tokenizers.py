@@ -10,6 +10,7 @@ import functools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from tokenizers import (
     AddedToken,
@@ -152,3 +153,20 @@ def small(name: str) -> tuple[ModelProfile, bytes]:
     tokenizer = SMALL[name]()
     profile = replace(all_profiles()[name], token_ids=())
     return profile, tokenizer.to_str().encode()
+
+
+def model_folder(folder: Path, name: str) -> Path:
+    """A model directory as transformers leaves one: old tokenizer configurations say little."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small(name)[1])
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    bert = name.startswith("bert")
+    config = {
+        "model_type": "bert" if bert else "roberta",
+        "vocab_size": 600,
+        "pad_token_id": 0 if bert else 1,
+        "max_position_embeddings": 512 if bert else 514,
+        "type_vocab_size": 2 if bert else 1,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from small_tokenizers import small
+from small_tokenizers import model_folder, small
 from support import Ran, read_manifest
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
@@ -298,23 +298,6 @@ def test_rows_on_disk_that_break_a_law_are_found() -> None:
     assert broken(flipped, context) == {"token_types_in_place"}
     without = padded_table.drop_columns(["rejected_token_type_ids"])
     assert broken(without, context) == {"token_types_in_place"}
-
-
-def model_folder(folder: Path, name: str) -> Path:
-    """A model directory as transformers leaves one: old tokenizer configurations say little."""
-    folder.mkdir()
-    (folder / "tokenizer.json").write_bytes(small(name)[1])
-    (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
-    bert = name.startswith("bert")
-    config = {
-        "model_type": "bert" if bert else "roberta",
-        "vocab_size": 600,
-        "pad_token_id": 0 if bert else 1,
-        "max_position_embeddings": 512 if bert else 514,
-        "type_vocab_size": 2 if bert else 1,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 def model_first(name: str) -> str:

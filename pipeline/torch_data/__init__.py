@@ -6,7 +6,15 @@ The only package here that imports torch, which is not installed with the rest. 
     loader = DataLoader(rows, batch_size=1, sampler=Order(rows, seed=0), collate_fn=Flatten())
 """
 
-from pipeline.torch_data.collate import BlockDiagonal, Flatten, Pad, PadPairs, Stack, StackPairs
+from pipeline.torch_data.collate import (
+    BlockDiagonal,
+    Flatten,
+    Pad,
+    PadPairs,
+    Stack,
+    StackPairs,
+    pair_collator,
+)
 from pipeline.torch_data.order import Order
 from pipeline.torch_data.rows import Rows, documents
 
@@ -20,4 +28,5 @@ __all__ = [
     "Stack",
     "StackPairs",
     "documents",
+    "pair_collator",
 ]

@@ -7,8 +7,10 @@ reads labels alone does not see them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,16 +190,26 @@ def _pairs(rows: list[Row], batch: Batch) -> Batch:
 
 @dataclass(frozen=True)
 class PadPairs:
-    """Pairs to [2 * rows, longest]: first every chosen side, then every rejected one."""
+    """Pairs to [2 * rows, longest]: first every chosen side, then every rejected one.
+
+    ``pair_collator`` makes the one that a build needs.
+
+    Attributes:
+        side: right for encoders, whose reward is read at the first token.
+        position_start: 2 for RoBERTa.
+        token_types: give ``token_type_ids`` too, 1 from the answer on (BERT).
+    """
 
     pad_id: int
     side: str = "left"
     multiple: int = 8
     position_start: int = 0
+    token_types: bool = False
 
     def __call__(self, rows: Iterable[Row]) -> Batch:
         listed = list(rows)
-        ids = [row[f"{side}_ids"] for side in ("chosen", "rejected") for row in listed]
+        pairs = [(row, row[f"{side}_ids"]) for side in ("chosen", "rejected") for row in listed]
+        ids = [values for _, values in pairs]
         width = -(-max(map(len, ids)) // self.multiple) * self.multiple
         mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
         batch = {
@@ -205,23 +217,43 @@ class PadPairs:
             "attention_mask": mask,
             "position_ids": _positions(mask, self.position_start),
         }
+        if self.token_types:
+            types = [np.arange(len(values)) >= row["prompt_length"] for row, values in pairs]
+            batch["token_type_ids"] = _padded(types, 0, self.side, width)
         return _pairs(listed, batch)
 
 
 @dataclass(frozen=True)
 class StackPairs:
-    """Pairs of a padded build, which have one width already."""
+    """Pairs of a padded build, which have one width already, and token types if it stores them."""
 
     position_start: int = 0
 
     def __call__(self, rows: Iterable[Row]) -> Batch:
         listed = list(rows)
         sides = [(row, side) for side in ("chosen", "rejected") for row in listed]
+        columns = {"input_ids": "ids", "attention_mask": "attention_mask"}
+        if "chosen_token_type_ids" in listed[0]:
+            columns["token_type_ids"] = "token_type_ids"
         batch = {
-            "input_ids": torch.stack([_long(row[f"{side}_ids"]) for row, side in sides]),
-            "attention_mask": torch.stack(
-                [_long(row[f"{side}_attention_mask"]) for row, side in sides]
-            ),
+            name: torch.stack([_long(row[f"{side}_{column}"]) for row, side in sides])
+            for name, column in columns.items()
         }
         batch["position_ids"] = _positions(batch["attention_mask"], self.position_start)
         return _pairs(listed, batch)
+
+
+def pair_collator(build: str | Path) -> PadPairs | StackPairs:
+    """The collator of an RM build, by its manifest: padding side, positions and token types are
+    those of its family, so that a pair scores in a batch what it scores alone."""
+    said = json.loads((Path(build) / "manifest.json").read_bytes())
+    model = said["model"]
+    pair = model["pair"] or {"position_offset": 0, "token_types": False}
+    if said["layout"] == "padded":
+        return StackPairs(pair["position_offset"])
+    return PadPairs(
+        model["pad_token_id"],
+        model["padding_side"],
+        position_start=pair["position_offset"],
+        token_types=pair["token_types"],
+    )

@@ -9,6 +9,8 @@ from typing import Any
 
 NAMES = ("Ana", "Ben", "Chi", "Dov", "Eva", "Fay", "Gus", "Hal")
 THINGS = ("pens", "cups", "hats", "keys", "nuts", "jars")
+KNOWING = ("counted", "checked", "looked", "asked")
+GUESSING = ("guessed", "dreamed", "hoped", "forgot")
 
 
 def questions(count: int, seed: int = 0) -> list[dict[str, str]]:
@@ -24,6 +26,22 @@ def questions(count: int, seed: int = 0) -> list[dict[str, str]]:
             }
         )
     return rows
+
+
+def pairs(count: int, seed: int) -> list[dict[str, str]]:
+    """Answers that know are better than answers that guess; which is longer is drawn."""
+    draw = random.Random(seed)
+    found = []
+    for row in questions(count, seed):
+        ends = [" Sure.", ""] if draw.random() < 0.5 else ["", " Sure."]
+        found.append(
+            {
+                "prompt": row["question"],
+                "chosen": f"I {draw.choice(KNOWING)}: {row['answer']}{ends[0]}",
+                "rejected": f"I {draw.choice(GUESSING)}: {row['answer']}{ends[1]}",
+            }
+        )
+    return found
 
 
 def write(rows: list[dict[str, Any]], path: Path) -> Path:

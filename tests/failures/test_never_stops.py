@@ -1,13 +1,15 @@
-"""A tuned Qwen2.5 that never stops: pad was made the token that ends a turn.
+"""A tuned Qwen2.5 that never stops, for either of two reasons.
 
-The usual collator masks padding by comparing ids with the pad id. Where that is the end-of-turn
-token, every stop is masked along, and nothing teaches the model to end a turn.
+Pad was made the token that ends a turn: the usual collator masks padding by comparing ids with the
+pad id, so every stop is masked along, and nothing teaches the model to end a turn. Or it was
+taught, and the configuration of the base model waits for another token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from datasets import load_from_disk
@@ -21,30 +23,28 @@ from transformers import (
 )
 
 MODEL = "qwen2.5-1.5b"
+END_OF_TEXT = 151643  # eos and pad of the base model
 STEPS = 60
 BATCH = 4
 NEW_TOKENS = 24
 
 
-def stop_rate(model: PreTrainedModel, folder: Path, prompts: list[str]) -> float:
-    """Share of greedy answers that stop by themselves, under the build's own generation config."""
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    stops = GenerationConfig.from_pretrained(str(folder)).eos_token_id
+def stop_rate(
+    model: PreTrainedModel, tokenizer: Any, prompts: list[str], config: GenerationConfig
+) -> float:
+    """Share of greedy answers that stop by themselves, under a generation config."""
+    stops = torch.tensor(config.eos_token_id).flatten().tolist()
     stopped = 0
     for prompt in prompts:
         turns = [{"role": "user", "content": prompt}]
         ids = tokenizer.apply_chat_template(
             turns, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
-        out = model.generate(**ids, max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=True)
+        out = model.generate(
+            **ids, generation_config=config, max_new_tokens=NEW_TOKENS, do_sample=False
+        )
         stopped += out[0, -1].item() in stops
     return stopped / len(prompts)
-
-
-def generating(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
-    """The model with the generation config that the build wrote."""
-    model.generation_config = GenerationConfig.from_pretrained(str(folder))
-    return model
 
 
 def test_the_stop_is_trained(
@@ -83,10 +83,18 @@ def test_the_stop_is_trained(
     ours = tiny.causal(len(tokenizer))
     losses = tiny.train(ours, tiny.forever(ours_batches), STEPS)
 
-    with torch.no_grad():
-        before = stop_rate(generating(naive, folder / "tokenizer"), folder / "tokenizer", asked)
-        after = stop_rate(generating(ours, folder / "tokenizer"), folder / "tokenizer", asked)
-    figure("answers that stop by themselves", f"{before:.0%}", f"{after:.0%}")
+    config = GenerationConfig.from_pretrained(str(folder / "tokenizer"))
+    base = GenerationConfig(eos_token_id=END_OF_TEXT, pad_token_id=END_OF_TEXT)
+    masked = stop_rate(naive, tokenizer, asked, config)
+    waiting = stop_rate(ours, tokenizer, asked, base)
+    after = stop_rate(ours, tokenizer, asked, config)
+    figure(
+        "answers that stop by themselves, pad made the end of turn", f"{masked:.0%}", f"{after:.0%}"
+    )
+    figure(
+        "the same, of trained stops and the base model's generation config",
+        f"{waiting:.0%}",
+        f"{after:.0%}",
+    )
     assert losses[-1] < losses[0] / 4
-    assert before == 0.0
-    assert after == 1.0
+    assert (masked, waiting, after) == (0.0, 0.0, 1.0)

@@ -2,13 +2,14 @@
 
 A sequence classifier reads the last token that is not its configuration's pad. Where a script sets
 the tokenizer's pad and leaves the configuration without one, batches are refused, and single rows
-padded to a fixed width are read at a pad.
+padded to a fixed width are read at a pad. With a pad id copied from another family nothing is
+refused: the loss falls to zero on rewards read at padding, and answers scored alone are told apart
+by none of it.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,9 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoTokenizer, LlamaForSequenceClassification, set_seed
 
 VOCABULARY = 151936  # the build's ids; the architecture is Llama's
+FOREIGN = 128004  # the pad of another family, here an ordinary token that no row has
 WIDTH = 96
 STEPS = 60
-
-
-def _pairs(count: int, seed: int) -> list[dict[str, str]]:
-    """Answers that count are better than answers that guess; which is longer is drawn."""
-    draw = random.Random(seed)
-    pairs = []
-    for row in sums.questions(count, seed):
-        ends = [" Sure.", ""] if draw.random() < 0.5 else ["", " Sure."]
-        pairs.append(
-            {
-                "prompt": row["question"],
-                "chosen": f"I counted: {row['answer']}{ends[0]}",
-                "rejected": f"I guessed: {row['answer']}{ends[1]}",
-            }
-        )
-    return pairs
 
 
 def _model(pad_id: int | None) -> LlamaForSequenceClassification:
@@ -54,37 +40,70 @@ def _padded(ids: list[int], width: int, pad_id: int) -> tiny.Batch:
     return {"input_ids": torch.tensor([filled]), "attention_mask": torch.tensor([mask])}
 
 
-def _rewards(
-    model: Any, tokenizer: Any, rows: list[dict[str, Any]]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores of the chosen and of the rejected sides, as a stock collator batches them."""
-    names = ("chosen_ids", "rejected_ids")
-    batch = tokenizer.pad(
-        [{"input_ids": row[name]} for name in names for row in rows], return_tensors="pt"
-    )
-    scores = model(**batch).logits[:, 0]
-    return scores[: len(rows)], scores[len(rows) :]
+Score = Callable[[Any, list[Any]], tuple[torch.Tensor, torch.Tensor]]
+SIDES = ("chosen", "rejected")
 
 
-def _loss(tokenizer: Any) -> Callable[[Any, Any], torch.Tensor]:
+def _ours(tokenizer: Any, alone: bool = False) -> Score:
+    """Scores of the chosen and of the rejected sides: our rows, as a stock collator batches them,
+    or each answer as a batch of its own."""
+
+    def score(model: Any, rows: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = [{"input_ids": row[f"{side}_ids"]} for side in SIDES for row in rows]
+        batches = [[one] for one in ids] if alone else [ids]
+        found = [model(**tokenizer.pad(batch, return_tensors="pt")).logits for batch in batches]
+        chosen, rejected = torch.cat(found)[:, 0].chunk(2)
+        return chosen, rejected
+
+    return score
+
+
+def _naive(tokenizer: Any, alone: bool = False) -> Score:
+    """The same of plain text, tokenized and padded to a fixed width on the right, or alone."""
+    wide = {"padding": "max_length", "max_length": WIDTH, "padding_side": "right"}
+    options = {"return_tensors": "pt", "return_token_type_ids": False} | ({} if alone else wide)
+
+    def score(model: Any, pairs: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        texts = [
+            f"Question: {pair['prompt']}\n\nAnswer: {pair[side]}"
+            for side in SIDES
+            for pair in pairs
+        ]
+        batches = [[one] for one in texts] if alone else [texts]
+        found = [model(**tokenizer(batch, **options)).logits for batch in batches]
+        chosen, rejected = torch.cat(found)[:, 0].chunk(2)
+        return chosen, rejected
+
+    return score
+
+
+def _trained(model: Any, rows: list[Any], score: Score) -> list[float]:
+    """Train for STEPS batches of 8; returns the losses."""
+
     def loss_of(model: Any, rows: Any) -> torch.Tensor:
-        chosen, rejected = _rewards(model, tokenizer, rows)
+        chosen, rejected = score(model, rows)
         return -logsigmoid(chosen - rejected).mean()
 
-    return loss_of
+    batches: list[Any] = [rows[at : at + 8] for at in range(0, len(rows), 8)]
+    return tiny.train(model, tiny.forever(batches), STEPS, loss_of)
 
 
-def _ranked(model: Any, tokenizer: Any, rows: list[dict[str, Any]]) -> float:
-    """Share of pairs whose chosen side has the higher reward."""
+def _margins(model: Any, rows: list[Any], score: Score) -> torch.Tensor:
+    """How much higher each chosen side is scored."""
     with torch.no_grad():
-        chosen, rejected = _rewards(model, tokenizer, rows)
-    return (chosen > rejected).float().mean().item()
+        chosen, rejected = score(model, rows)
+    return chosen - rejected
+
+
+def _ranked(margins: torch.Tensor) -> float:
+    """Share of pairs whose chosen side has the higher reward."""
+    return (margins > 0).float().mean().item()
 
 
 def test_the_reward_is_read_at_the_end_of_turn(
     build: Callable[..., Path], figure: Callable[[str, object, object], None]
 ) -> None:
-    folder = build("rm", _pairs(16, seed=0), "--model", "qwen2-1.5b")
+    folder = build("rm", sums.pairs(16, seed=0), "--model", "qwen2-1.5b")
     named = json.loads((folder / "manifest.json").read_bytes())["model"]
     rows = [row["chosen_ids"] for row in load_from_disk(str(folder))["train"].to_list()]
     naive, ours = _model(None), _model(named["pad_token_id"])
@@ -105,21 +124,42 @@ def test_the_reward_is_read_at_the_end_of_turn(
 def test_the_loss_falls_and_held_out_pairs_are_ranked(
     build: Callable[..., Path], figure: Callable[[str, object, object], None]
 ) -> None:
-    folder = build("rm", _pairs(160, seed=0), "--model", "qwen2-1.5b", "--test-size", 0.25)
+    folder = build("rm", sums.pairs(160, seed=0), "--model", "qwen2-1.5b", "--test-size", 0.25)
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
-    model = _model(tokenizer.pad_token_id)
     splits = load_from_disk(str(folder))
-
-    train = splits["train"].to_list()
-    batches = [train[at : at + 8] for at in range(0, len(train), 8)]
     test = splits["test"].to_list()
-    before = _ranked(model, tokenizer, test)
-    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))
-    after = _ranked(model, tokenizer, test)
-    figure("held-out pairs ranked rightly", f"{before:.2f} (untrained)", f"{after:.2f}")
-    figure("reward loss", f"{losses[0]:.3f} (untrained)", f"{losses[-1]:.3f}")
-    assert losses[-1] < 0.2 < losses[0]
-    assert after > 0.9
+    ours, score = _model(tokenizer.pad_token_id), _ours(tokenizer)
+    before = _ranked(_margins(ours, test, score))
+    losses = _trained(ours, splits["train"].to_list(), score)
+    margins = _margins(ours, test, score)
+    alone = _margins(ours, test, _ours(tokenizer, alone=True))
+
+    naive, held_out = _model(None), sums.pairs(40, seed=1)
+    naive.config.pad_token_id = FOREIGN
+    padded = _naive(tokenizer)
+    naive_losses = _trained(naive, sums.pairs(120, seed=0), padded)
+    naive_margins = _margins(naive, held_out, padded)
+    naive_alone = _margins(naive, held_out, _naive(tokenizer, alone=True))
+    figure(
+        "reward loss with a pad id of another family",
+        f"{naive_losses[-1]:.3f}",
+        f"{losses[-1]:.3f}",
+    )
+    figure(
+        "mean margin of held-out pairs in the trainer's batches, and scored alone",
+        f"{naive_margins.mean():.1f}, {naive_alone.mean():.1f}",
+        f"{margins.mean():.1f}, {alone.mean():.1f}",
+    )
+    figure(
+        "held-out pairs that the reward ranks rightly, scored alone",
+        f"{_ranked(naive_alone):.2f}",
+        f"{_ranked(alone):.2f} ({before:.2f} untrained)",
+    )
+    assert naive_losses[-1] < 0.05
+    assert naive_alone.abs().mean() < naive_margins.abs().mean() / 4
+    assert losses[-1] < 0.05 < 0.5 < losses[0]
+    torch.testing.assert_close(alone, margins, rtol=1e-4, atol=1e-4)
+    assert _ranked(alone) > 0.9
 
 
 def test_a_loss_of_zero_that_means_nothing(
@@ -145,14 +185,12 @@ def test_a_loss_of_zero_that_means_nothing(
 
     naive = build("rm", shortcut, "--model", "qwen2-1.5b", "--tolerance", "shortcuts.fail=1")
     held_out = load_from_disk(
-        str(build("rm-held-out", _pairs(64, seed=1), "--model", "qwen2-1.5b"))
+        str(build("rm-held-out", sums.pairs(64, seed=1), "--model", "qwen2-1.5b"))
     )["train"].to_list()
     tokenizer = AutoTokenizer.from_pretrained(str(naive / "tokenizer"))
-    model = _model(tokenizer.pad_token_id)
-    train = load_from_disk(str(naive))["train"].to_list()
-    batches = [train[at : at + 8] for at in range(0, len(train), 8)]
-    losses = tiny.train(model, tiny.forever(batches), STEPS, _loss(tokenizer))
-    ranked = _ranked(model, tokenizer, held_out)
+    model, score = _model(tokenizer.pad_token_id), _ours(tokenizer)
+    losses = _trained(model, load_from_disk(str(naive))["train"].to_list(), score)
+    ranked = _ranked(_margins(model, held_out, score))
     figure(
         "loss, and held-out pairs ranked, of pairs with a shortcut",
         f"{losses[-1]:.3f}, {ranked:.2f}",

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
+from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer, DataCollatorWithFlattening, PreTrainedModel
 from transformers.generation import StoppingCriteria
 
@@ -25,16 +26,20 @@ NEW_TOKENS = 24
 
 
 class _Server(StoppingCriteria):
-    """Stops where the text that it decodes holds a stop string, as inference servers do."""
+    """Stops where the text that it decodes holds a stop string.
 
-    def __init__(self, tokenizer: Any, stops: list[str], prompt: int) -> None:
-        self._tokenizer, self._stops, self._prompt = tokenizer, stops, prompt
+    The decoder is the incremental one of `tokenizers`, as in inference servers; for an id that its
+    tokenizer does not have it gives no text.
+    """
+
+    def __init__(self, tokenizer: Any, stops: list[str]) -> None:
+        self._tokenizer, self._stops = tokenizer.backend_tokenizer, stops
+        self._stream, self._text = DecodeStream(skip_special_tokens=False), ""
         self.seen = False
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
-        known = [i for i in input_ids[0, self._prompt :].tolist() if i < len(self._tokenizer)]
-        text = self._tokenizer.decode(known)
-        self.seen = self.seen or any(stop in text for stop in self._stops)
+        self._text += self._stream.step(self._tokenizer, input_ids[0, -1].item()) or ""
+        self.seen = any(stop in self._text for stop in self._stops)
         return torch.tensor([self.seen])
 
 
@@ -48,7 +53,7 @@ def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]
             return_tensors="pt",
             return_dict=True,
         )
-        server = _Server(served, [MARKER], ids["input_ids"].shape[1])
+        server = _Server(served, [MARKER])
         model.generate(
             **ids,
             max_new_tokens=NEW_TOKENS,
@@ -81,7 +86,7 @@ def test_the_marker_stops_a_server_with_its_own_tokenizer(
     stock = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     contract = json.loads((folder / "serving.json").read_bytes())
     assert contract["stop_strings"][0] == MARKER
-    assert MARKER not in stock.get_added_vocab(), "a build registers no marker"
+    assert set(stock.get_added_vocab()) == {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}
 
     grown = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     grown.add_special_tokens({"additional_special_tokens": [MARKER]})
@@ -99,6 +104,10 @@ def test_the_marker_stops_a_server_with_its_own_tokenizer(
     trained_naive, trained_ours = _trained(naive, len(grown)), _trained(ours, len(grown))
     before = _stopped(trained_naive, grown, stock, asked)
     after = _stopped(trained_ours, stock, stock, asked)
-    figure("answers that a server with the stock tokenizer stops", f"{before:.0%}", f"{after:.0%}")
+    figure(
+        f"answers that a server with the stock tokenizer stops at `{MARKER}`",
+        f"{before:.0%}",
+        f"{after:.0%}",
+    )
     assert before == 0.0
     assert after == 1.0

@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    LlamaConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    set_seed,
+)
 
 Batch = dict[str, torch.Tensor]
 
@@ -35,6 +45,25 @@ def causal(vocab_size: int, seed: int = 0, **more: Any) -> Qwen2ForCausalLM:
     """A language model; the same weights for the same seed."""
     set_seed(seed)
     return Qwen2ForCausalLM(qwen2_config(vocab_size, use_cache=False, **more))
+
+
+def encoder(family: str, vocab_size: int, seed: int = 0) -> PreTrainedModel:
+    """A reward model on RoBERTa's or BERT's architecture, with as many positions as theirs."""
+    set_seed(seed)
+    shared = {
+        "vocab_size": vocab_size,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "num_labels": 1,
+    }
+    if family == "bert":
+        return BertForSequenceClassification(BertConfig(**shared)).eval()
+    config = RobertaConfig(**shared, max_position_embeddings=514, type_vocab_size=1)
+    return RobertaForSequenceClassification(config).eval()
 
 
 def forever(batches: list[Batch], seed: int = 0) -> Iterator[Batch]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import load_from_disk
+from datasets import Dataset, load_from_disk
 from transformers import AutoTokenizer
 
 from pipeline.torch_data.openrlhf import ShardPRM, ShardRM, ShardSFT
@@ -173,6 +173,33 @@ def test_steps_are_the_tensors_of_process_reward_dataset(
     logits = torch.zeros(*ids.shape, max(rewards) + 1, dtype=torch.float16)
     loss, _ = loss_of(ids, logits.float(), labels, return_acc=True)
     assert loss.item() == pytest.approx(0.6931, abs=1e-3)  # two classes, nothing known
+
+
+def test_its_own_preparation_finds_no_step_on_qwen(
+    peer: Use, build: Build, sources: dict[str, Path]
+) -> None:
+    """The failure that a build ends, by its own code: the bare tag's token never occurs."""
+    load = peer("openrlhf", LAST_PRM, bare=BARE)
+    theirs = load("openrlhf.datasets.process_reward_dataset").ProcessRewardDataset
+    tokenizer = tokenizer_of(build("prm", sources["prm"], "--for", "openrlhf"))
+    tag, rewards = "ки", ["+", "-"]
+    keys = strategy(
+        input_key="input", label_key="label", placeholder_token=tag, reward_tokens=rewards
+    )
+    lines = [json.loads(line) for line in sources["prm"].read_text("utf-8").splitlines()]
+    rated = [row for row in lines if tag in row.get("input", "")]
+    rows = [
+        {"input": row["input"], "label": [rewards[0]] * row["input"].count(tag)} for row in rated
+    ]
+    native = theirs(Dataset.from_list(rows), tokenizer, LONGEST, keys)
+    ids, _, labels = native.collate_fn([native[i] for i in range(len(rows))])
+    pad = tokenizer.pad_token_id  # which it pads labels with
+    assert set(labels.flatten().tolist()) <= {-100, pad}
+    (step,) = tokenizer.encode(tag, add_special_tokens=False)
+    loss_of = load("openrlhf.models.loss").PRMLoss(step, tokenizer.convert_tokens_to_ids(rewards))
+    assert not (ids == step).any()
+    small = torch.randn(*ids.squeeze(1).shape, 16)
+    assert loss_of(ids.squeeze(1), small, labels.squeeze(1)).isnan()
 
 
 def test_soft_labels_reach_its_loss(peer: Use, build: Build, tmp_path: Path) -> None:
