@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,13 @@ def test_lists(pipeline: Run, kind: str) -> None:
     ran = pipeline("list", kind)
     assert ran.status == 0, ran.err
     assert all(len(line.split(None, 1)) == 2 for line in ran.out.splitlines())
+
+
+def test_the_package_is_the_command() -> None:
+    """``python -m pipeline`` for those who have no scripts on their path."""
+    command = [sys.executable, "-m", "pipeline", "list", "tasks"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["prm", "rm", "sft"]
 
 
 def test_help_imports_nothing_heavy() -> None:

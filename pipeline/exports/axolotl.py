@@ -80,7 +80,10 @@ def _launch(facts: Facts) -> str:
 def _detail(facts: Facts) -> str:
     if facts.task == "prm":
         return "one class at each step token: 1 good, 0 bad; sample_packing off"
-    return "single rows, packed at run time by sample_packing; sdpa keeps their documents apart"
+    return (
+        "single rows, packed at run time by sample_packing, which may leave a pack out of an "
+        "epoch; sdpa keeps their documents apart"
+    )
 
 
 def _refuses(facts: Facts) -> str | None:
