@@ -265,6 +265,15 @@ def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: 
         exports.load(name).require(known)
 
 
+def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
+    """They change no token, so the trainer trains, and its verdict says without what."""
+    found = exports.verdicts(facts("rm", "ragged", columns=("margin",)))
+    told = {n for n, v in found.items() if v["supported"] and "margins" in v["detail"]}
+    assert told == {"llamafactory", "medicalgpt"}
+    plain = exports.verdicts(facts("rm", "ragged"))
+    assert not any("the margins that" in verdict["detail"] for verdict in plain.values())
+
+
 def test_a_refused_combination_exits_2_and_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
     """Before a row is read; an unknown trainer names the nearest."""
     command = ("run", "sft", SOURCE["sft"], "--model", "qwen2-1.5b", "-o", "out", "--for")
@@ -388,14 +397,13 @@ def test_medicalgpt_makes_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
     ("task", "source", "says"),
     [
         ("sft", "sft/chat.jsonl", "more than one stretch of tokens"),
-        ("rm", "rm/pairs_margin.jsonl", "reads no margins"),
         ("rm", None, r"tokenized otherwise when it is text \(forged.jsonl:1\)"),
     ],
 )
 def test_what_medicalgpt_would_train_otherwise_is_refused(
     pipeline: Run, tmp_path: Path, task: str, source: str | None, says: str
 ) -> None:
-    """Several answers in a row, margins, and control text that a user wrote."""
+    """Several answers in a row, and control text that a user wrote."""
     forged = tmp_path / "forged.jsonl"
     row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
     forged.write_text(json.dumps(row) + "\n")

@@ -84,6 +84,7 @@ class Export:
         projection: None stores our columns as they are.
         container: ``arrow``, ``parquet`` or ``jsonl``.
         takes_weights: reads ``loss_weights``.
+        takes_margins: reads ``margin``; where it does not, the verdict says so.
         takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
     """
 
@@ -98,6 +99,7 @@ class Export:
     projection: Callable[[Facts], Projection | None] = _as_it_is
     container: str = "arrow"
     takes_weights: bool = False
+    takes_margins: bool = False
     takes_encoders: bool = False
 
     def layout(self, task: str, offered: tuple[str, ...]) -> str:
@@ -191,5 +193,7 @@ def verdicts(facts: Facts) -> dict[str, dict[str, Any]]:
         export = load(name)
         why = export.reason(facts)
         text = why if why is not None else f"{export.versions}: {export.detail(facts)}"
+        if why is None and "margin" in facts.columns and not export.takes_margins:
+            text += "; it does not read the margins that this build has"
         found[name] = {"supported": why is None, "detail": text}
     return found

@@ -93,12 +93,6 @@ def _detail(facts: Facts) -> str:
     return f"{text}; --template_name base, or its own template is printed around them"
 
 
-def _refuses(facts: Facts) -> str | None:
-    if "margin" in facts.columns:
-        return "medicalgpt reads no margins, and this build has them."
-    return None
-
-
 EXPORT = Export(
     name="medicalgpt",
     versions="MedicalGPT of 2026-04",
@@ -106,7 +100,6 @@ EXPORT = Export(
     why_not={"prm": "it has no process reward trainer"},
     detail=_detail,
     launch=_launch,
-    refuses=_refuses,
     projection=_projection,
     container="jsonl",
 )

@@ -120,4 +120,5 @@ EXPORT = Export(
     files=_files,
     refuses=_refuses,
     takes_weights=True,
+    takes_margins=True,
 )

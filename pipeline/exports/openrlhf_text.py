@@ -113,4 +113,5 @@ EXPORT = Export(
     launch=_launch,
     refuses=_refuses,
     projection=_projection,
+    takes_margins=True,
 )

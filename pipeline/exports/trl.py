@@ -138,4 +138,5 @@ EXPORT = Export(
     refuses=_refuses,
     takes_encoders=True,
     projection=_projection,
+    takes_margins=True,
 )
