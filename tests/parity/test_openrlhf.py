@@ -19,6 +19,8 @@ from stages.errors import UsageError
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
 NEWEST, LAST_PRM = "0.11.2", "0.9.5"
+FROM_OLDEST = pytest.mark.parametrize("version", [NEWEST, LAST_PRM, "0.7.1"])
+FROM_OLDEST_PRM = pytest.mark.parametrize("version", [LAST_PRM, "0.7.4"])
 BARE = ("openrlhf", "openrlhf.utils", "openrlhf.datasets", "openrlhf.models")
 LONGEST = 16384
 SAMPLE = 400
@@ -47,11 +49,12 @@ def equal(ours: Any, theirs: Any) -> bool:
     return bool(ours.shape == theirs.shape and ours.dtype == theirs.dtype and ours.equal(theirs))
 
 
+@FROM_OLDEST
 def test_sft_gives_the_tensors_of_sft_dataset(
-    peer: Use, build: Build, sources: dict[str, Path]
+    peer: Use, build: Build, sources: dict[str, Path], version: str
 ) -> None:
     """Where text is exact: its items are ours up to the untrained newline that it cuts off."""
-    load = peer("openrlhf", NEWEST, bare=BARE)
+    load = peer("openrlhf", version, bare=BARE)
     theirs = load("openrlhf.datasets.sft_dataset").SFTDataset
     texts = build("sft", sources["single"], "--for", "openrlhf-text")
     shards = build("sft", sources["single"], "--for", "openrlhf", "--layout", "ragged")
@@ -71,7 +74,7 @@ def test_sft_gives_the_tensors_of_sft_dataset(
         assert not loss_mask[:, count:].any()
         assert tokenizer.decode(ids[0, count:]) in ("", "\n")
     batch = own.collate_fn([own[i] for i in range(4)])
-    their_batch = native.collate_fn([native[i] for i in range(4)])
+    their_batch = [t.squeeze(1) for t in native.collate_fn([native[i] for i in range(4)])]
     real = their_batch[1].bool()
     width = real.size(1)
     for ours, their in zip(batch, their_batch, strict=True):
@@ -119,12 +122,13 @@ def test_the_loss_of_the_newest_version_trains_our_labels(
     assert loss_of(ends, mask[:, :-1]).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@FROM_OLDEST
 @pytest.mark.parametrize("is_dpo", [False, True], ids=["rm", "dpo"])
 def test_pairs_are_the_tensors_of_reward_dataset(
-    peer: Use, build: Build, sources: dict[str, Path], is_dpo: bool
+    peer: Use, build: Build, sources: dict[str, Path], is_dpo: bool, version: str
 ) -> None:
     """Both sides, masks, padding side and extras of a batch, for rm and dpo."""
-    load = peer("openrlhf", NEWEST, bare=BARE)
+    load = peer("openrlhf", version, bare=BARE)
     theirs = load("openrlhf.datasets.reward_dataset").RewardDataset
     source = Path(__file__).parents[2] / "sample_data" / "rm" / "pairs_margin.jsonl"
     texts = build("rm", source, "--for", "openrlhf-text")
@@ -142,11 +146,12 @@ def test_pairs_are_the_tensors_of_reward_dataset(
     assert batch[4] == their_batch[4]
 
 
+@FROM_OLDEST_PRM
 def test_steps_are_the_tensors_of_process_reward_dataset(
-    peer: Use, build: Build, sources: dict[str, Path]
+    peer: Use, build: Build, sources: dict[str, Path], version: str
 ) -> None:
-    """The last version that trains one: ids, masks and labels of every row, and its loss."""
-    load = peer("openrlhf", LAST_PRM, bare=BARE)
+    """First and last version that we feed: ids, masks and labels of every row, and its loss."""
+    load = peer("openrlhf", version, bare=BARE)
     theirs = load("openrlhf.datasets.process_reward_dataset").ProcessRewardDataset
     texts = build("prm", sources["prm"], "--for", "openrlhf-text")
     shards = build("prm", sources["prm"], "--for", "openrlhf", "--layout", "ragged")
