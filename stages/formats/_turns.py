@@ -230,9 +230,15 @@ def _tools(row: Row, name: str) -> list[Any]:
 
 
 def system(row: Row) -> list[Message]:
-    """The turn of a system column, if the row has one that says something."""
-    name = first_of(row, SYSTEM)
-    return [Message("system", text(row, name))] if name and row[name] != "" else []
+    """The turn of a system column, if the row has one that says something.
+
+    Raises:
+        RowError: it is not text, or two columns say different things.
+    """
+    said = {text(row, name): name for name in SYSTEM if row.get(name) not in (None, "")}
+    if len(said) > 1:
+        raise RowError("two_system_texts", f"columns {' and '.join(said.values())} differ")
+    return [Message("system", each) for each in said]
 
 
 def _history(value: Any) -> list[Message]:
