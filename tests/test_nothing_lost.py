@@ -71,6 +71,11 @@ USED: dict[str, tuple[str, Row, list[Example]]] = {
         {**HISTORY, "conversations": turns(SYSTEM, Q, A)},
         [Conversation(said(SYSTEM, *BEFORE, Q, A))],
     ),
+    "history_that_the_turns_begin_with": (
+        "openai",
+        {**HISTORY, "messages": turns(SYSTEM, *BEFORE, Q, A)},
+        [Conversation(said(SYSTEM, *BEFORE, Q, A))],
+    ),
     "system_and_history_before_whole_sides": (
         "preference",
         {**WHOLE, **HISTORY, "system": "s"},

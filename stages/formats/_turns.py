@@ -266,7 +266,7 @@ def before(row: Row) -> list[Message]:
 
 
 def behind(row: Row, turns: list[Message]) -> list[Message]:
-    """Turns behind the row's system text, unless they bring the same, and its history.
+    """Turns behind the row's system text and its history, where they do not bring the same.
 
     Raises:
         RowError: both bring a system text, and they differ.
@@ -275,8 +275,11 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
     if own and said and said[0].content != turns[0].content:
         detail = "a system text in a column and another in the turns"
         raise RowError("two_system_texts", detail)
-    ahead = turns[:1] if own else said
-    return [*ahead, *_history(row.get("history")), *turns[own:]]
+    ahead, rest, told = turns[:1] if own else said, turns[own:], _history(row.get("history"))
+    brought = [(m.role, m.content) for m in rest[: len(told)]]
+    if brought == [(m.role, m.content) for m in told]:
+        told = []
+    return [*ahead, *told, *rest]
 
 
 def whole(row: Row, column: str) -> list[Message]:
