@@ -193,6 +193,9 @@ def _check_export(
     """An export's rows, brought back to our columns and judged as a build's are."""
     ours, metrics = work / "ours", work / METRICS
     metrics.mkdir()
+    if not (folder / VALIDATION).is_file():
+        found.add(VALIDATION, "unjudged", "it is missing, and says what its rows were judged by")
+        return
     try:
         splits = exporting.bring_back(exporting.Stored(folder, manifest), ours)
     except Exception as error:  # whatever damaged files make of their readers

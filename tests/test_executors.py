@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,21 @@ def _refuse(shared: None, item: int) -> int:
     if item == 1:
         raise DataError("row 7 is bad.", "Mend it.")
     return item
+
+
+def _leaves_it_to_the_parent(shared: None, item: int) -> bool:
+    return {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_every_worker_leaves_interruptions_to_its_parent() -> None:
+    """Also the first one of a process, with which multiprocessing starts a helper of its own."""
+    code = "from pipeline.executors.local import pmap; import test_executors as here; "
+    code += "print(*dict(pmap(here._leaves_it_to_the_parent, None, range(4), 2)).values())"
+    tests = Path(__file__).parent
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tests, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == ["True"] * 4
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -22,7 +22,7 @@ from support import SAMPLES, Ran, read_manifest
 
 from pipeline import exports, rows
 from pipeline.exporting import export_build, open_build
-from pipeline.exports import Facts
+from pipeline.exports import Facts, openrlhf
 from stages import columns, pack, pad
 from stages.errors import DataError, UsageError
 from stages.ragged import ragged
@@ -461,3 +461,18 @@ def test_megatron_refuses_a_token_trained_after_eos() -> None:
     assert projection is not None
     with pytest.raises(UsageError, match="after an eos token, and row 0"):
         projection.forward(table)
+
+
+@pytest.mark.parametrize("layout", ["packed", "ragged"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 100, 127])
+def test_a_step_of_a_small_build_is_made_of_whole_micro_batches(layout: str, rows: int) -> None:
+    """No more rows than there are, more than half of them, and shared by any 2^n GPUs they fill."""
+    facts = Facts("sft", layout, 512, {}, rows=rows)
+    micro, size, step, total = openrlhf.sizes(facts, "micro", "step")
+    assert (micro, step) == ("micro", "step")
+    assert rows / 2 < int(total) <= rows
+    for gpus in (1, 2, 4, 8):
+        filled = int(size) * gpus <= int(total)
+        assert not filled or int(total) % (int(size) * gpus) == 0
+    big = Facts("sft", layout, 512, {}, rows=128)
+    assert openrlhf.sizes(big, "micro", "step") == ["micro", "1" if layout == "packed" else "4"]

@@ -71,10 +71,25 @@ USED: dict[str, tuple[str, Row, list[Example]]] = {
         {**HISTORY, "conversations": turns(SYSTEM, Q, A)},
         [Conversation(said(SYSTEM, *BEFORE, Q, A))],
     ),
+    "history_that_the_turns_begin_with": (
+        "openai",
+        {**HISTORY, "messages": turns(SYSTEM, *BEFORE, Q, A)},
+        [Conversation(said(SYSTEM, *BEFORE, Q, A))],
+    ),
     "system_and_history_before_whole_sides": (
         "preference",
         {**WHOLE, **HISTORY, "system": "s"},
         [Pair(said(SYSTEM, *BEFORE, Q), said(A), said(B), None, None)],
+    ),
+    "a_system_prompt_beside_an_empty_system": (
+        "openai",
+        {"system": "", "system_prompt": "s", "messages": turns(Q, A)},
+        [Conversation(said(SYSTEM, Q, A))],
+    ),
+    "an_instruction_that_says_nothing": (
+        "query_response",
+        {"instruction": "", "question": "q", "answer": "a"},
+        [Conversation(said(Q, A))],
     ),
     "functions_beside_empty_tools": (
         "openai",
@@ -135,6 +150,11 @@ def test_what_stands_beside_a_conversation_is_part_of_it(
 
 # format, row, code
 REFUSED: dict[str, tuple[str, Row, str]] = {
+    "two_system_columns": (
+        "openai",
+        {"system": "s", "system_prompt": "t", "messages": turns(Q, A)},
+        "two_system_texts",
+    ),
     "two_spellings_of_a_call": (
         "openai",
         answer(tool_calls=[CALL], function_call=CALL["function"]),
@@ -240,6 +260,15 @@ def test_two_answers_to_an_instruction_are_asked_about() -> None:
     assert isinstance(found, Doubtful)
     assert found.doubt([row], {"output": "response"}) is None
     assert found.doubt([{"instruction": "q", "output": "a", "response": None}], {}) is None
+
+
+@pytest.mark.parametrize("named", ["input", "context"])
+def test_the_input_of_an_instruction_is_the_one_that_is_named(named: str) -> None:
+    """--map input=input settles what --map input=context does."""
+    row = {"instruction": "q", "input": "input", "context": "context", "output": "a"}
+    door = Normalize("sft", formats.load("alpaca"), FormatOptions(columns={"input": named}))
+    batch = door([Record(1, 0, b"", row)])
+    assert batch["messages"].to_pylist()[0][0]["content"] == f"q\n\n{named}"
 
 
 def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:

@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -70,11 +71,14 @@ class _Pool:
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         # Ctrl-C and an end of the service reach the whole group; a worker inherits the mask and
         # leaves them to the parent, which is not interrupted while it tells a worker what to do.
+        resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        process.start()
-        theirs.close()
-        self.workers.append(_Worker(process, mine))
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            process.start()
+            theirs.close()
+            self.workers.append(_Worker(process, mine))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def drop(self, worker: _Worker) -> int:
         worker.process.join()

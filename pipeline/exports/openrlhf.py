@@ -21,10 +21,11 @@ def _evaluate(facts: Facts, prefix: str, dash: str) -> list[list[str]]:
 def sizes(facts: Facts, micro: str, step: str) -> list[str]:
     """Rows in a micro batch and, where the build has fewer than the trainer's own, in a step: it
     ends before its first one otherwise."""
+    # A power of two, as _STEP is: deepspeed refuses a step that micro batches and GPUs do not fill.
+    rows = 1 << max(1, min(facts.rows, _STEP)).bit_length() - 1
     # One stored pack is many documents, and the trainer takes the micro batch apart again.
-    size = 1 if facts.layout == "packed" else max(1, min(4, facts.rows))
-    few = [step, str(facts.rows // size * size)] if 0 < facts.rows < _STEP else []
-    return [micro, str(size), *few]
+    size = 1 if facts.layout == "packed" else min(4, rows)
+    return [micro, str(size), *([step, str(rows)] if 0 < facts.rows < _STEP else [])]
 
 
 def _new_style(task: str, facts: Facts) -> list[list[str]]:

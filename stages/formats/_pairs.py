@@ -33,7 +33,7 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     if turns is not None:
         return _turns.whole(row, turns)
     if "instruction" in row:
-        return [*_turns.before(row), Message("user", alpaca.asked(row))]
+        return [*_turns.before(row), Message("user", alpaca.asked(row, options))]
     name = _turns.chosen_of(row, PROMPTS, options.columns)
     if name is None:
         return []

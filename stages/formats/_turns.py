@@ -230,9 +230,15 @@ def _tools(row: Row, name: str) -> list[Any]:
 
 
 def system(row: Row) -> list[Message]:
-    """The turn of a system column, if the row has one that says something."""
-    name = first_of(row, SYSTEM)
-    return [Message("system", text(row, name))] if name and row[name] != "" else []
+    """The turn of a system column, if the row has one that says something.
+
+    Raises:
+        RowError: it is not text, or two columns say different things.
+    """
+    said = {text(row, name): name for name in SYSTEM if row.get(name) not in (None, "")}
+    if len(said) > 1:
+        raise RowError("two_system_texts", f"columns {' and '.join(said.values())} differ")
+    return [Message("system", each) for each in said]
 
 
 def _history(value: Any) -> list[Message]:
@@ -260,7 +266,7 @@ def before(row: Row) -> list[Message]:
 
 
 def behind(row: Row, turns: list[Message]) -> list[Message]:
-    """Turns behind the row's system text, unless they bring the same, and its history.
+    """Turns behind the row's system text and its history, where they do not bring the same.
 
     Raises:
         RowError: both bring a system text, and they differ.
@@ -269,8 +275,11 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
     if own and said and said[0].content != turns[0].content:
         detail = "a system text in a column and another in the turns"
         raise RowError("two_system_texts", detail)
-    ahead = turns[:1] if own else said
-    return [*ahead, *_history(row.get("history")), *turns[own:]]
+    ahead, rest, told = turns[:1] if own else said, turns[own:], _history(row.get("history"))
+    brought = [(m.role, m.content) for m in rest[: len(told)]]
+    if brought == [(m.role, m.content) for m in told]:
+        told = []
+    return [*ahead, *told, *rest]
 
 
 def whole(row: Row, column: str) -> list[Message]:

@@ -16,19 +16,24 @@ _INPUTS = ("input", "context")
 _OUTPUTS = ("output", "response")
 
 
-def asked(row: Mapping[str, Any]) -> str:
-    """What the user says in an instruction row."""
+def asked(row: Mapping[str, Any], options: FormatOptions) -> str:
+    """What the user says in an instruction row.
+
+    Raises:
+        RowError: a column is not text, or two could be the input and ``--map`` picks none.
+    """
     instruction = _turns.text(row, "instruction")
-    named = [name for name in _INPUTS if row.get(name) not in (None, "")]
+    names = [name for name in _INPUTS if name in options.columns] or _INPUTS
+    named = [name for name in names if row.get(name) not in (None, "")]
     extra = [_turns.text(row, name) for name in named]
     if len(extra) > 1:
-        raise RowError("bad_column", "input and context both say something; see --map input=")
+        raise RowError("bad_column", "input and context both say something; see --map input=input")
     return "\n\n".join([instruction, *extra])
 
 
 def _one(row: Row, options: FormatOptions) -> Conversation:
     answer = _turns.text(row, _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
-    turns = _turns.exchange(row, asked(row), answer, options)
+    turns = _turns.exchange(row, asked(row, options), answer, options)
     return Conversation(turns, _turns.tools(row))
 
 

@@ -42,7 +42,8 @@ class _QueryResponse:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        if row.get("instruction") is not None and options.columns.keys().isdisjoint(QUESTIONS):
+        stray = row.get("instruction") not in (None, "")
+        if stray and options.columns.keys().isdisjoint(QUESTIONS):
             detail = "column 'instruction' belongs to the question; see --map question=instruction"
             raise RowError("bad_column", detail)
         question = _turns.chosen_of(row, QUESTIONS, options.columns)
