@@ -52,10 +52,8 @@ def _from_system(error: OSError) -> SurroundingsError:
     if error.errno == errno.ENOSPC:
         return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
     if error.errno == errno.ENOENT:
-        return SurroundingsError(
-            f"A file is gone that was there before: {error}.",
-            "Run again, and leave its data and its cache alone meanwhile.",
-        )
+        remedy = "Check the path, and leave data and cache alone while a build runs."
+        return SurroundingsError(f"{error}.", remedy)
     return SurroundingsError(f"{error}.", "Check permissions and paths.")
 
 

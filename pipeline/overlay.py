@@ -34,6 +34,7 @@ _TOKENIZER = (
 _REPLACED = (*_TOKENIZER, "config.json", "generation_config.json")
 # Texts whose rows a marker's row is made from: they mean what it will.
 _MEANING = {"step_token": ("\n",), "good_token": ("+",), "bad_token": ("-",)}
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 EMBEDDINGS = ("embed_tokens", "lm_head")
 
 
@@ -169,7 +170,8 @@ def _fill(
     write_json(staged / "generation_config.json", {**before, **ours})
     rows = _rows(source)
     if not rows:
-        return []
+        bare = not any(path.suffix in _WEIGHTS for path in original.iterdir())
+        return [f"{original} has no weights, so none were linked."] if bare else []
     changed = _give_rows(original, staged, rows)
     return _notes(changed, rows, source)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -300,6 +301,32 @@ def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_pa
     assert "soft labels" in verdicts["trl"]["detail"]
     assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
     assert not verdicts["trl"]["supported"] | verdicts["openrlhf"]["supported"]
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("axolotl", "axolotl"), ("llamafactory", "llamafactory-cli")]
+)
+def test_a_configuration_names_its_folders_whatever_they_are_called(
+    builds: dict[str, Path], tmp_path: Path, name: str, program: str
+) -> None:
+    """A name may hold what means something to the tool that fills it in."""
+    folder = tmp_path / r"a & b|c\d"
+    folder.mkdir()
+    export_build(name, builds["sft"], folder / "out")
+    shim = tmp_path / "bin" / program
+    shim.parent.mkdir()
+    shim.write_text('#!/bin/sh\ncat "$2"\n')  # of: train CONFIG ...
+    shim.chmod(0o755)
+    done = subprocess.run(
+        ["sh", folder / "out" / "launch" / f"{name}.sh", "MODEL"],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{folder}/" in done.stdout
+    assert not re.search("(DATA|BUILD)_DIR", done.stdout)
 
 
 @pytest.mark.parametrize(("name", "task", "layout"), TAKEN)

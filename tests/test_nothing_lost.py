@@ -132,6 +132,11 @@ USED: dict[str, tuple[str, Row, list[Example]]] = {
         answer(tool_calls=[], function_call=None),
         [Conversation(said(Q, A))],
     ),
+    "an_instruction_twice": (
+        "alpaca",
+        {"instruction": "q", "prompt": "q", "output": "a"},
+        [Conversation(said(Q, A))],
+    ),
     "flags_that_agree": (
         "openai",
         answer(loss=True, weight=0.5, train=1),
@@ -150,6 +155,11 @@ def test_what_stands_beside_a_conversation_is_part_of_it(
 
 # format, row, code
 REFUSED: dict[str, tuple[str, Row, str]] = {
+    "a_question_beside_an_instruction": (
+        "alpaca",
+        {"instruction": "Answer the question.", "question": "2+2?", "output": "4"},
+        "bad_column",
+    ),
     "two_system_columns": (
         "openai",
         {"system": "s", "system_prompt": "t", "messages": turns(Q, A)},

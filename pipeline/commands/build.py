@@ -21,7 +21,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not TOML: {error}.", "Mend that line.") from error
     missing = [name for name in (*_ALSO, "model") if name not in found]
     if missing:
-        raise UsageError(f"{path} lacks {', '.join(missing)}.", "A recipe names all three.")
+        raise UsageError(
+            f"{path} lacks {', '.join(missing)}.", "A recipe names task, model and data."
+        )
     return found
 
 

@@ -33,9 +33,7 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(found.described(), ensure_ascii=False))
     elif not found.faults:
         judged = found.verdict.summary()["judged"] if found.verdict else 0
-        click.echo(
-            f"{folder}: {judged} expectations hold; {found.rows_made_again} examples made again "
-            "from the source are the stored ones"
-        )
+        again = f"; {found.rows_made_again} examples made again from the source are the stored ones"
+        click.echo(f"{folder}: {judged} expectations hold{again if found.rows_made_again else ''}")
     if found.faults:
         raise click.exceptions.Exit(REFUSED)

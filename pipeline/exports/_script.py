@@ -17,12 +17,15 @@ MODEL=${{1:?give the model directory}}
 shift
 """
 
-_PLAIN = re.compile(r"\$(BUILD|MODEL)")
+# A folder's name as the replacement of sed's s|||, where three characters mean something.
+PLAIN = "plain() { printf '%s' \"$1\" | sed 's/[&|\\\\]/\\\\&/g'; }\n"
+
+_VARIABLE = re.compile(r"\$(BUILD|MODEL)")
 
 
 def word(text: str) -> str:
     """One word of a shell command; ``$BUILD`` and ``$MODEL`` stay variables."""
-    if _PLAIN.search(text):
+    if _VARIABLE.search(text):
         return f'"{text}"'
     return shlex.quote(text)
 

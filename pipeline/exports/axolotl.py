@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import class_labels, list_of, ones, token_labels
-from pipeline.exports._script import script
+from pipeline.exports._script import PLAIN, script
 
 # learning_rate has no default there: without one nothing starts. Without an attention
 # implementation packed documents would see each other; sdpa needs nothing else installed.
@@ -66,7 +66,7 @@ for SPLIT in {splits}; do
     ln -sf "$BUILD/$SPLIT/"data-* "$BUILD/$SPLIT/"*.json "$DATA/$SPLIT"
 done
 ln -sf "$BUILD/dataset_dict.json" "$DATA"
-sed "s|DATA_DIR|$DATA|" "$BUILD/launch/axolotl.yaml" > "$DATA/axolotl.yaml"
+sed "s|DATA_DIR|$(plain "$DATA")|" "$BUILD/launch/axolotl.yaml" > "$DATA/axolotl.yaml"
 """
 
 
@@ -74,7 +74,7 @@ def _launch(facts: Facts) -> str:
     notes = ["The shards are linked into ./axolotl-NUMBER, and what axolotl prepares lies there."]
     text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes)
     text = text.replace("CONFIG", '"$DATA/axolotl.yaml" --base-model "$MODEL"')
-    return text.replace("exec ", _FILL.format(splits=" ".join(facts.splits)) + "exec ")
+    return text.replace("exec ", PLAIN + _FILL.format(splits=" ".join(facts.splits)) + "exec ")
 
 
 def _detail(facts: Facts) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import list_of, nulls, ones
-from pipeline.exports._script import script
+from pipeline.exports._script import PLAIN, script
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 
 _MEDIA = ("images", "videos", "audios")
@@ -58,8 +58,8 @@ def _launch(facts: Facts) -> str:
     lines = [["llamafactory-cli", "train", "CONFIG"]]
     text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes)
     fill = (
-        "CONFIG=$(mktemp -d)/llamafactory.yaml\n"
-        'sed -e "s|BUILD_DIR|$BUILD|" -e "s|MODEL_DIR|$MODEL|" '
+        f"{PLAIN}CONFIG=$(mktemp -d)/llamafactory.yaml\n"
+        'sed -e "s|BUILD_DIR|$(plain "$BUILD")|" -e "s|MODEL_DIR|$(plain "$MODEL")|" '
         '"$BUILD/launch/llamafactory.yaml" > "$CONFIG"\n'
     )
     return text.replace("train CONFIG", 'train "$CONFIG"').replace("exec ", fill + "exec ")

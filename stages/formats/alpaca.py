@@ -14,6 +14,20 @@ from stages.formats import _turns
 
 _INPUTS = ("input", "context")
 _OUTPUTS = ("output", "response")
+_MORE = ("question", "query", "problem", "prompt")  # where others keep what is asked
+
+
+def _unread(row: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
+    """A column that seems to be asked too, and that nobody said what to do with."""
+    if "instruction" in columns or any(name in columns for name in _INPUTS):
+        return None
+    read = {row.get(name) for name in ("instruction", *_INPUTS) if isinstance(row.get(name), str)}
+    said = (name for name in _MORE if isinstance(row.get(name), str) and row[name].strip())
+    return next((name for name in said if row[name] not in read), None)
+
+
+def _either(name: str) -> str:
+    return f"say which with --map input={name} or --map instruction=instruction"
 
 
 def asked(row: Mapping[str, Any], options: FormatOptions) -> str:
@@ -23,6 +37,8 @@ def asked(row: Mapping[str, Any], options: FormatOptions) -> str:
         RowError: a column is not text, or two could be the input and ``--map`` picks none.
     """
     instruction = _turns.text(row, "instruction")
+    if more := _unread(row, options.columns):
+        raise RowError("bad_column", f"column {more!r} may be asked too; {_either(more)}")
     names = [name for name in _INPUTS if name in options.columns] or _INPUTS
     named = [name for name in names if row.get(name) not in (None, "")]
     extra = [_turns.text(row, name) for name in named]
@@ -52,6 +68,9 @@ class _Alpaca:
         return f"instruction and {output}" if output else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        more = next((name for row in rows if (name := _unread(row, columns))), None)
+        if more is not None:
+            return f"instruction and {more} could each be what is asked", _either(more).capitalize()
         both = any(all(isinstance(row.get(name), str) for name in _OUTPUTS) for row in rows)
         if not both or any(name in columns for name in _OUTPUTS):
             return None

@@ -44,7 +44,7 @@ class _QueryResponse:
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         stray = row.get("instruction") not in (None, "")
         if stray and options.columns.keys().isdisjoint(QUESTIONS):
-            detail = "column 'instruction' belongs to the question; see --map question=instruction"
+            detail = "column 'instruction' may be asked too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
         question = _turns.chosen_of(row, QUESTIONS, options.columns)
         answer = _turns.chosen_of(row, ANSWERS, options.columns)
