@@ -27,6 +27,10 @@ class _Absent(types.ModuleType):
 
     __path__ = ()
 
+    def __init__(self, name: str, known: dict[str, Any]) -> None:
+        super().__init__(name)
+        self.__dict__.update(known)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -34,29 +38,44 @@ class _Absent(types.ModuleType):
 
 
 class _Finder:
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], known: dict[str, Any]) -> None:
         self._names = names
+        self._known = known
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if any(name == n or name.startswith(f"{n}.") for n in self._names):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+            loader: Any = self
+            return importlib.machinery.ModuleSpec(name, loader, is_package=True)
         return None
 
     def create_module(self, spec: Any) -> _Absent:
-        return _Absent(spec.name)
+        return _Absent(spec.name, self._known)
 
     def exec_module(self, module: types.ModuleType) -> None:
         pass
 
 
+def stand_in(*names: str, **known: Any) -> Any:
+    """Imports of these packages or modules succeed, and using what they would hold does not.
+
+    Args:
+        known: what each of them does hold.
+
+    Returns:
+        The finder, the first on ``sys.meta_path``.
+    """
+    finder: Any = _Finder(names, known)
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
 @contextmanager
 def absent(*names: str) -> Iterator[None]:
-    """Imports of these packages or modules succeed, and using what they would hold does not."""
-    finder = _Finder(names)
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    """``stand_in`` for a while."""
+    finder = stand_in(*names)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)
         for name in [n for n, module in sys.modules.items() if isinstance(module, _Absent)]:
             del sys.modules[name]

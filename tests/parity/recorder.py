@@ -8,51 +8,8 @@ from __future__ import annotations
 import atexit
 import importlib
 import importlib.machinery
-import sys
-import types
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-
-class _Absent(types.ModuleType):
-    """Every name is there; a call of one ends the program with its name."""
-
-    __path__: list[str] = []  # noqa: RUF012 - a package's
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name == "njit":  # compiles a function that runs as it is as well
-            return lambda function: function
-        if name == "run":  # of wandb: none is going on
-            return None
-
-        def stop(*given: object, **named: object) -> Any:
-            raise SystemExit(f"STOPPED at {self.__name__}.{name}")
-
-        return type(name, (), {"__new__": stop}) if name[0].isupper() else stop
-
-
-class _Finder:
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
-        if any(name == absent or name.startswith(f"{absent}.") for absent in self.names):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-        return None
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        return _Absent(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
-
-
-def stand_in(names: Sequence[str]) -> None:
-    """Give modules of these names that can be imported, and stop the program when used."""
-    sys.meta_path.insert(0, _Finder(names))  # type: ignore[arg-type]
 
 
 def _record(name: str, output: str, seen: list[dict[str, Any]]) -> None:

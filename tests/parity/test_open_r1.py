@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import transformers
 from datasets import load_dataset
-from transformers import AutoTokenizer, Qwen2Config
+from parity.tiny import tiny
+from transformers import AutoTokenizer
 
 from pipeline.exporting import open_build
 
@@ -23,20 +23,6 @@ Words = Callable[[Path, str, str], list[str]]
 PINNED, NEWEST = "0.18.0", "1.16.0"
 HERE = ["--bf16", "false", "--use_cpu", "true", "--report_to", "none"]  # no GPU
 SAMPLE = 60
-
-
-def tiny() -> Any:
-    """A Qwen2 of a few thousand weights beside its embedding."""
-    config = Qwen2Config(
-        vocab_size=151936,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=16384,
-    )
-    return transformers.Qwen2ForCausalLM(config)
 
 
 def ours(folder: Path, split: str) -> list[dict[str, Any]]:
@@ -64,7 +50,7 @@ def test_the_recipe_trains_exactly_our_labels(
         split: len(rows) for split, rows in wanted.items()
     }
     trainer = trl.SFTTrainer(
-        model=tiny(),
+        model=tiny("CausalLM"),
         args=args,
         train_dataset=data[named.dataset_train_split],
         eval_dataset=data[named.dataset_test_split],
@@ -104,7 +90,7 @@ def test_what_the_recipe_sets_is_needed(
     named, args, _ = parser.parse_args_and_config([*options, *extra])
     data = load_dataset(named.dataset_name)["train"].select(range(8))
     trainer = trl.SFTTrainer(
-        model=tiny(),
+        model=tiny("CausalLM"),
         args=args,
         train_dataset=data,
         processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),

@@ -78,7 +78,9 @@ def test_every_rated_step_is_evaluated(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said = float(re.search(r"'eval_step_accuracy': '?([\d.]+)", done.stdout)[1])  # type: ignore[index]
+    found = re.search(r"'eval_step_accuracy': '?([\d.]+)", done.stdout)
+    assert found, done.stdout
+    said = float(found[1])
 
     flatten = example("train_prm").Flatten()
     named = json.loads((tmp_path / "prm" / "manifest.json").read_bytes())["model"]
