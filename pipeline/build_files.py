@@ -52,7 +52,7 @@ def _sums(manifest: dict[str, Any]) -> list[tuple[str, int, int]]:
     rows, made, tokens = manifest["rows"], manifest["examples"], manifest["tokens"]
     sides = manifest["splits"].values()
     found = [
-        ("rows", rows["in"], rows["used"] + rows["rejected"] + rows["duplicates"]),
+        ("rows", rows["in"], sum(rows[name] for name in writing.FATES)),
         ("rows of inputs", rows["in"], sum(i["rows"] for i in manifest["inputs"])),
         ("examples", made["made"], made["kept"] + made["rejected"] + made["duplicates"]),
         ("kept examples", made["kept"], sum(side["examples"] for side in sides)),

@@ -221,7 +221,7 @@ def _make_again(
     record = json.loads((folder / "run.json").read_bytes())
     known = Config.__dataclass_fields__
     options = {k: v for k, v in manifest["options"].items() if k in known and k != "expectations"}
-    options["stop"] = tuple(options["stop"])
+    options |= {name: tuple(options[name]) for name in ("stop", "ignore", "where")}
     gone = [path for path in record["inputs"] if not Path(path).exists()]  # an address of a server
     if gone:
         found.notes.append(f"No row was made again from the source: {gone[0]} is not here.")

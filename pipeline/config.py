@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from stages.contract import FormatOptions
 from stages.errors import UsageError
+from stages.selection import Selection, condition
 
 # Options that cannot change a byte of a shard.
 # The model is recorded as a profile; its spelling may be a path.
@@ -45,6 +47,8 @@ class Config:
     output: Path
     format: str = "auto"
     map: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
     layout: str = ""
     trainer: str = ""  # --for
     padding_side: str = ""  # the family's own: left, encoders right
@@ -97,6 +101,7 @@ class Config:
                 "--reasoning mask leaves reasoning out of what sft trains of answers.",
                 "Use it for sft without --train-on all, or use --reasoning strip.",
             )
+        self.selection()  # raises where --where cannot be read
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
@@ -107,6 +112,26 @@ class Config:
                 f"--test-size {self.test_size} is no size.",
                 "Give a share below 1, or a number of rows.",
             )
+
+    def format_options(self) -> FormatOptions:
+        """What formats are told."""
+        return FormatOptions(
+            dict(self.map),
+            self.neutral,
+            self.prompt_separator,
+            self.step_tag,
+            self.already_templated,
+            self.reasoning_in,
+            self.system,
+        )
+
+    def selection(self) -> Selection:
+        """Which rows and columns are read.
+
+        Raises:
+            UsageError: ``--where`` cannot be understood.
+        """
+        return Selection(tuple(map(condition, self.where)), self.ignore, dict(self.map))
 
     @property
     def longest_example(self) -> int:
@@ -126,7 +151,7 @@ class Config:
         found["map"] = dict(self.map)
         if "tolerance" in found:
             found["tolerance"] = dict(self.tolerance)
-        found["stop"] = list(self.stop)
+        found |= {name: list(getattr(self, name)) for name in ("stop", "ignore", "where")}
         if self.expectations and not for_parts:
             hashes = [
                 (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations

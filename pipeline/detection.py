@@ -7,16 +7,18 @@ them. Of an input in one piece (a compressed file, say) only the beginning is lo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.config import Config
 from pipeline.inputs import Input
-from stages import formats, readers
+from pipeline.questions import ask
+from stages import column_names, formats, readers
 from stages.contract import Format, Record, Row, Split
 from stages.detection import Detection, detect, settle
 from stages.errors import DataError, UsageError
-from stages.normalize import lookup, renamed
+from stages.selection import Selection, lookup, names_something
+from stages.survey import survey
 
 SAMPLE_ROWS = 1000
 _WINDOW_ROWS = 200_000  # of an input in one piece, and of the last piece of others
@@ -92,14 +94,14 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
         first += count
 
 
-def _changed(source: Input, kinds: tuple[str, str], mapping: Mapping[str, str]) -> DataError:
+def _changed(source: Input, kinds: tuple[str, str], selection: Selection) -> DataError:
     """The error for a file whose rows are of two kinds: where the second kind begins."""
     pair = [formats.load(kind) for kind in kinds]
     begun: tuple[Format, str] | None = None
     for line, record in _records(source):
-        if record.data is None:
+        if record.data is None or not selection.takes(record.data):
             continue
-        row = renamed(record.data, mapping)
+        row = selection.read(record.data)
         said = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
         if begun is None and said:
             begun = said[0]
@@ -113,34 +115,103 @@ def _changed(source: Input, kinds: tuple[str, str], mapping: Mapping[str, str]) 
     return DataError(f"{source.path} holds rows of two shapes.", "Name one with --format.")
 
 
-def _require_mapped(where: str, rows: list[Row], mapping: Mapping[str, str]) -> None:
-    """Every column that ``--map`` names stands in some row.
+def _columns_of(rows: list[Row]) -> str:
+    return ", ".join(dict.fromkeys(itertools.chain(*rows[:10])))
+
+
+def _require_named(where: str, rows: list[Row], config: Config) -> None:
+    """Every column that ``--map``, ``--ignore`` or ``--where`` names stands in some row.
 
     Raises:
         UsageError: one stands in none.
     """
-    for name, column in mapping.items():
-        if all(lookup(row, column) is None for row in rows):
-            keys = ", ".join(dict.fromkeys(itertools.chain(*rows[:10])))
+    missing = [
+        (f"--map {name}={column}", column)
+        for name, column in config.map.items()
+        if all(lookup(row, column) is None for row in rows)
+    ]
+    missing += [
+        (f"--ignore {path}", path)
+        for path in config.ignore
+        if not any(names_something(row, path) for row in rows)
+    ]
+    missing += [
+        (f"--where {text}", asked.column)
+        for text, asked in zip(config.where, config.selection().where, strict=True)
+        if all(lookup(row, asked.column) is None for row in rows)
+    ]
+    for option, column in missing:
+        raise UsageError(
+            f"{option}: no sampled row of {where} has {column}.",
+            f"Its columns: {_columns_of(rows)}.",
+        )
+
+
+def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> None:
+    """Every NAME of ``--map`` is one that a format reads.
+
+    Raises:
+        UsageError: one is not; the message has the nearest names.
+    """
+    known = sorted(set(known))
+    for name in names:
+        if name not in known:
+            near = column_names.nearest(name, known)
+            hint = f"Did you mean {' or '.join(near)}? " if near else ""
             raise UsageError(
-                f"--map {name}={column}: no sampled row of {where} has {column}.",
-                f"Its columns: {keys}.",
+                f"--map {name}=...: {whose} reads no column named {name}.",
+                f"{hint}It reads {', '.join(known)}.",
             )
+
+
+def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
+    """Sampled rows as their format sees them.
+
+    Raises:
+        DataError: ``--where`` takes none of them.
+    """
+    selection = config.selection()
+    taken = [selection.read(row) for row in rows if selection.takes(row)]
+    if not taken:
+        raise DataError(
+            f"{where}: none of {len(rows)} sampled rows meets --where "
+            f"{' and '.join(config.where)}.",
+            f"Check the values; the first row has {_shown(rows[0], selection)}.",
+        )
+    return taken
+
+
+def _shown(row: Row, selection: Selection) -> str:
+    return ", ".join(f"{c.column} {lookup(row, c.column)!r}"[:60] for c in selection.where)
 
 
 def recognise_rows(raw: list[Row], where: str, config: Config) -> Detection:
     """The reading of some rows of a file; ``change`` is left to the caller.
 
     Raises:
-        UsageError: ``--format`` or ``--map`` names what is not there.
-        DataError: the rows fit no format, or more than one.
+        UsageError: ``--format``, ``--map``, ``--ignore`` or ``--where`` names what is not there.
+        DataError: the rows fit no format, or more than one, or a column that nothing would read
+            must not be left out without a question.
     """
     named = None if config.format == "auto" else formats.choose(config.format, config.task)
-    mapping = dict(config.map)
-    _require_mapped(where, raw, mapping)
-    rows = [renamed(row, mapping) for row in raw]
+    _require_named(where, raw, config)
+    offered = formats.for_task(config.task) if named is None else [named]
+    whose = f"format {named.name}" if named else f"no {config.task} format"
+    _require_read(config.map, (n for f in offered for n in formats.names_of(f)), whose)
+    rows = _taken(raw, where, config)
     if named is None:
-        return detect(rows, config.task, where, config.already_templated, mapping)
+        found = detect(rows, config.task, where, config.already_templated, config.map)
+    else:
+        found = _as_named(named, rows, where, config)
+    if found.change is None:
+        _require_read(config.map, formats.names_of(found.format), f"format {found.format.name}")
+        seen = survey(rows, found.format, config.task, config.format_options(), config.selection())
+        ask(seen, rows, found.reading, where, config)
+    return found
+
+
+def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Detection:
+    """The reading that ``--format`` names."""
     fitting = [row for row in rows if named.matches(row)]
     reading, more = config.format, ""
     if "/" not in reading:
@@ -158,5 +229,5 @@ def recognise(source: Input, config: Config) -> Detection:
     """
     found = recognise_rows(sample(source), source.path, config)
     if found.change is not None:
-        raise _changed(source, found.change, dict(config.map))
+        raise _changed(source, found.change, config.selection())
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,8 @@ class Sampled:
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
         refused: rows by refusal code; ``first``: where the first ones of each code stand.
+        filtered: rows that ``--where`` leaves out, by input.
+        unread: rows by input and by column that nothing reads.
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
     """
@@ -71,6 +73,8 @@ class Sampled:
     lengths: Ints
     trained: Ints
     shown: list[tuple[str, dict[str, Any]]]
+    filtered: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,10 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
     """The sample through every stage of a build."""
     numbered = [_numbered(record, number) for number, record in enumerate(records)]
     left = set(range(len(records)))
-    batch = recipe.normalize(look.detection.reading)(numbered)
+    door = recipe.normalize(look.detection.reading)
+    batch = door(numbered)
+    made.unread[look.name] = door.tally.rows
+    made.filtered[look.name] = door.tally.filtered
     gone: list[Batch] = []
     for stage in (None, *recipe.stages(look.detection.reading)):
         batch, refused = split_off(batch if stage is None else stage(batch))

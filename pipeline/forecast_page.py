@@ -105,6 +105,8 @@ def _inputs(found: Forecast) -> list[dict[str, Any]]:
             "rows": look.glimpse.rows,
             "rows_exact": look.glimpse.exact,
             "looked_at": look.glimpse.where,
+            "left_out_by_where": found.sampled.filtered[look.name],
+            "unread": dict(found.sampled.unread[look.name].most_common()),
         }
         for look in found.looks
     ]
@@ -170,6 +172,11 @@ def _input_lines(said: dict[str, Any]) -> Iterator[str]:
             f"input     {look['path']}: {look['format']} ({look['evidence']}), "
             f"{look['bytes']:,} bytes, {about}{look['rows']:,} rows; sampled: {look['looked_at']}"
         )
+        if look["left_out_by_where"]:
+            yield f"          {look['left_out_by_where']} sampled rows are left out by --where"
+        if look["unread"]:
+            columns = ", ".join(f"{name} ({n} rows)" for name, n in look["unread"].items())
+            yield f"          not read: {columns}"
     if said["files"] > len(said["inputs"]):
         yield f"          {len(said['inputs'])} of {said['files']} files were looked at"
 

@@ -25,6 +25,7 @@ from stages import encoders, formats
 from stages.profile import ModelProfile, TargetModel
 
 SCHEMA_VERSION = 1
+FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,7 @@ def _rows(outcome: Outcome) -> dict[str, Any]:
         "used": used,
         "rejected": ledger.rejected_rows,
         "duplicates": outcome.duplicate_rows,
+        "filtered": sum(part.filtered for part in outcome.parts),
         "duplicates_found": int(plan.duplicate.sum()),
         "rejected_by_code": dict(sorted(ledger.rows_by_code.items())),
         "notes": dict(sorted(_notes(outcome).items())),
@@ -198,7 +200,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     duplicates = 0 if outcome.recipe.config.dedup else int(plan.duplicate.sum())
     return {
         "rows_in": rows["in"],
-        "rows_accounted": rows["used"] + rows["rejected"] + rows["duplicates"],
+        "rows_accounted": sum(rows[name] for name in FATES),
         "examples_made": made["made"],
         "examples_accounted": made["kept"] + made["rejected"] + made["duplicates"],
         "examples_kept": made["kept"],
@@ -232,17 +234,30 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _damages(outcome: Outcome) -> list[str | None]:
-    """Per input, the damage before which its rows end."""
-    found = iter(outcome.parts)
-    parts = [[next(found) for _ in source.splits] for source in outcome.inputs]
-    return [next((part.damage for part in mine if part.damage), None) for mine in parts]
+def _unread(parts: Sequence[PartReport]) -> list[dict[str, Any]]:
+    """Columns of one input that nothing read, the largest first."""
+    rows, size = Counter[str](), Counter[str]()
+    for part in parts:
+        rows.update(part.counts.get("unread_rows", {}))
+        size.update(part.counts.get("unread_bytes", {}))
+    total = max(sum(part.rows - part.filtered for part in parts), 1)
+    order = sorted(rows, key=lambda column: (-size[column], column))
+    return [
+        {
+            "column": column,
+            "rows": rows[column],
+            "share": round(rows[column] / total, 6),
+            "bytes": size[column],
+        }
+        for column in order
+    ]
 
 
 def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
     recipe = outcome.recipe
-    damages = _damages(outcome)
-    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, damages)
+    found = iter(outcome.parts)
+    parts = [[next(found) for _ in source.splits] for source in outcome.inputs]
+    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
     return [
         {
             "path": source.name,
@@ -251,9 +266,10 @@ def _inputs(outcome: Outcome) -> list[dict[str, Any]]:
             "rows": rows,
             "format": name,
             "evidence": why,
-            "damage": damage,
+            "damage": next((part.damage for part in mine if part.damage), None),
+            "unread": _unread(mine),
         }
-        for source, rows, name, why, damage in zip(*columns, strict=True)
+        for source, rows, name, why, mine in zip(*columns, strict=True)
     ]
 
 

@@ -34,6 +34,8 @@ BUILD = (
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
     _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
+    _option("--ignore", multiple=True, metavar="COLUMN", default=(), help="Leave a column out on purpose; messages[].name is a key of every turn."),
+    _option("--where", multiple=True, metavar="CONDITION", default=(), help="Use only rows that meet it: label=true, score>=4, lang!=en."),
     _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
     _option("--for", "trainer", metavar="TRAINER", help="Write this trainer's columns and launch script (see: list trainers)."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded [left; encoders: right]."),

@@ -36,6 +36,7 @@ class PartReport:
         lines: lines of the split, blank ones included.
         rows: rows read.
         made: sequences that came out of the door.
+        filtered: rows that ``--where`` left out.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
@@ -44,6 +45,7 @@ class PartReport:
     lines: int = 0
     rows: int = 0
     made: int = 0
+    filtered: int = 0
     sampled: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
@@ -181,6 +183,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         return done
     normalize, stages, witness = _machinery(recipe, work.format)
     witness.restart()
+    normalize.restart()
     report, rejects, batches = PartReport(), _Rejects(), []
     for lines in readers.load(work.split.reader).read(work.split):
         records = {record.line: record for record in lines.records}
@@ -200,6 +203,9 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             _count(report, batch)
             batches.append(_stored(recipe, batch))
     report.sampled = witness.sampled
+    report.filtered = normalize.tally.filtered
+    report.tally("unread_rows", normalize.tally.rows)
+    report.tally("unread_bytes", normalize.tally.bytes)
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     work.path.parent.mkdir(parents=True, exist_ok=True)

@@ -42,6 +42,8 @@ def _reporter(quiet: bool) -> Report:
 
 def _ledger(name: str, total: int, of: str, left: int, what: str, counts: dict[str, Any]) -> str:
     lost = f"{counts['rejected']} rejected + {counts['duplicates']} duplicates"
+    if counts.get("filtered"):
+        lost += f" + {counts['filtered']} left out by --where"
     return f"{name:<9} {total} {of} = {left} {what} + {lost}"
 
 
@@ -73,12 +75,22 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
     return lines
 
 
+def unread(described: dict[str, Any]) -> str:
+    """The columns of one input that nothing read, with the share of rows that have them."""
+    return ", ".join(f"{one['column']} ({one['share']:.0%} of rows)" for one in described["unread"])
+
+
 def _formats(inputs: list[dict[str, Any]]) -> list[str]:
     """What each input was read as, and why; of many inputs the first few."""
     several = len(inputs) > 1
     lines = [
         f"format    {one['path'] + ': ' if several else ''}{one['format']} ({one['evidence']})"
         for one in inputs[:MAX_INPUTS]
+    ]
+    lines += [
+        f"not read  {one['path'] + ': ' if several else ''}{unread(one)}"
+        for one in inputs[:MAX_INPUTS]
+        if one["unread"]
     ]
     left = len(inputs) - MAX_INPUTS
     return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines

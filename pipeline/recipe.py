@@ -20,9 +20,10 @@ from pipeline.detection import recognise
 from pipeline.inputs import Input
 from stages import encoders, formats, probes, reasoning
 from stages.accept import Accept, Unwitnessed
-from stages.contract import FormatOptions, Stage, TokenRows
+from stages.contract import Stage, TokenRows
 from stages.errors import ModelError, UsageError
 from stages.normalize import Normalize
+from stages.printed_fields import printed_fields
 from stages.profile import ModelProfile, TargetModel, bind
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
@@ -77,24 +78,17 @@ class Recipe:
     def normalize(self, format_name: str) -> Normalize:
         """The door for rows of one format."""
         config = self.config
-        options = FormatOptions(
-            dict(config.map),
-            config.neutral,
-            config.prompt_separator,
-            config.step_tag,
-            config.already_templated,
-            config.reasoning_in,
-            config.system,
-        )
         return Normalize(
             config.task,
             formats.load(format_name),
-            options,
+            config.format_options(),
             config.train_on,
             self.model.profile.one_example_per_turn and config.task == "sft",
             config.prm_template == "raw",
             self._reasoning_field,
             config.reasoning == "strip",
+            config.selection(),
+            printed_fields(self.model.profile.chat_template),
         )
 
     @property

@@ -211,11 +211,14 @@ class Format(Protocol):
     Attributes:
         tasks: the tasks it can feed.
         fans_out: whether one row can become several sequences (then all get ``#k``).
+        columns: what a row may say, and the columns that it may say it in, the usual one first.
+            ``read`` reads no others; ``--map`` takes these names.
     """
 
     name: str
     tasks: tuple[str, ...]
     fans_out: bool
+    columns: Mapping[str, tuple[str, ...]]
 
     def matches(self, row: Row) -> str | None:
         """Why this row looks like the format, in words; None when it does not."""
@@ -223,6 +226,9 @@ class Format(Protocol):
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         """Turn a row into examples.
+
+        A column that is read ends in an example: ``row[name]`` and ``row.get(name)`` count as
+        reading (see ``watched``), and every other column is reported as not read.
 
         Raises:
             RowError: the row cannot be used.

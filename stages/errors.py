@@ -10,6 +10,7 @@
     `-- SurroundingsError exit 5  disk, lock, permission, or an input that changed meanwhile
 
     RowError                      one row cannot be used; becomes a line of rejects.jsonl
+    `-- AskError                  it could be used in more than one way, and an option says which
     UndecidedError                a file's rows do not show how one of its columns is meant
     ParityError                   the fast encoder disagreed with the reference; the build starts
                                   over without it
@@ -82,6 +83,19 @@ class RowError(Exception):
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+
+
+class AskError(RowError):
+    """A row that could be used in more than one way.
+
+    Attributes:
+        remedy: the options to choose from.
+    """
+
+    def __init__(self, code: str, detail: str, remedy: str) -> None:
+        super().__init__(code, detail)
+        self.args = (code, detail, remedy)
+        self.remedy = remedy
 
 
 class UndecidedError(Exception):

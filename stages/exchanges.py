@@ -7,22 +7,39 @@ row that says more sends the whole batch the ordinary way, which gives the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, templated, weights
+from stages import column_names, columns, templated, weights
 from stages.columns import make_list
 from stages.contract import Row
-from stages.formats import _turns
 
-_SAYS_MORE = frozenset((*_turns.SYSTEM, "history", "tools", "functions", "instruction"))
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Rows that are a question and an answer.
+
+    Attributes:
+        unread: the other columns, none of which changes what is trained.
+    """
+
+    prompts: list[str]
+    replies: list[str]
+    unread: list[str]
+
+
+def _means_more(rows: Sequence[Row], column: str) -> bool:
+    """Whether a column must be looked at row by row; see ``unread.require_asked``."""
+    named = column_names.seen(column, "sft") or column_names.weighs(column)
+    return bool(named) or any(column_names.rates(column, row[column], "sft") for row in rows)
 
 
 def texts(
     rows: Sequence[Row], questions: Sequence[str], answers: Sequence[str]
-) -> tuple[list[str], list[str]] | None:
+) -> Exchanges | None:
     """Questions and answers of rows that are all alike; None where one row is anything else.
 
     Args:
@@ -33,16 +50,17 @@ def texts(
     keys = rows[0].keys()
     asked = [name for name in questions if name in keys]
     answered = [name for name in answers if name in keys]
-    if len(asked) != 1 or len(answered) != 1 or not _SAYS_MORE.isdisjoint(keys):
+    if len(asked) != 1 or len(answered) != 1 or not all(row.keys() == keys for row in rows):
         return None
-    if not all(row.keys() == keys for row in rows):
+    unread = [name for name in keys if name not in (asked[0], answered[0])]
+    if any(_means_more(rows, column) for column in unread):
         return None
     prompts, replies = [row[asked[0]] for row in rows], [row[answered[0]] for row in rows]
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
         return None
     if any(templated.read(prompt) is not None for prompt in prompts):
         return None
-    return prompts, replies
+    return Exchanges(prompts, replies, unread)
 
 
 def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]:

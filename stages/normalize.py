@@ -8,7 +8,7 @@ whose reject columns are filled.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,10 @@ from stages.contract import (
     Tokens,
 )
 from stages.errors import RowError
+from stages.selection import Selection
 from stages.strict_json import dump
+from stages.unread import Tally, left_over, require_asked
+from stages.watched import EMPTY, Watched
 
 IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 WRITES = {
@@ -58,28 +61,6 @@ def _turns(conversations: Sequence[Sequence[Message]]) -> pa.Array:
     return columns.make_list(columns.offsets_of(lengths), turns)
 
 
-def lookup(row: Row, path: str) -> Any:
-    """The value at a dotted path (``answers.0.text``); None where there is none."""
-    if path in row:
-        return row[path]
-    value: Any = row
-    for key in path.split("."):
-        if isinstance(value, list) and key.isascii() and key.isdigit():
-            value = value[int(key)] if int(key) < len(value) else None
-        else:
-            value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
-    """The row with the columns that ``--map name=source`` names."""
-    if not mapping:
-        return row
-    taken = {source for source in mapping.values() if source not in mapping}
-    named = {name: lookup(row, source) for name, source in mapping.items()}
-    return {**{k: v for k, v in row.items() if k not in taken}, **named}
-
-
 @dataclass(frozen=True)
 class Normalize:
     """Rows of one format, for one task, as columns.
@@ -90,6 +71,9 @@ class Normalize:
         reasoning: the field in which the template looks for reasoning; None puts it into a
             ``<think>`` block of the answer.
         strip_reasoning: answers lose it instead.
+        selection: which rows and columns are read.
+        printed: the fields of a turn that the chat template prints.
+        tally: what was left out of the rows since it was last taken.
     """
 
     task: str
@@ -100,6 +84,9 @@ class Normalize:
     raw: bool = False
     reasoning: str | None = reasoning.FIELD
     strip_reasoning: bool = False
+    selection: Selection = field(default_factory=Selection)
+    printed: frozenset[str] = frozenset()
+    tally: Tally = field(default_factory=Tally, compare=False)
 
     @property
     def kind(self) -> str:
@@ -136,12 +123,35 @@ class Normalize:
             return [(*examples.pair(example), example.margin)]
         return [example if isinstance(example, Tokens) else examples.chain(example)]
 
+    def restart(self) -> None:
+        """Begin another tally."""
+        object.__setattr__(self, "tally", Tally())
+
     def _read(self, row: Row) -> list[Example]:
+        """A row's examples.
+
+        Raises:
+            RowError: it has none, or what it says beside them must not be left out unasked.
+        """
+        watched = Watched(row)
         try:
-            return self.format.read(row, self.task, self.options)
+            found = self.format.read(watched, self.task, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
+        if not found:
+            raise RowError("no_examples", "the row holds no example")
+        self._account(watched, found)
+        return found
+
+    def _account(self, row: Watched, found: Sequence[Example]) -> None:
+        """Count what the examples do not hold."""
+        left = left_over(row, found, self.printed)
+        left = [one for one in left if one.path not in self.selection.decided]
+        for one in left:
+            require_asked(one, self.task, found)
+        for one in left:
+            self.tally.add(one.path, one.value)
 
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
         """The columns of a batch of plain exchanges; None where a row or an option says more."""
@@ -150,6 +160,7 @@ class Normalize:
             not isinstance(self.format, ExchangeRows)
             or len(rows) != len(records)
             or self.options.columns
+            or self.selection != Selection()
             or self.task != "sft"
             or self.fans_out
             or self.train_on == "all"
@@ -157,14 +168,28 @@ class Normalize:
         ):
             return None
         found = exchanges.texts(rows, *self.format.exchange)
-        return None if found is None else exchanges.as_columns(*found)
+        if found is None:
+            return None
+        for column in found.unread:
+            for row in rows:
+                if row[column] not in EMPTY:
+                    self.tally.add(column, row[column])
+        return exchanges.as_columns(found.prompts, found.replies)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         plain = self._exchanges(records)
         if plain is not None:
             lines = [record.line for record in records]
             return _batch(lines, [-1] * len(lines), {}, plain)
-        return self._one_by_one(records)
+        return self._one_by_one(self._selected(records))
+
+    def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
+        """The records that ``--where`` takes, and those that it cannot judge."""
+        if not self.selection.where:
+            return records
+        taken = [one for one in records if one.data is None or self.selection.takes(one.data)]
+        self.tally.filtered += len(records) - len(taken)
+        return taken
 
     def _one_by_one(self, records: Sequence[Record]) -> Batch:
         rows: list[Any] = []
@@ -176,10 +201,7 @@ class Normalize:
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
-                row = renamed(record.data, self.options.columns)
-                found = self._read(row)
-                if not found:
-                    raise RowError("no_examples", "the row holds no example")
+                found = self._read(self.selection.read(record.data))
             except RowError as error:
                 refused[first] = (error.code, error.detail)
                 rows.append(None)

@@ -24,7 +24,8 @@ from stages.contract import (
 )
 from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
-from stages.normalize import Normalize, renamed
+from stages.normalize import Normalize
+from stages.selection import renamed
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}

@@ -27,6 +27,11 @@ def load(reading: str) -> Format:
     return variants[variant]
 
 
+def names_of(found: Format) -> list[str]:
+    """The columns that a format may read: the NAMEs that ``--map`` takes."""
+    return [name for names in found.columns.values() for name in names]
+
+
 def rates_to_first_error(name: str) -> bool:
     """Whether the format's rows rate their steps up to the first error only."""
     return bool(getattr(load(name), "first_error", False))

@@ -9,6 +9,7 @@ from stages import templated
 from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.watched import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
@@ -16,6 +17,11 @@ _SIGNS = {"+": 1.0, "-": 0.0}
 PROBLEMS = ("problem", "prompt", "question", "query", "input")
 _STEPS = ("steps", "completions", "process", "solution_steps", "modified_process")
 _TURNS = ("conversations", "messages", "conversation")
+
+
+PROBLEM = {"problem": PROBLEMS, **_turns.BEFORE}
+STEPS = {"steps": _STEPS}
+TURNS = {"turns": _TURNS, **_turns.BEFORE}
 
 
 def rating(value: Any, where: str) -> float | None:
@@ -134,7 +140,7 @@ def texts(value: Any, column: str) -> list[str]:
 def step_column(row: Row) -> str | None:
     """The column that holds a list of steps."""
     for name in _STEPS:
-        value = row.get(name)
+        value = peek(row, name)
         if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
             return name
     return None
@@ -162,7 +168,8 @@ def problem(row: Row, options: FormatOptions) -> str:
 def turn_column(row: Row) -> str | None:
     """The column that holds turns."""
     for name in _TURNS:
-        if _turns.is_turns(row.get(name), "role") or _turns.is_turns(row.get(name), "from"):
+        value = peek(row, name)
+        if _turns.is_turns(value, "role") or _turns.is_turns(value, "from"):
             return name
     return None
 

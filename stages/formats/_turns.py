@@ -10,6 +10,7 @@ from typing import Any
 from stages import strict_json, templated
 from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.unread import FLAGS, NUMERIC
 
 ROLES = {
     "system": "system",
@@ -38,10 +39,11 @@ ROLES = {
     "tool_call": "assistant",
 }
 _CALLS = ("function_call", "tool_call")  # turns whose text is a call
-_FLAGS = ("weight", "train", "loss")
-_OWN = {"role", "from", "content", "value", *_FLAGS}
+_OWN = {"role", "from", "content", "value", *FLAGS}
 _TEXT_PARTS = ("text", "input_text", "output_text", None)
 SYSTEM = ("system", "system_prompt")
+BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
+TOOLS = {"tools": ("tools", "functions")}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -82,26 +84,29 @@ def _trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | 
     Raises:
         RowError: ``bad_weight``; also where one flag trains the turn and another does not.
     """
-    given = {key: turn[key] for key in _FLAGS if turn.get(key) is not None}
+    given = {key: turn[key] for key in FLAGS if turn.get(key) is not None}
     weights = [_weight(key, flag, where) for key, flag in given.items()]
     if not weights:
         return None, None
     if len({weight > 0 for weight in weights}) > 1:
         said = " and ".join(f"{key} is {flag!r}" for key, flag in given.items())
         raise RowError("bad_weight", f"{where}: {said}, so whether it is trained is open")
-    weight = weights[0]  # that of ``weight``, where there is one
+    told = {weight for key, weight in zip(given, weights, strict=True) if key in NUMERIC}
+    if len(told) > 1:
+        raise RowError("bad_weight", f"{where}: {' and '.join(NUMERIC)} differ")
+    weight = weights[0]  # a number, where there is one
     return weight > 0, None if weight in (0, 1) else weight
 
 
 def _weight(key: str, flag: Any, where: str) -> float:
-    """What a flag weighs a turn with; only ``weight`` may be anything but 0 and 1."""
+    """What a flag weighs a turn with; only a weight may be anything but 0 and 1."""
     if flag in (0, 1):  # True and False included
         return float(flag)
-    if key != "weight":
+    if key not in NUMERIC:
         raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
     weight = _as_stored(flag)
     if not (weight > 0 and math.isfinite(weight)):
-        detail = f"{where}: weight is {flag!r}; it must be a finite number from 0 up"
+        detail = f"{where}: {key} is {flag!r}; it must be a finite number from 0 up"
         raise RowError("bad_weight", detail)
     return weight
 
@@ -176,10 +181,20 @@ def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     return found or None
 
 
+def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
+    """A turn says its role once and its text once."""
+    for one, other in (("role", "from"), ("content", "value")):
+        said = [turn[name] for name in (one, other) if turn.get(name) is not None]
+        if len(said) == 2 and said[0] != said[1]:
+            raise RowError("bad_column", f"{where} has both {one} and {other}, and they differ")
+
+
 def message(turn: Any, where: str) -> Message:
     """One turn in any dialect."""
     if not isinstance(turn, dict):
         raise RowError("bad_column", f"{where} is a {type(turn).__name__}, not an object")
+    if len(turn) > 2:
+        _require_one_spelling(turn, where)
     spelled = turn.get("role", turn.get("from"))
     role = ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
     if role is None:

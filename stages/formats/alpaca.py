@@ -6,31 +6,32 @@ The input, when there is one, follows the instruction after a blank line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from stages.contract import Conversation, Example, Format, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.watched import Overlaid, peek
 
 _INPUTS = ("input", "context")
 _OUTPUTS = ("output", "response")
 _MORE = ("question", "query", "problem", "prompt")  # where others keep what is asked
 
 
-def _unread(row: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
+def _unread(row: Row, columns: Mapping[str, str]) -> str | None:
     """A column that seems to be asked too, and that nobody said what to do with."""
     if "instruction" in columns or any(name in columns for name in _INPUTS):
         return None
-    read = {row.get(name) for name in ("instruction", *_INPUTS) if isinstance(row.get(name), str)}
-    said = (name for name in _MORE if isinstance(row.get(name), str) and row[name].strip())
-    return next((name for name in said if row[name] not in read), None)
+    names = ("instruction", *_INPUTS)
+    read = {peek(row, name) for name in names if isinstance(peek(row, name), str)}
+    said = {name: peek(row, name) for name in _MORE if isinstance(peek(row, name), str)}
+    return next((n for n, text in said.items() if text.strip() and text not in read), None)
 
 
 def _either(name: str) -> str:
     return f"say which with --map input={name} or --map instruction=instruction"
 
 
-def asked(row: Mapping[str, Any], options: FormatOptions) -> str:
+def asked(row: Row, options: FormatOptions) -> str:
     """What the user says in an instruction row.
 
     Raises:
@@ -57,6 +58,14 @@ class _Alpaca:
     name = "alpaca"
     tasks: tuple[str, ...] = ("sft",)
     fans_out = False
+    columns: Mapping[str, tuple[str, ...]] = {
+        "instruction": ("instruction",),
+        "input": _INPUTS,
+        "answer": _OUTPUTS,
+        "instances": ("instances",),
+        **_turns.BEFORE,
+        **_turns.TOOLS,
+    }
     prompts: tuple[str, ...] = ("instruction",)
 
     def matches(self, row: Row) -> str | None:
@@ -98,7 +107,7 @@ class _Instances(_Alpaca):
         instances = row["instances"]
         if not isinstance(instances, list) or not all(isinstance(one, dict) for one in instances):
             raise RowError("bad_column", "column 'instances' holds no list of objects")
-        return [_one({**row, **one}, options) for one in instances]
+        return [_one(Overlaid(row, one), options) for one in instances]
 
 
 FORMAT = _Alpaca()

@@ -7,12 +7,13 @@ unlabelled: what follows an error is unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stages.contract import Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError
 from stages.formats import _steps, _turns
+from stages.watched import peek
 
 _NAMED = (
     "error_steps",
@@ -24,6 +25,7 @@ _NAMED = (
     "mistakes",
 )
 _ERRORS = (*_NAMED, "label", "labels")
+_COLUMNS = {**_steps.PROBLEM, **_steps.STEPS, "wrong steps": _ERRORS}
 
 
 def _is_list(value: Any, steps: int) -> bool:
@@ -39,10 +41,11 @@ def _column(row: Row) -> str | None:
     if name is None:
         return None
     for column in _NAMED:
-        if column in row and (row[column] is None or isinstance(row[column], list)):
+        if column in row and (peek(row, column) is None or isinstance(peek(row, column), list)):
             return column
     found = (column for column in _ERRORS if column in row)
-    return next((column for column in found if _is_list(row[column], len(row[name]))), None)
+    count = len(peek(row, name))
+    return next((column for column in found if _is_list(peek(row, column), count)), None)
 
 
 @dataclass
@@ -53,6 +56,7 @@ class _ErrorList:
     name: str = "error_list"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = False
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _steps.PROBLEMS
 
     @property

@@ -41,6 +41,7 @@ class _HhRlhf:
     name = "hh_rlhf"
     tasks = ("rm",)
     fans_out = False
+    columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
 
     def matches(self, row: Row) -> str | None:
         return "chosen and rejected as Human/Assistant dialogues" if is_dialogue(row) else None

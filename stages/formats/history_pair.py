@@ -10,6 +10,7 @@ class _HistoryPair:
     name = "history_pair"
     tasks = ("rm",)
     fans_out = False
+    columns = {"answers": ("response_chosen", "response_rejected"), **_pairs.BESIDE}
     prompts = ("question",)
 
     def matches(self, row: Row) -> str | None:

@@ -6,12 +6,13 @@ An index alone does not say whether it counts from 0 or from 1; the rows of a fi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stages.contract import Example, Format, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns
+from stages.watched import peek
 
 _STEMS = (
     "output",
@@ -44,6 +45,20 @@ CHOICES = (
     "best",
 )
 _LETTERS = {"a": 0, "b": 1}
+_COLUMNS = {
+    "answers": (
+        *(
+            name
+            for stem in _STEMS
+            for pair in _ENDS
+            for end in pair
+            for name in (f"{stem}_{end}", f"{stem}{end}")
+        ),
+        *_LISTS,
+    ),
+    "choice": CHOICES,
+    **_pairs.BESIDE,
+}
 VARIANTS = ("0-based", "1-based", "1-is-first")
 
 
@@ -55,16 +70,16 @@ def _sides(row: Row) -> tuple[str, str] | None:
                 (f"{stem}_{left}", f"{stem}_{right}"),
                 (f"{stem}{left}", f"{stem}{right}"),
             ):
-                if all(row.get(name) is not None for name in names):
+                if all(peek(row, name) is not None for name in names):
                     return names
     return None
 
 
 def _list(row: Row) -> list[Any] | None:
     for name in _LISTS:
-        value = row.get(name)
+        value = peek(row, name)
         if isinstance(value, list) and len(value) == 2:
-            return value
+            return list(row[name])
     return None
 
 
@@ -111,6 +126,7 @@ class _IndexedPair:
     name: str = "indexed_pair"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = False
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
     @property

@@ -31,6 +31,7 @@ class _MathShepherd:
     name = "math_shepherd"
     tasks = ("prm",)
     fans_out = False
+    columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:

@@ -14,6 +14,13 @@ class _MessageThinking:
     name = "message_thinking"
     tasks = ("sft",)
     fans_out = False
+    columns = {
+        "question": _ASKED,
+        "reasoning": ("message_thinking",),
+        "answer": ("message_content",),
+        **_turns.BEFORE,
+        **_turns.TOOLS,
+    }
     prompts = _ASKED
 
     def matches(self, row: Row) -> str | None:

@@ -10,6 +10,7 @@ class _OpenAI:
     name = "openai"
     tasks = ("sft",)
     fans_out = False
+    columns = {"turns": ("messages",), **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:
         if _turns.is_turns(row.get("messages"), "role"):

@@ -12,6 +12,7 @@ class _OpenRLHF:
     name = "openrlhf_prm"
     tasks = ("prm",)
     fans_out = False
+    columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:

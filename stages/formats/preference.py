@@ -10,6 +10,7 @@ class _Preference:
     name = "preference"
     tasks = ("rm",)
     fans_out = False
+    columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
     prompts = (*_pairs.PROMPTS, "chosen")
 
     def matches(self, row: Row) -> str | None:

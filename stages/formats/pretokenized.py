@@ -76,6 +76,12 @@ class _Pretokenized:
     name = "pretokenized"
     tasks = ("sft",)
     fans_out = False
+    columns = {
+        "ids": ("input_ids",),
+        "labels": ("labels", *_MASKS),
+        "padding": ("attention_mask",),
+        "packing": ("seq_lengths", "position_ids"),
+    }
     token_ids = True
     because = "no chat template can be applied to token ids, nor be compared with them"
 

@@ -45,6 +45,7 @@ class _PRM800K:
     name = "prm800k"
     tasks = ("prm",)
     fans_out = True
+    columns = {"problem": ("question",), "steps": ("label",)}
 
     def matches(self, row: Row) -> str | None:
         label, question = row.get("label"), row.get("question")

@@ -24,6 +24,7 @@ class _ProcessBench:
     name = "processbench"
     tasks = ("prm",)
     fans_out = False
+    columns = {**_steps.PROBLEM, **_steps.STEPS, "first error": _INDICES}
     prompts = _steps.PROBLEMS
     first_error = True
 

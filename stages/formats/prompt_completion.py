@@ -13,6 +13,12 @@ class _PromptCompletion:
     name = "prompt_completion"
     tasks = ("sft",)
     fans_out = False
+    columns = {
+        "question": ("prompt",),
+        "answer": ("completion",),
+        **_turns.BEFORE,
+        **_turns.TOOLS,
+    }
     prompts = ("prompt",)
 
     def matches(self, row: Row) -> str | None:

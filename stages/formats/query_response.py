@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from stages.contract import Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.watched import peek
 
 QUESTIONS = ("question", "query", "problem", "prompt", "input")
 ANSWERS = ("answer", "response", "solution", "output")
@@ -20,6 +21,12 @@ class _QueryResponse:
     name = "query_response"
     tasks = ("sft",)
     fans_out = False
+    columns = {
+        "question": QUESTIONS,
+        "answer": ANSWERS,
+        **_turns.BEFORE,
+        **_turns.TOOLS,
+    }
     prompts = QUESTIONS
     exchange = (QUESTIONS, ANSWERS)
 
@@ -42,7 +49,7 @@ class _QueryResponse:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        stray = row.get("instruction") not in (None, "")
+        stray = peek(row, "instruction") not in (None, "")
         if stray and options.columns.keys().isdisjoint(QUESTIONS):
             detail = "column 'instruction' may be asked too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.contract import Example, Format, FormatOptions, Pair, Row
@@ -20,6 +20,11 @@ _LISTS = ("responses", "answers", "completions", "candidates", "outputs", "gener
 _TEXTS = ("text", "content", "response", "answer", "output", "completion")
 _SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
 _RANKS = ("ranks", "rank")
+_COLUMNS = {
+    "answers": (*_ORDERED, *_LISTS),
+    "numbers": (*_SCORES, *_RANKS),
+    **_pairs.BESIDE,
+}
 
 
 def _value(row: Row, answers: list[Any], names: tuple[str, ...]) -> list[float] | None:
@@ -52,6 +57,7 @@ class _Ranked:
     name: str = "ranked"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = True
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
     @property

@@ -12,6 +12,7 @@ class _ShareGPT:
     name = "sharegpt"
     tasks = ("sft",)
     fans_out = False
+    columns = {"turns": (*_COLUMNS, "messages"), **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or "rejected" in row:

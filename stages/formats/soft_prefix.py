@@ -33,6 +33,7 @@ class _SoftPrefix:
     name = "soft_prefix"
     tasks = ("prm",)
     fans_out = False
+    columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
     prompts = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:

@@ -16,6 +16,7 @@ class _StepConversations:
     name = "step_conversations"
     tasks = ("prm",)
     fans_out = False
+    columns = _steps.TURNS
 
     def matches(self, row: Row) -> str | None:
         column = _steps.turn_column(row)

@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.formats import _steps, _turns
+from stages.watched import peek
 
 _LABELS = ("labels", "label", "ratings", "rating", "step_labels", "rewards", "scores")
 
@@ -22,13 +23,14 @@ def _labels(row: Row) -> str | None:
     steps = _steps.step_column(row)
     if steps is None:
         return None
-    return next((name for name in _LABELS if _fits(row.get(name), len(row[steps]))), None)
+    return next((name for name in _LABELS if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
 class _Stepwise:
     name = "stepwise"
     tasks = ("prm",)
     fans_out = False
+    columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
     prompts = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:

@@ -13,6 +13,7 @@ class _TaggedMessages:
     name = "tagged_messages"
     tasks = ("prm",)
     fans_out = False
+    columns = {**_steps.TURNS, "ratings": _LABELS}
 
     def matches(self, row: Row) -> str | None:
         column, labels = _steps.turn_column(row), _turns.first_of(row, _LABELS)

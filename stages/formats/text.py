@@ -15,6 +15,7 @@ class _Text:
     name = "text"
     tasks = ("sft",)
     fans_out = False
+    columns = {"text": ("text",), **_turns.TOOLS}
     prompts = ("text",)
 
     def matches(self, row: Row) -> str | None:

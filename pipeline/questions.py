@@ -1,0 +1,164 @@
+"""Questions about columns that nothing would read, asked once before a build begins.
+
+Each names the column, what it holds in the sampled rows, and options that settle it; each of the
+options builds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from pipeline.config import Config
+from stages import column_names, detection, formats
+from stages.contract import Row
+from stages.errors import DataError, PipelineError
+from stages.survey import Column, Survey
+from stages.unread import ignore
+
+_GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
+_LISTED = 3  # values that a message shows
+
+
+def _spelled(value: Any) -> str:
+    return orjson.dumps(value, default=str).decode()
+
+
+def _held(column: Column, rows: int) -> str:
+    """What a column holds, in words: ``true in 31, false in 9 of 40 sampled rows``."""
+    counts = Counter(map(_spelled, column.values))
+    if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
+        return f"in {column.rows} of {rows} sampled rows"
+    shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
+    return f"{shown} of {rows} sampled rows"
+
+
+def _quoted(text: str) -> str:
+    return text if text.replace("=", "").replace("_", "").isalnum() else f"'{text}'"
+
+
+def condition_for(path: str, values: Sequence[Any]) -> str | None:
+    """A ``--where`` that keeps the better rows; None where no order is known."""
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return f"{path}=true"
+    if kinds <= {int, float} and values:
+        best = max(values)
+        few = len(set(values)) <= 2
+        return f"{path}={_spelled(best)}" if few else f"{path}>={_spelled(_median(values))}"
+    if kinds == {str}:
+        plain = {column_names.plain(value): value for value in values}
+        good = next((plain[word] for word in _GOOD if word in plain), values[0])
+        return f"{path}={good}" if good.strip() == good and good else None
+    return None
+
+
+def _median(values: Iterable[Any]) -> Any:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+
+def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
+    """Which other task's formats the rows have, as a sentence; empty for none."""
+    for task in ("prm", "rm"):
+        if task == config.task:
+            continue
+        try:
+            found = detection.detect(rows, task, where, columns=config.map)
+        except PipelineError:
+            continue
+        if found.change is None:
+            return f" The rows also read as {task} data: pipeline run {task} ({found.evidence})."
+    return ""
+
+
+def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
+    what = (
+        f"{where}: column {path!r} ({_held(column, len(rows))}) rates the answers, and sft would "
+        f"train every answer, whatever it says.{_alike(rows, config, where)}"
+    )
+    ways = [f"train all of them with {ignore(path)}"]
+    chosen = condition_for(path, column.values)
+    if chosen is not None:
+        ways.insert(0, f"train only the good ones with --where {_quoted(chosen)}")
+    if all(isinstance(row.get("text"), str) for row in rows) and path in rows[0]:
+        ways.append(f"train it as the answer with --map question=text --map answer={path}")
+    return DataError(what, f"Say which: {', or '.join(ways)}.")
+
+
+def _scored(path: str, column: Column, rows: Sequence[Row], where: str) -> DataError:
+    return DataError(
+        f"{where}: column {path!r} ({_held(column, len(rows))}) may be the score of an answer, "
+        "and no format reads it under this name.",
+        f"Read it with --map chosen_score=COLUMN --map rejected_score=COLUMN or --map margin="
+        f"{path}, or leave it out with {ignore(path)}.",
+    )
+
+
+def _readable(path: str, reading: str, row: Row) -> list[str]:
+    """Options that have a format read a column, where one has a place for it."""
+    name, word = reading.partition("/")[0], column_names.plain(path)
+    found = formats.load(reading)
+    read = found.columns
+    if word in column_names.SYSTEM and "system text" in read:
+        return [f"--map system={path}"]
+    if word in column_names.HISTORY and "history" in read:
+        return [f"--map history={path}"]
+    if name in ("query_response", "prompt_completion") and "." not in path:
+        asked, answered = (
+            next((column for column in read[meaning] if column in row), "COLUMN")
+            for meaning in ("question", "answer")
+        )
+        if word in column_names.REASONING:
+            names = ("problem", "message_thinking", "message_content")
+            return [_maps(names, (asked, path, answered))]
+        if word in column_names.CONTEXT:
+            return [_maps(("instruction", "input", "output"), (asked, path, answered))]
+    if name == "alpaca" and word in column_names.CONTEXT:
+        return [f"--map input={path}"]
+    return []
+
+
+def _maps(names: Sequence[str], columns: Sequence[str]) -> str:
+    pairs = zip(names, columns, strict=True)
+    return " ".join(f"--map {name}={column}" for name, column in pairs)
+
+
+def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
+    why = "" if column.asked is None else f" {column.asked.detail.removeprefix(path).lstrip()};"
+    if column.asked is None:
+        why = " holds most of the rows' text;"
+    ways = [f"have it read with {way}" for way in _readable(path, reading, rows[0])]
+    ways.append(f"leave it out with {ignore(path)}")
+    name = reading.partition("/")[0]
+    return DataError(
+        f"{where}: column {path!r} ({_held(column, len(rows))}){why} format {name} does not "
+        "read it.",
+        f"Say which: {', or '.join(ways)}.",
+    )
+
+
+def ask(found: Survey, rows: Sequence[Row], reading: str, where: str, config: Config) -> None:
+    """Ask about the first column that must not be left out without a question.
+
+    Raises:
+        DataError: there is one.
+    """
+    asked = {path: column for path, column in found.columns.items() if column.asked is not None}
+    for path, column in asked.items():
+        error = column.asked
+        if error is None:
+            continue
+        if error.code == "rated" and config.task == "sft":
+            raise _rated(path, column, rows, config, where)
+        if error.code == "rated":
+            raise _scored(path, column, rows, where)
+        if error.code == "unread_column":
+            raise _unseen(path, column, rows, reading, where)
+        held = _held(column, len(rows))
+        raise DataError(f"{where}: {error.detail} ({held}).", error.remedy)
+    if found.most is not None:
+        raise _unseen(found.most, found.columns[found.most], rows, reading, where)

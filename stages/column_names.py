@@ -1,0 +1,154 @@
+"""What the name of a column says about it, where no format reads the column.
+
+Three kinds of columns must not be left out without a question: one that the model should probably
+see, one that rates what stands beside it, and one that weighs it. Names are compared without case,
+underscores and hyphens, so that ``Starter_Code`` and ``starterCode`` are one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+
+@functools.lru_cache(4096)
+def plain(name: str) -> str:
+    """A name without case, underscores, hyphens, blanks, and without the path before it."""
+    last = name.replace("[]", "").rpartition(".")[2]
+    return "".join(c for c in last.casefold() if c not in "_- ")
+
+
+def _set(names: str) -> frozenset[str]:
+    return frozenset(map(plain, names.split()))
+
+
+CONTEXT = _set(
+    "context contexts passage passages document documents article paragraph paragraphs table "
+    "tables evidence knowledge background premise hypothesis facts supporting_facts "
+    "retrieved_documents retrieved_context search_results code_context starter_code schema "
+    "sql_context db_schema hint hints persona personas scenario story dialogue transcript "
+    "choices options answer_choices candidates_text "
+)
+ASKED = _set(
+    "question query problem prompt instruction instructions input inputs user user_prompt "
+    "user_input user_message task_description problem_statement"
+)
+ANSWERED = _set(
+    "answer response solution output outputs completion assistant target targets reply "
+    "assistant_response model_response gold_answer final_answer"
+)
+SYSTEM = _set("system system_prompt system_message system_text sys_prompt developer")
+HISTORY = _set("history chat_history conversation_history previous_turns dialog dialogue_history")
+TOOLS = _set("tools functions tool_calls function_call available_tools tool_list")
+REASONING = _set(
+    "cot rationale rationales reasoning reasoning_content thinking thought thoughts think "
+    "chain_of_thought chain_of_thoughts message_thinking explanation scratchpad analysis "
+    "initial_reason_steps reason_steps reasoning_steps reasoning_trace deepseek_reasoning"
+)
+MEDIA = _set(
+    "image images image_path image_paths img video videos audio audios pixel_values frames "
+    "image_url image_urls audio_path video_path"
+)
+VERDICTS = _set(
+    "label labels is_correct correct correctness iscorrect is_right right kto_tag kto_label tag "
+    "reward rewards score scores rating ratings passed pass is_passed pass_rate verdict verdicts "
+    "mistake_index error_index first_error step_rewards step_labels step_scores is_good good "
+    "desirable is_desirable preferred is_preferred accepted is_accepted accept approved quality "
+    "quality_score overall_score helpfulness thumbs_up thumbs upvoted valid is_valid success "
+    "is_success resolved is_resolved wins win final_answer_correct judgement judgment grade "
+    "overall_rating accuracy acc feedback_score toxicity harmful is_harmful unsafe is_unsafe "
+    "is_safe safe"
+)
+WEIGHTS = _set(
+    "weight weights sample_weight sample_weights loss_weight loss_weights loss_mask mask masks "
+    "example_weight importance"
+)
+FLAGS = _set(
+    "weight train loss trainable training loss_weight loss_mask mask masked train_detail "
+    "training_detail detail ignore ignored skip excluded exclude hidden prefix prefill partial "
+    "cache_control continue"
+)
+# Numbers that say where a turn stands or how long it is, and nothing about its worth.
+BOOKKEEPING = _set(
+    "id idx index number turn turn_id turn_index turn_number message_id parent_id msg_id step "
+    "step_id time timestamp ts date created created_at create_time created_utc updated_at "
+    "update_time tokens token_count num_tokens n_tokens length len position order seq "
+    "duration latency start end"
+)
+
+_SIDES = ("chosen", "rejected", "1", "2", "a", "b", "winner", "loser", "better", "worse")
+
+
+def seen(name: str, task: str) -> str | None:
+    """What a column is that the model should probably see, in words; None for any other."""
+    word = plain(name)
+    if word in SYSTEM or word in HISTORY or word in TOOLS:
+        return "belongs to the conversation"
+    if word in MEDIA:
+        return "is not text, which is all that is trained here"
+    if word in CONTEXT:
+        return "looks like something that the model should read"
+    if word in REASONING and task == "sft":
+        return "looks like reasoning"
+    if word in ASKED or (word in ANSWERED and task == "sft"):
+        return "looks like a part of the conversation"
+    return None
+
+
+def rates(name: str, value: Any, task: str) -> bool:
+    """Whether a column may say how good the answer beside it is."""
+    word = plain(name)
+    if task == "sft":
+        return word in VERDICTS and (word in _ALWAYS or _is_rating(value))
+    if task == "rm":  # a score of either side that is spelled in a way no format knows
+        stem = _without_side(word)
+        return stem is not None and stem in _SCORE_STEMS
+    return False
+
+
+_ALWAYS = _set("label kto_tag kto_label verdict judgement judgment")
+_WORDS = _set(
+    "good bad true false yes no correct incorrect right wrong pass passed fail failed + -"
+)
+
+
+def _is_rating(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_rating, value))
+    if isinstance(value, str):
+        return plain(value) in _WORDS or value.strip().lstrip("+-").replace(".", "", 1).isdigit()
+    return isinstance(value, bool | int | float)
+
+
+_SCORE_STEMS = _set("score scores rating reward margin overall_score quality preference_strength")
+
+
+def _without_side(word: str) -> str | None:
+    for end in _SIDES:
+        for stem in (word.removeprefix(end), word.removesuffix(end)):
+            if stem != word:
+                return stem
+    return "margin" if word in ("margin", "scoremargin", "preferencestrength") else None
+
+
+def weighs(name: str) -> bool:
+    """Whether a column may weigh its row in the loss."""
+    return plain(name) in WEIGHTS
+
+
+def is_flag(name: str, value: Any) -> bool:
+    """Whether a key of a turn may say how the turn is trained or how good it is."""
+    word = plain(name)
+    if isinstance(value, bool) or word in FLAGS:
+        return True
+    number = isinstance(value, int | float)
+    return word in VERDICTS or (number and word not in BOOKKEEPING)
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three names that look like one."""
+    import difflib
+
+    by_word = {plain(one): one for one in known}
+    return [by_word[w] for w in difflib.get_close_matches(plain(name), by_word, 3, 0.6)]

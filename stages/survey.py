@@ -1,0 +1,109 @@
+"""What sampled rows say beside what is read of them, before a build begins.
+
+The same questions that refuse a row one by one are asked here once, with figures, so that a build
+that would train something else than its rows say stops before its first row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.contract import Format, FormatOptions, Row
+from stages.errors import AskError, RowError
+from stages.selection import Selection
+from stages.unread import Left, left_over, repeats, require_asked, size_of, texts_of
+from stages.watched import Watched
+
+MOST_OF_THE_TEXT = 0.5  # of a row's text in one column that nothing reads
+
+
+@dataclass(slots=True)
+class Column:
+    """A column that nothing reads.
+
+    Attributes:
+        rows: sampled rows that have it; ``bytes``: of their values.
+        values: some of them.
+        asked: why it must not be left out without a question; None where it may be.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    values: list[Any] = field(default_factory=list)
+    asked: AskError | None = None
+
+
+@dataclass(slots=True)
+class Survey:
+    """What became of the columns of sampled rows.
+
+    Attributes:
+        rows: rows that the format could read.
+        columns: those that nothing reads, by path.
+        most: the column that holds most of the rows' text without being read; None for none.
+    """
+
+    rows: int = 0
+    columns: dict[str, Column] = field(default_factory=dict)
+    most: str | None = None
+
+    def take(self, left: Left) -> Column:
+        """Count one row's value."""
+        found = self.columns.setdefault(left.path, Column())
+        found.rows += 1
+        found.bytes += size_of(left.value)
+        if len(found.values) < 1000:
+            found.values.append(left.value)
+        return found
+
+
+def _text(value: Any) -> int:
+    """Characters of text in a value, at any depth."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = value.values()
+    return sum(map(_text, value)) if isinstance(value, (list, type({}.values()))) else 0
+
+
+def survey(
+    rows: Sequence[Row],
+    found: Format,
+    task: str,
+    options: FormatOptions,
+    selection: Selection,
+) -> Survey:
+    """Read some rows, and collect what is left over.
+
+    Args:
+        rows: as ``selection`` gives them.
+    """
+    result = Survey()
+    unread: Counter[str] = Counter()
+    total = 0
+    for row in rows:
+        watched = Watched(row)
+        try:
+            examples = found.read(watched, task, options)
+        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+            continue  # told of by the build, by name
+        result.rows += 1
+        total += _text(row)
+        for left in left_over(watched, examples, frozenset()):
+            if left.path in selection.decided:
+                continue
+            column = result.take(left)
+            if not repeats(left.value, texts_of(examples)):
+                unread[left.path] += _text(left.value)
+            if column.asked is None:
+                try:
+                    require_asked(left, task, examples)
+                except AskError as error:
+                    column.asked = error
+    for path, size in unread.most_common(1):
+        if size > MOST_OF_THE_TEXT * total:
+            result.most = path
+    return result

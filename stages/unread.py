@@ -1,0 +1,162 @@
+"""What a row says and no format reads: counted by column, or asked about.
+
+Every column ends in an example, or is counted here under its name, or refuses its row. A row is
+refused where leaving the column out would probably train something else than the row says: a
+column that the model should see, a rating under sft, a weight, a flag of a turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from stages import column_names
+from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
+from stages.errors import AskError
+from stages.watched import Watched
+
+# Fields of a turn that are checked where they are rendered: see lost_in_template.
+_CHECKED = frozenset(("tool_calls", "reasoning_content"))
+# What a turn may say about its own training; formats._turns reads them.
+FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
+NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was left out of the rows that became examples.
+
+    Attributes:
+        rows: rows by column in which it said something.
+        bytes: of those values, as JSON.
+        filtered: rows that ``--where`` left out.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    filtered: int = 0
+
+    def add(self, column: str, value: Any) -> None:
+        """Count one row's value."""
+        self.rows[column] += 1
+        self.bytes[column] += size_of(value)
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a value as JSON."""
+    return len(orjson.dumps(value, default=str))
+
+
+def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
+    """Every turn of some examples."""
+    for example in examples:
+        if isinstance(example, Conversation):
+            yield from example.messages
+        elif isinstance(example, Pair):
+            yield from (*example.prompt, *example.chosen, *example.rejected)
+
+
+def texts_of(examples: Iterable[Example]) -> list[str]:
+    """Every text of some examples."""
+    examples = list(examples)
+    found = [turn.content for turn in turns_of(examples) if turn.content]
+    for example in examples:
+        if isinstance(example, StepChain):
+            found += [example.problem, *example.steps]
+    return found
+
+
+def repeats(value: Any, texts: Sequence[str]) -> bool:
+    """Whether a column says again what the example says: a part of it, or all of it."""
+    if not isinstance(value, str):
+        return False
+    plain = value.strip()
+    said = [text.strip() for text in texts if text.strip()]
+    return any(plain in text for text in said) or (bool(said) and all(t in plain for t in said))
+
+
+def _column_of(row: Row, key: str) -> str:
+    """The column whose turns have a key, as ``messages[].key``."""
+    for name, value in row.items():
+        turns = value if isinstance(value, list) else [value]
+        if any(isinstance(turn, dict) and key in turn for turn in turns):
+            return f"{name}[].{key}"
+    return f"turns[].{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that a row says and no example holds.
+
+    Attributes:
+        path: ``context``, ``question.source``, ``messages[].name``.
+        turn: whether it is a key of a turn.
+    """
+
+    path: str
+    value: Any
+    turn: bool = False
+
+
+def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]) -> list[Left]:
+    """Everything in a row that no example holds.
+
+    Args:
+        printed: the fields of a turn that the chat template prints.
+    """
+    found = [Left(path, value) for path, value in row.unread()]
+    keys: dict[str, Any] = {}
+    for turn in turns_of(examples):
+        if turn.fields:
+            keys = {**turn.fields, **keys}
+    for key, value in keys.items():
+        if key not in printed and key not in _CHECKED:
+            found.append(Left(_column_of(row, key), value, turn=True))
+    return found
+
+
+def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
+    """Leave something out only where that changes nothing that is trained, as far as one can tell.
+
+    Raises:
+        AskError: the row would be trained as something else than it says, or might be.
+    """
+    path, value = left.path, left.value
+    shown = f"{path} is {_shown(value)}"
+    if left.turn and column_names.is_flag(path, value):
+        raise AskError(
+            "unknown_flag",
+            f"{shown}, a flag of a turn that nothing here reads",
+            f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
+        )
+    if column_names.rates(path, value, task):
+        what = "rates what would be trained" if task == "sft" else "may be the score of an answer"
+        raise AskError("rated", f"{shown}, which {what}", f"Add {ignore(path)}.")
+    if column_names.weighs(path):
+        raise AskError(
+            "unread_weight",
+            f"{shown}, and a weight is read from turns only",
+            f"Put it on the turns as weight, or add {ignore(path)}.",
+        )
+    why = column_names.seen(path, task)
+    if why is not None and not repeats(value, texts_of(examples)):
+        raise AskError(
+            "unread_column",
+            f"{path} {why}, and nothing reads it",
+            f"Read it under another name with --map, or add {ignore(path)}.",
+        )
+
+
+def ignore(path: str) -> str:
+    """The option that leaves a column out, as a shell takes it."""
+    quoted = path if path.replace("_", "").replace(".", "").isalnum() else f"'{path}'"
+    return f"--ignore {quoted}"
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value, default=str).decode()
+    return text if len(text) <= 40 else f"{text[:37]}..."

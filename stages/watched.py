@@ -1,0 +1,98 @@
+"""A row that remembers which of its columns were read.
+
+A format reads a row by asking it for columns; whatever it did not ask for is not in the example.
+So nothing has to be declared for a column to be noticed that no format has ever heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stages.contract import Row
+
+# What is passed on whole: its keys belong to whoever wrote the tool or the call.
+_PASSED_ON = frozenset(("tools", "functions", "tool_calls", "function_call"))
+EMPTY: tuple[Any, ...] = (None, "", [], {})  # what says nothing
+
+
+class Watched(dict[str, Any]):
+    """A row, or an object inside one. ``row[key]`` and ``row.get(key)`` count as reading.
+
+    To look without reading, for example to see whether a column is there, use ``peek``.
+    """
+
+    __slots__ = ("_read",)
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row)
+        self._read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        self._read.add(key)
+        kind = type(value)
+        if (kind is dict or kind is list) and key not in _PASSED_ON:
+            value = _inside(value)
+            self[key] = value
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a column, which counts as read."""
+        return self[key] if key in self else default  # noqa: SIM401  # this is that method
+
+    def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
+        """Path and value of everything that says something and was not asked for.
+
+        An object none of whose keys was asked for was used as a whole. A key counts as read in a
+        list of objects when it was read in one of them.
+        """
+        if not self._read and before:
+            return
+        for key, value in self.items():
+            if key not in self._read:
+                if value not in EMPTY:
+                    yield f"{before}{key}", value
+            elif isinstance(value, Watched):
+                yield from value.unread(f"{before}{key}.")
+            elif type(value) is list and value and isinstance(value[0], Watched):
+                yield from _unread_in(value, f"{before}{key}[].")
+
+
+class Overlaid(Watched):
+    """A row with the values of an object inside it in front; reading counts where a value is."""
+
+    __slots__ = ("_over", "_under")
+
+    def __init__(self, under: Row, over: Row) -> None:
+        super().__init__({**under, **over})
+        self._under, self._over = under, over
+
+    def __getitem__(self, key: str) -> Any:
+        return self._over[key] if key in self._over else self._under[key]
+
+
+def peek(row: Row, key: str) -> Any:
+    """The value of a column, which does not count as read; None where there is none."""
+    return dict.get(row, key)
+
+
+def _inside(value: Any) -> Any:
+    """Objects are watched too, but turns: these say themselves what they leave over."""
+    if type(value) is dict:
+        return Watched(value)
+    if not value or type(value[0]) is not dict or "role" in value[0] or "from" in value[0]:
+        return value
+    return [Watched(one) if type(one) is dict else one for one in value]
+
+
+def _unread_in(values: list[Any], before: str) -> Iterator[tuple[str, Any]]:
+    rows = [one for one in values if isinstance(one, Watched)]
+    read = set().union(*(row._read for row in rows))
+    told: set[str] = set()
+    for row in rows:
+        for path, value in row.unread(before):
+            key = path.removeprefix(before)
+            if key not in read and path not in told:
+                told.add(path)
+                yield path, value
