@@ -131,7 +131,7 @@ class Config:
         Raises:
             UsageError: ``--where`` cannot be understood.
         """
-        return Selection(tuple(map(condition, self.where)), self.ignore, dict(self.map))
+        return Selection(tuple(map(condition, self.where)), self.ignore)
 
     @property
     def longest_example(self) -> int:

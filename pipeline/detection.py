@@ -17,7 +17,7 @@ from stages import column_names, formats, readers
 from stages.contract import Format, Record, Row, Split
 from stages.detection import Detection, detect, settle
 from stages.errors import DataError, UsageError
-from stages.selection import Selection, lookup, names_something
+from stages.selection import Selection, lookup, names_something, renamed
 from stages.survey import survey
 
 SAMPLE_ROWS = 1000
@@ -94,14 +94,15 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
         first += count
 
 
-def _changed(source: Input, kinds: tuple[str, str], selection: Selection) -> DataError:
+def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
     """The error for a file whose rows are of two kinds: where the second kind begins."""
     pair = [formats.load(kind) for kind in kinds]
+    selection, mapping = config.selection(), config.map
     begun: tuple[Format, str] | None = None
     for line, record in _records(source):
         if record.data is None or not selection.takes(record.data):
             continue
-        row = selection.read(record.data)
+        row = renamed(selection.read(record.data), mapping)
         said = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
         if begun is None and said:
             begun = said[0]
@@ -171,7 +172,7 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
         DataError: ``--where`` takes none of them.
     """
     selection = config.selection()
-    taken = [selection.read(row) for row in rows if selection.takes(row)]
+    taken = [renamed(selection.read(r), config.map) for r in rows if selection.takes(r)]
     if not taken:
         raise DataError(
             f"{where}: none of {len(rows)} sampled rows meets --where "
@@ -229,5 +230,5 @@ def recognise(source: Input, config: Config) -> Detection:
     """
     found = recognise_rows(sample(source), source.path, config)
     if found.change is not None:
-        raise _changed(source, found.change, config.selection())
+        raise _changed(source, found.change, config)
     return found

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 Batch: TypeAlias = pa.RecordBatch
 Row: TypeAlias = dict[str, Any]
+Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # what a row may say, and where it says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ class Format(Protocol):
     name: str
     tasks: tuple[str, ...]
     fans_out: bool
-    columns: Mapping[str, tuple[str, ...]]
+    columns: Columns
 
     def matches(self, row: Row) -> str | None:
         """Why this row looks like the format, in words; None when it does not."""

@@ -7,6 +7,7 @@ whose reject columns are filled.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples, exchanges, reasoning, weights
+from stages import columns, examples, exchanges, formats, reasoning, weights
 from stages.contract import (
     Batch,
     Conversation,
@@ -31,7 +32,7 @@ from stages.contract import (
     Tokens,
 )
 from stages.errors import RowError
-from stages.selection import Selection
+from stages.selection import Selection, renamed
 from stages.strict_json import dump
 from stages.unread import Tally, left_over, require_asked
 from stages.watched import EMPTY, Watched
@@ -149,9 +150,14 @@ class Normalize:
         left = left_over(row, found, self.printed)
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
-            require_asked(one, self.task, found)
+            if one.path not in self._settled:
+                require_asked(one, self.task, found)
         for one in left:
             self.tally.add(one.path, one.value)
+
+    @functools.cached_property
+    def _settled(self) -> frozenset[str]:
+        return formats.settled_by(self.format, self.options.columns)
 
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
         """The columns of a batch of plain exchanges; None where a row or an option says more."""
@@ -196,12 +202,13 @@ class Normalize:
         lines: list[int] = []
         sequences: list[int] = []
         refused: dict[int, tuple[str, str]] = {}
+        columns_by_name = self.options.columns
         for record in records:
             first = len(rows)
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
-                found = self._read(self.selection.read(record.data))
+                found = self._read(renamed(self.selection.read(record.data), columns_by_name))
             except RowError as error:
                 refused[first] = (error.code, error.detail)
                 rows.append(None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -93,28 +93,25 @@ def condition(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What ``--where``, ``--ignore`` and ``--map`` make of a row before a format reads it.
+    """What ``--where`` and ``--ignore`` make of a row before anything is renamed in it.
 
     Attributes:
         where: all of them must hold.
         ignore: columns that are left out; ``messages[].name`` is a key of every object in a list.
-        columns: the column that is read under each name (``--map``).
     """
 
     where: tuple[Condition, ...] = ()
     ignore: tuple[str, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, row: Row) -> bool:
         """Whether the row is to be used."""
         return all(condition.holds(row) for condition in self.where)
 
     def read(self, row: Row) -> Row:
-        """The row as its format sees it."""
-        found = row
+        """The row without what is ignored."""
         for path in self.ignore:
-            found = _without(found, path)
-        return renamed(found, self.columns)
+            row = _without(row, path)
+        return row
 
     @property
     def decided(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stages import formats
 from stages.contract import Format, FormatOptions, Row
 from stages.errors import AskError, RowError
 from stages.selection import Selection
@@ -79,9 +80,10 @@ def survey(
     """Read some rows, and collect what is left over.
 
     Args:
-        rows: as ``selection`` gives them.
+        rows: as ``selection`` and ``--map`` give them.
     """
     result = Survey()
+    settled = formats.settled_by(found, options.columns)
     unread: Counter[str] = Counter()
     total = 0
     for row in rows:
@@ -98,7 +100,7 @@ def survey(
             column = result.take(left)
             if not repeats(left.value, texts_of(examples)):
                 unread[left.path] += _text(left.value)
-            if column.asked is None:
+            if column.asked is None and left.path not in settled:
                 try:
                     require_asked(left, task, examples)
                 except AskError as error:

@@ -28,7 +28,7 @@ _HARMLESS = "Give a template that only prints the conversation with --chat-templ
 class _Generation(Extension):
     """``{% generation %}`` marks what an assistant says; it prints its body."""
 
-    tags = {"generation"}  # noqa: RUF012 (the base class declares it so)
+    tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

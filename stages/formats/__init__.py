@@ -6,6 +6,8 @@ format's rows can be read in more than one way (``indexed_pair/1-based``). ``--f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stages import catalog
 from stages.contract import Format, Varied
 from stages.errors import UsageError
@@ -30,6 +32,13 @@ def load(reading: str) -> Format:
 def names_of(found: Format) -> list[str]:
     """The columns that a format may read: the NAMEs that ``--map`` takes."""
     return [name for names in found.columns.values() for name in names]
+
+
+def settled_by(found: Format, mapped: Iterable[str]) -> frozenset[str]:
+    """The columns that have been decided on where ``--map`` names one of the same meaning."""
+    named = set(mapped)
+    meant = [names for names in found.columns.values() if not named.isdisjoint(names)]
+    return frozenset(name for names in meant for name in names)
 
 
 def rates_to_first_error(name: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stages.contract import Conversation, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, Format, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
 from stages.watched import Overlaid, peek
@@ -28,7 +28,7 @@ def _unread(row: Row, columns: Mapping[str, str]) -> str | None:
 
 
 def _either(name: str) -> str:
-    return f"say which with --map input={name} or --map instruction=instruction"
+    return f"say which with --map input={name} or --ignore {name}"
 
 
 def asked(row: Row, options: FormatOptions) -> str:
@@ -58,7 +58,7 @@ class _Alpaca:
     name = "alpaca"
     tasks: tuple[str, ...] = ("sft",)
     fans_out = False
-    columns: Mapping[str, tuple[str, ...]] = {
+    columns: Columns = {
         "instruction": ("instruction",),
         "input": _INPUTS,
         "answer": _OUTPUTS,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError
 from stages.formats import _steps, _turns
 from stages.watched import peek
@@ -56,7 +56,7 @@ class _ErrorList:
     name: str = "error_list"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = False
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _COLUMNS)
+    columns: Columns = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _steps.PROBLEMS
 
     @property

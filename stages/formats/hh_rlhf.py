@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from stages.contract import Example, FormatOptions, Message, Pair, Row
+from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
 
@@ -41,7 +41,7 @@ class _HhRlhf:
     name = "hh_rlhf"
     tasks = ("rm",)
     fans_out = False
-    columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
+    columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
 
     def matches(self, row: Row) -> str | None:
         return "chosen and rejected as Human/Assistant dialogues" if is_dialogue(row) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.formats import _pairs
 
 
@@ -10,7 +10,7 @@ class _HistoryPair:
     name = "history_pair"
     tasks = ("rm",)
     fans_out = False
-    columns = {"answers": ("response_chosen", "response_rejected"), **_pairs.BESIDE}
+    columns: Columns = {"answers": ("response_chosen", "response_rejected"), **_pairs.BESIDE}
     prompts = ("question",)
 
     def matches(self, row: Row) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns
 from stages.watched import peek
@@ -126,7 +126,7 @@ class _IndexedPair:
     name: str = "indexed_pair"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = False
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _COLUMNS)
+    columns: Columns = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
     @property

@@ -6,7 +6,7 @@ Only the characters of ``label`` that stand where ``input`` has the tag are rati
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _steps, _turns
 
@@ -31,7 +31,7 @@ class _MathShepherd:
     name = "math_shepherd"
     tasks = ("prm",)
     fans_out = False
-    columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
+    columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
 from stages.formats.query_response import QUESTIONS
@@ -14,7 +14,7 @@ class _MessageThinking:
     name = "message_thinking"
     tasks = ("sft",)
     fans_out = False
-    columns = {
+    columns: Columns = {
         "question": _ASKED,
         "reasoning": ("message_thinking",),
         "answer": ("message_content",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.formats import _turns
 
 
@@ -10,7 +10,7 @@ class _OpenAI:
     name = "openai"
     tasks = ("sft",)
     fans_out = False
-    columns = {"turns": ("messages",), **_turns.BEFORE, **_turns.TOOLS}
+    columns: Columns = {"turns": ("messages",), **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:
         if _turns.is_turns(row.get("messages"), "role"):

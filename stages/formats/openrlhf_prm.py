@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.formats import _steps, _turns
 
 _LABELS = ("value", "label", "labels", "values")
@@ -12,7 +12,7 @@ class _OpenRLHF:
     name = "openrlhf_prm"
     tasks = ("prm",)
     fans_out = False
-    columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
+    columns: Columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.formats import _pairs, hh_rlhf
 
 
@@ -10,7 +10,7 @@ class _Preference:
     name = "preference"
     tasks = ("rm",)
     fans_out = False
-    columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
+    columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
     prompts = (*_pairs.PROMPTS, "chosen")
 
     def matches(self, row: Row) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stages.columns import IGNORED
-from stages.contract import Example, FormatOptions, Row, Tokens
+from stages.contract import Columns, Example, FormatOptions, Row, Tokens
 from stages.errors import RowError
 from stages.formats import _turns
 
@@ -76,7 +76,7 @@ class _Pretokenized:
     name = "pretokenized"
     tasks = ("sft",)
     fans_out = False
-    columns = {
+    columns: Columns = {
         "ids": ("input_ids",),
         "labels": ("labels", *_MASKS),
         "padding": ("attention_mask",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _turns
 
@@ -45,7 +45,7 @@ class _PRM800K:
     name = "prm800k"
     tasks = ("prm",)
     fans_out = True
-    columns = {"problem": ("question",), "steps": ("label",)}
+    columns: Columns = {"problem": ("question",), "steps": ("label",)}
 
     def matches(self, row: Row) -> str | None:
         label, question = row.get("label"), row.get("question")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns
 
@@ -24,7 +24,7 @@ class _ProcessBench:
     name = "processbench"
     tasks = ("prm",)
     fans_out = False
-    columns = {**_steps.PROBLEM, **_steps.STEPS, "first error": _INDICES}
+    columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "first error": _INDICES}
     prompts = _steps.PROBLEMS
     first_error = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
 
@@ -13,7 +13,7 @@ class _PromptCompletion:
     name = "prompt_completion"
     tasks = ("sft",)
     fans_out = False
-    columns = {
+    columns: Columns = {
         "question": ("prompt",),
         "answer": ("completion",),
         **_turns.BEFORE,

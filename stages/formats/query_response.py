@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
 from stages.watched import peek
@@ -21,7 +21,7 @@ class _QueryResponse:
     name = "query_response"
     tasks = ("sft",)
     fans_out = False
-    columns = {
+    columns: Columns = {
         "question": QUESTIONS,
         "answer": ANSWERS,
         **_turns.BEFORE,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Pair, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns, indexed_pair
 
@@ -57,7 +57,7 @@ class _Ranked:
     name: str = "ranked"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = True
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _COLUMNS)
+    columns: Columns = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.formats import _turns
 
 _COLUMNS = ("conversations", "conversation")
@@ -12,7 +12,7 @@ class _ShareGPT:
     name = "sharegpt"
     tasks = ("sft",)
     fans_out = False
-    columns = {"turns": (*_COLUMNS, "messages"), **_turns.BEFORE, **_turns.TOOLS}
+    columns: Columns = {"turns": (*_COLUMNS, "messages"), **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or "rejected" in row:

@@ -5,7 +5,7 @@ The values are shares of continuations that reached the right answer, from 0 to 
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns
 
@@ -33,7 +33,7 @@ class _SoftPrefix:
     name = "soft_prefix"
     tasks = ("prm",)
     fans_out = False
-    columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
+    columns: Columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
     prompts = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:

@@ -5,7 +5,7 @@ The problem stands in the first user turn, before the first step.
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _steps
 
@@ -16,7 +16,7 @@ class _StepConversations:
     name = "step_conversations"
     tasks = ("prm",)
     fans_out = False
-    columns = _steps.TURNS
+    columns: Columns = _steps.TURNS
 
     def matches(self, row: Row) -> str | None:
         column = _steps.turn_column(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.formats import _steps, _turns
 from stages.watched import peek
 
@@ -30,7 +30,7 @@ class _Stepwise:
     name = "stepwise"
     tasks = ("prm",)
     fans_out = False
-    columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
+    columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
     prompts = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:

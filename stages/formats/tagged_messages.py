@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns
 
@@ -13,7 +13,7 @@ class _TaggedMessages:
     name = "tagged_messages"
     tasks = ("prm",)
     fans_out = False
-    columns = {**_steps.TURNS, "ratings": _LABELS}
+    columns: Columns = {**_steps.TURNS, "ratings": _LABELS}
 
     def matches(self, row: Row) -> str | None:
         column, labels = _steps.turn_column(row), _turns.first_of(row, _LABELS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages import templated
-from stages.contract import Conversation, Example, FormatOptions, Message, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.formats import _turns
 
 BARE = "text"  # the role of a turn without a template
@@ -15,7 +15,7 @@ class _Text:
     name = "text"
     tasks = ("sft",)
     fans_out = False
-    columns = {"text": ("text",), **_turns.TOOLS}
+    columns: Columns = {"text": ("text",), **_turns.TOOLS}
     prompts = ("text",)
 
     def matches(self, row: Row) -> str | None:
