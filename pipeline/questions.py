@@ -114,7 +114,8 @@ def _readable(path: str, reading: str, row: Row) -> list[str]:
         )
         if word in column_names.REASONING:
             names = ("problem", "message_thinking", "message_content")
-            return [_maps(names, (asked, path, answered))]
+            # Every template has a place for a <think> block; not every one prints the field.
+            return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
         if word in column_names.CONTEXT:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
     if name == "alpaca" and word in column_names.CONTEXT:

@@ -21,6 +21,8 @@ from stages.watched import Watched
 
 # Fields of a turn that are checked where they are rendered: see lost_in_template.
 _CHECKED = frozenset(("tool_calls", "reasoning_content"))
+_SPEAKER = frozenset(("role", "from"))
+_SAID = _SPEAKER | {"content", "value"}
 # What a turn may say about its own training; formats._turns reads them.
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
@@ -109,6 +111,8 @@ def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]
         printed: the fields of a turn that the chat template prints.
     """
     found = [Left(path, value) for path, value in row.unread()]
+    if any(isinstance(example, StepChain) for example in examples):
+        return found + list(_beside_steps(row))
     keys: dict[str, Any] = {}
     for turn in turns_of(examples):
         if turn.fields:
@@ -117,6 +121,17 @@ def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]
         if key not in printed and key not in _CHECKED:
             found.append(Left(_column_of(row, key), value, turn=True))
     return found
+
+
+def _beside_steps(row: Watched) -> Iterator[Left]:
+    """What turns say beside their steps: of these only role and text are used, not even flags."""
+    for name, turns in row.items():
+        if not isinstance(turns, list) or name not in row.read_columns:
+            continue
+        rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
+        said = {key: value for turn in rows for key, value in turn.items() if value is not None}
+        for key in said.keys() - _SAID:
+            yield Left(f"{name}[].{key}", said[key], turn=True)
 
 
 def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:

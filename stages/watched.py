@@ -41,6 +41,11 @@ class Watched(dict[str, Any]):
         """The value of a column, which counts as read."""
         return self[key] if key in self else default  # noqa: SIM401  # this is that method
 
+    @property
+    def read_columns(self) -> frozenset[str]:
+        """The columns that were asked for."""
+        return frozenset(self._read)
+
     def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
         """Path and value of everything that says something and was not asked for.
 

@@ -8,6 +8,7 @@ from stages import templated
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _turns, alpaca
+from stages.watched import peek
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input")
@@ -41,7 +42,7 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     turns = _turns.chosen_of(row, _TURNS, options.columns)
     if turns is not None:
         return _turns.whole(row, turns)
-    if "instruction" in row:
+    if peek(row, "instruction") is not None:
         return [*_turns.before(row), Message("user", alpaca.asked(row, options))]
     name = _turns.chosen_of(row, PROMPTS, options.columns)
     if name is None:

@@ -1,0 +1,314 @@
+"""Nothing unread: what a row says is in an example, named as not read, or refuses the row."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran
+
+from stages import catalog, column_names, formats
+from stages.contract import Format, FormatOptions, Record, Row
+from stages.errors import UsageError
+from stages.normalize import Normalize
+from stages.selection import Selection, condition, names_something
+from stages.unread import FLAGS
+from stages.watched import Watched
+
+Run = Callable[..., Ran]
+MODEL = ("--model", "qwen2-1.5b")
+Q = {"role": "user", "content": "q"}
+A = {"role": "assistant", "content": "a"}
+MARK = "xyzzy4711"  # a text that stands nowhere else
+
+# One readable row of every format, under its task.
+ROWS: dict[str, tuple[str, Row]] = {
+    "openai": ("sft", {"messages": [Q, A]}),
+    "sharegpt": ("sft", {"conversations": [{"from": "human", "value": "q"}, A]}),
+    "alpaca": ("sft", {"instruction": "q", "output": "a"}),
+    "alpaca/instances": ("sft", {"instruction": "q", "instances": [{"input": "", "output": "a"}]}),
+    "prompt_completion": ("sft", {"prompt": "q", "completion": "a"}),
+    "query_response": ("sft", {"question": "q", "answer": "a"}),
+    "text": ("sft", {"text": "words"}),
+    "message_thinking": (
+        "sft",
+        {"problem": "q", "message_thinking": "t", "message_content": "a"},
+    ),
+    "pretokenized": ("sft", {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}),
+    "preference": ("rm", {"prompt": "q", "chosen": "a", "rejected": "b"}),
+    "hh_rlhf": (
+        "rm",
+        {
+            "chosen": "\n\nHuman: q\n\nAssistant: a",
+            "rejected": "\n\nHuman: q\n\nAssistant: b",
+        },
+    ),
+    "indexed_pair/1-based": ("rm", {"input": "q", "output_1": "a", "output_2": "b", "label": 1}),
+    "ranked": ("rm", {"prompt": "q", "responses": ["a", "b"], "scores": [2, 1]}),
+    "history_pair": ("rm", {"question": "q", "response_chosen": "a", "response_rejected": "b"}),
+    "math_shepherd": ("prm", {"input": "P Step 1: s ки", "label": "P Step 1: s +"}),
+    "openrlhf_prm": ("prm", {"input": "P Step 1: s ки", "value": ["+"]}),
+    "stepwise": ("prm", {"prompt": "q", "completions": ["s", "t"], "labels": [True, False]}),
+    "processbench": ("prm", {"problem": "q", "steps": ["s", "t"], "label": 1}),
+    "error_list/0-based": ("prm", {"problem": "q", "steps": ["s", "t"], "error_steps": [1]}),
+    "soft_prefix": ("prm", {"problem": "q", "prefixes": ["s", "st"], "values": [1, 0.5]}),
+    "tagged_messages": (
+        "prm",
+        {"messages": [Q, {"role": "assistant", "content": "s ки"}], "labels": ["+"]},
+    ),
+    "step_conversations": (
+        "prm",
+        {
+            "conversations": [
+                {"role": "user", "content": "P Step 1: s"},
+                {"role": "assistant", "content": "+"},
+            ]
+        },
+    ),
+    "prm800k": (
+        "prm",
+        {
+            "question": {"problem": "q"},
+            "label": {"steps": [{"completions": [{"text": "s", "rating": 1}]}]},
+        },
+    ),
+}
+KNOWN = sorted({name for f in map(formats.load, ROWS) for name in formats.names_of(f)})
+MEANT = sorted(
+    column_names.CONTEXT
+    | column_names.ASKED
+    | column_names.ANSWERED
+    | column_names.SYSTEM
+    | column_names.HISTORY
+    | column_names.TOOLS
+    | column_names.REASONING
+    | column_names.MEDIA
+    | column_names.VERDICTS
+    | column_names.WEIGHTS
+    | column_names.FLAGS
+)
+
+
+def normalized(reading: str, row: Row, **more: Any) -> tuple[str, set[str], str | None]:
+    """What one row becomes: everything that the examples hold, what is not read, the refusal."""
+    task, _ = ROWS[reading]
+    stage = Normalize(task, formats.load(reading), FormatOptions(), **more)
+    batch = stage([Record(0, 0, b"", row)])
+    code = batch.column("reject_code").to_pylist()[0]
+    return json.dumps(batch.to_pylist(), ensure_ascii=False), set(stage.tally.rows), code
+
+
+def test_every_format_has_a_row_here() -> None:
+    """A format that is added must be added to this law as well."""
+    assert {name.partition("/")[0] for name in ROWS} == set(catalog.names("stages.formats"))
+
+
+@pytest.mark.parametrize("reading", ROWS)
+def test_a_row_that_says_no_more_leaves_nothing_over(reading: str) -> None:
+    """A row of nothing but its format is read whole."""
+    _, unread, code = normalized(reading, ROWS[reading][1])
+    assert code is None
+    assert unread == set()
+
+
+@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("reading", ROWS)
+@given(data=st.data())
+def test_one_more_column_is_read_or_named_or_refuses_the_row(
+    reading: str, data: st.DataObject
+) -> None:
+    """Whatever the column is called: known to another format, meaningful, or never heard of."""
+    row = ROWS[reading][1]
+    name = data.draw(
+        st.one_of(st.sampled_from(KNOWN), st.sampled_from(MEANT), st.text("abcDEF_é", min_size=1))
+    )
+    if name in row:
+        return
+    value = data.draw(st.sampled_from([MARK, [MARK], {"a": MARK}, [{"a": MARK}]]))
+    held, unread, code = normalized(reading, {**row, name: value})
+    assert MARK in held or name in unread or code is not None
+
+
+TURNS = {reading: row for reading, (_, row) in ROWS.items() if "messages" in row}
+
+
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("reading", TURNS)
+@given(
+    key=st.one_of(st.sampled_from(MEANT), st.text("abcXYZ_", min_size=1)),
+    value=st.sampled_from([MARK, True, False, 0, 1, 0.5, [MARK], {"a": MARK}]),
+    place=st.integers(0, 1),
+)
+def test_one_more_key_of_a_turn_is_read_or_named_or_refuses_the_row(
+    reading: str, key: str, value: Any, place: int
+) -> None:
+    """A flag that nothing reads never trains silently what it may forbid."""
+    turns = [dict(turn) for turn in TURNS[reading]["messages"]]
+    if key in turns[place] or key in ("from", "value", "content", "role"):
+        return
+    turns[place][key] = value
+    held, unread, code = normalized(reading, {**TURNS[reading], "messages": turns})
+    decided = key in FLAGS and value in (True, False, 0, 1, 0.5)
+    assert decided or MARK in held or f"messages[].{key}" in unread or code is not None
+    if isinstance(value, bool) and key not in FLAGS:
+        assert code is not None
+
+
+@pytest.mark.parametrize("reading", ROWS)
+def test_a_format_reads_no_column_that_it_does_not_declare(reading: str) -> None:
+    """``--map`` takes the names that are declared, and there are no others."""
+    task, row = ROWS[reading]
+    found: Format = formats.load(reading)
+    watched = Watched({**dict.fromkeys(KNOWN), **row})
+    found.read(watched, task, FormatOptions())
+    assert watched.read_columns <= set(formats.names_of(found))
+
+
+@pytest.mark.parametrize("key", [key for key in FLAGS if key != "weight"])
+def test_every_spelling_of_a_flag_is_read(key: str) -> None:
+    """0 leaves the turn out of the loss, as ``weight`` does."""
+    said = [normalized("openai", {"messages": [Q, A, Q, {**A, k: 0}]}) for k in ("weight", key)]
+    assert said[0] == said[1]
+    assert '"trained": false' in said[1][0]
+
+
+CONDITIONS: list[tuple[str, Row, bool]] = [
+    ("label=true", {"label": True}, True),
+    ("label=true", {"label": 1}, False),
+    ("label=1", {"label": True}, False),
+    ("label=1", {"label": 1.0}, True),
+    ("label != false", {"label": True}, True),
+    ("label!=false", {}, False),
+    ("score>=0.5", {"score": 0.5}, True),
+    ("score<3", {"score": 3}, False),
+    ("score<3", {"score": "2"}, False),
+    ("lang=en", {"lang": "en"}, True),
+    ("meta.lang=en", {"meta": {"lang": "en"}}, True),
+    ("kind=a=b", {"kind": "a=b"}, True),
+    ("gone=null", {}, True),
+]
+
+
+@pytest.mark.parametrize(("text", "row", "holds"), CONDITIONS)
+def test_a_condition_takes_the_rows_that_it_says(text: str, row: Row, holds: bool) -> None:
+    """JSON values where the text is one, texts elsewhere; true and 1 are not the same."""
+    assert condition(text).holds(row) is holds
+
+
+@pytest.mark.parametrize("text", ["label", "=true", "score>high", ""])
+def test_a_condition_that_says_nothing_is_an_error(text: str) -> None:
+    """There is no reading of it, so none is guessed."""
+    with pytest.raises(UsageError, match="--where"):
+        condition(text)
+
+
+def test_a_column_is_left_out_wherever_its_path_leads() -> None:
+    """Top columns, keys of objects, keys of every object of a list; nothing else is touched."""
+    row: Row = {"a": 1, "b": {"c": 1, "d": 2}, "m": [{"x": 1, "y": 2}, {"y": 3}], "e.f": 1}
+    selection = Selection(ignore=("a", "b.c", "m[].x", "e.f"))
+    assert selection.read(row) == {"b": {"d": 2}, "m": [{"y": 2}, {"y": 3}]}
+    assert row["m"][0] == {"x": 1, "y": 2}
+    assert not names_something(row, "m[].z")
+
+
+def write(path: Path, *rows: Row) -> Path:
+    """A file of rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+CHAT = {"messages": [Q, A]}
+ASKED: dict[str, tuple[str, list[Row], str]] = {
+    "verdict_beside_turns": (
+        "sft",
+        [{**CHAT, "is_correct": True}, {**CHAT, "is_correct": False}],
+        "--where is_correct=true",
+    ),
+    "verdict_beside_a_completion": (
+        "sft",
+        [
+            {"prompt": "q", "completion": "a", "kto_tag": True},
+            {"prompt": "p", "completion": "b", "kto_tag": False},
+        ],
+        "--where kto_tag=true",
+    ),
+    "score_beside_an_answer": (
+        "sft",
+        [{"question": "q", "answer": "a", "score": s} for s in (0.1, 0.4, 0.9)],
+        "--ignore score",
+    ),
+    "reward_of_alpaca": (
+        "sft",
+        [{"instruction": "q", "output": "a", "reward": 0}],
+        "--ignore reward",
+    ),
+    "label_of_a_text": (
+        "sft",
+        [{"text": "good film", "label": "positive"}],
+        "--map question=text --map answer=label",
+    ),
+    "context_beside_a_question": (
+        "sft",
+        [{"question": "q", "context": "c", "answer": "a"}],
+        "--map instruction=question --map input=context --map output=answer",
+    ),
+    "reasoning_beside_an_answer": (
+        "sft",
+        [{"question": "q", "rationale": "because", "answer": "a"}],
+        "--map problem=question --map message_thinking=rationale --map message_content=answer "
+        "--reasoning-in think",
+    ),
+    "choices": (
+        "sft",
+        [{"question": "q", "choices": ["a", "b"], "answer": "a"}],
+        "--ignore choices",
+    ),
+    "images": ("sft", [{**CHAT, "images": ["x.png"]}], "--ignore images"),
+    "two_spellings": (
+        "sft",
+        [{"question": "q", "Question": "p", "answer": "a"}],
+        "--ignore Question",
+    ),
+    "row_weight": ("sft", [{**CHAT, "weight": 0.5}], "--ignore weight"),
+    "flag_of_a_turn": ("sft", [{"messages": [Q, {**A, "mask": 1}]}], "--ignore 'messages[].mask'"),
+    "rating_of_a_turn": (
+        "sft",
+        [{"messages": [Q, {**A, "rating": 4}]}],
+        "--ignore 'messages[].rating'",
+    ),
+    "most_of_the_text": (
+        "sft",
+        [{"question": "q", "answer": "a", "page": "word " * 50}],
+        "--ignore page",
+    ),
+    "scores_spelled_otherwise": (
+        "rm",
+        [{"prompt": "q", "chosen": "a", "rejected": "b", "chosenReward": 2, "rejectedReward": 1}],
+        "--ignore chosenReward --ignore rejectedReward",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
+    case: str, pipeline: Run, tmp_path: Path
+) -> None:
+    """``plan`` and ``run`` stop alike with status 3, and what they print settles it."""
+    task, rows, answer = ASKED[case]
+    path = write(tmp_path / "rows.jsonl", *rows)
+    ran = pipeline("run", task, str(path), *MODEL, "-o", str(tmp_path / "out"))
+    assert ran.status == 3
+    assert answer.partition(" --ignore rej")[0] in ran.err
+    planned = pipeline("plan", "--task", task, str(path), *MODEL)
+    assert planned.status == 3
+    assert planned.err == ran.err
+    ran = pipeline(
+        "run", task, str(path), *MODEL, "-o", str(tmp_path / "out"), *shlex.split(answer)
+    )
+    assert ran.status == 0, ran.err
