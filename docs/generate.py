@@ -1,4 +1,4 @@
-"""Writes docs/reference.md and docs/suites/ from the program itself; with --check only compares.
+"""Writes docs/reference.md, the table of docs/formats.md and docs/suites/ from the program itself; with --check only compares.
 
 python docs/generate.py [--check]
 """
@@ -19,7 +19,7 @@ from expectations.suite import invariants
 from expectations.suites import shipped
 from pipeline import tasks
 from pipeline.cli import cli
-from pipeline.commands.list import audits, formats, models, trainers
+from pipeline.commands.list import audits, columns, formats, models, trainers
 from pipeline.stage_table import stage_table
 from stages import catalog
 
@@ -87,6 +87,22 @@ def reference() -> str:
     return "\n".join(lines)
 
 
+FORMATS = ROOT / "docs" / "formats.md"
+_BLOCK = re.compile(r"(?<=<!-- columns by format -->\n).*(?=<!-- end of columns -->)", re.DOTALL)
+_MOST = 6  # names of one meaning that the page lists
+
+
+def formats_page() -> str:
+    """The page about formats with its table of columns as they are now."""
+    rows = []
+    for name, meaning, names in columns():
+        listed = names.split()
+        more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
+        rows.append((f"`{name}`", meaning, ", ".join(f"`{n}`" for n in listed[:_MOST]) + more))
+    table = "\n".join(_table(("format", "what", "columns, the usual one first"), rows))
+    return _BLOCK.sub(lambda _: f"{table}\n", FORMATS.read_text("utf-8"))
+
+
 def exported() -> dict[Path, str]:
     """The shipped suites of every task and layout, in the JSON of Great Expectations."""
     found = {}
@@ -100,7 +116,7 @@ def exported() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    pages = {TARGET: reference(), **exported()}
+    pages = {TARGET: reference(), FORMATS: formats_page(), **exported()}
     if "--check" in sys.argv[1:]:
         old = [p.name for p, text in pages.items() if p.read_text("utf-8") != text]
         sys.exit(f"out of date: {', '.join(old)}" if old else 0)

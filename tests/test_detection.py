@@ -165,18 +165,6 @@ OPEN: dict[str, tuple[str, list[Row], str, list[str]]] = {
         "alpaca (instruction and output) and as openai",
         ["--format alpaca", "--format openai"],
     ),
-    "a_label_beside_a_completion": (
-        "sft",
-        [{"prompt": "q", "completion": "a", "label": True}],
-        "unpaired",
-        ["--format prompt_completion"],
-    ),
-    "a_label_beside_a_text": (
-        "sft",
-        [{"text": "t", "label": 3}],
-        "classifier",
-        ["--format text", "--map question=text"],
-    ),
     "token_ids": (
         "sft",
         [{"input_ids": [1, 2], "labels": [-100, 2]}],

@@ -19,10 +19,14 @@ from stages.errors import ContainerError
 from stages.profiles import all_profiles
 
 
-def test_the_reference_is_current() -> None:
-    """docs/reference.md is what docs/generate.py writes."""
-    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["reference"]()
-    assert (ROOT / "docs" / "reference.md").read_text("utf-8") == page
+@pytest.mark.parametrize(
+    ("page", "written_by"), [("reference.md", "reference"), ("formats.md", "formats_page")]
+)
+def test_generated_pages_are_current(page: str, written_by: str) -> None:
+    """They are what docs/generate.py writes."""
+    wanted = runpy.run_path(str(ROOT / "docs" / "generate.py"))[written_by]()
+    found = (ROOT / "docs" / page).read_text("utf-8")
+    assert found == wanted, f"docs/{page} is out of date: run python docs/generate.py"
 
 
 def test_every_command_of_the_readme_runs(tmp_path: Path, cache_home: Path) -> None:

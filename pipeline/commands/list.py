@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import click
 
+from stages.errors import UsageError
+
 _KINDS = (
     "models",
     "formats",
@@ -45,6 +47,18 @@ def formats() -> list[tuple[str, str]]:
         said = f" Also named: {', '.join(ways)}." if ways else ""
         rows.append((name, _summary("stages.formats", name) + said))
     return rows
+
+
+def columns() -> list[tuple[str, str, str]]:
+    """What rows of each format may say, and the columns that it is read from."""
+    from stages import catalog
+    from stages import formats as known
+
+    return [
+        (name, meaning, " ".join(names))
+        for name in catalog.names("stages.formats")
+        for meaning, names in known.load(name).columns.items()
+    ]
 
 
 def containers() -> list[tuple[str, str]]:
@@ -112,8 +126,17 @@ def trainers() -> list[tuple[str, str]]:
 
 @click.command(name="list", help="What there is to choose from.")
 @click.argument("kind", type=click.Choice(_KINDS))
-def COMMAND(kind: str) -> None:
+@click.option(
+    "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
+)
+def COMMAND(kind: str, with_columns: bool) -> None:
     """Two columns: a name and what it is."""
+    if with_columns and kind != "formats":
+        raise UsageError("--columns goes with formats.", "pipeline list formats --columns")
+    if with_columns:
+        for name, meaning, names in columns():
+            click.echo(f"{name:<18}  {meaning:<12}  {names}")
+        return
     rows = {
         "models": models,
         "formats": formats,

@@ -21,14 +21,14 @@ SCORES = (
     ("chosen_reward", "rejected_reward"),
     ("reward_chosen", "reward_rejected"),
 )
+MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for name in names)}
 # What every pair may say beside its answers.
 BESIDE = {
     "prompt": (*PROMPTS, *_TURNS),
     "instruction": ("instruction", "input", "context"),
     **_turns.BEFORE,
     **_turns.TOOLS,
-    "margin": ("margin",),
-    "scores": tuple(name for names in SCORES for name in names),
+    **MARGIN,
 }
 TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
 

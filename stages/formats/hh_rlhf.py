@@ -41,7 +41,13 @@ class _HhRlhf:
     name = "hh_rlhf"
     tasks = ("rm",)
     fans_out = False
-    columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
+    columns: Columns = {
+        "answers": ("chosen", "rejected"),
+        "prompt": ("prompt",),
+        "system text": _turns.SYSTEM,
+        **_turns.TOOLS,
+        **_pairs.MARGIN,
+    }
 
     def matches(self, row: Row) -> str | None:
         return "chosen and rejected as Human/Assistant dialogues" if is_dialogue(row) else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
@@ -23,12 +21,6 @@ class _PromptCompletion:
 
     def matches(self, row: Row) -> str | None:
         return "prompt and completion" if "prompt" in row and "completion" in row else None
-
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        if not any("label" in row for row in rows):
-            return None
-        what = "a completion with a label is unpaired data, and the label may say that it is bad"
-        return what, "To train every completion anyway, add --format prompt_completion"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         prompt, completion = row.get("prompt"), row.get("completion")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from stages import templated
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.formats import _turns
@@ -20,15 +18,6 @@ class _Text:
 
     def matches(self, row: Row) -> str | None:
         return "text alone" if isinstance(row.get("text"), str) else None
-
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        if not any("label" in row for row in rows):
-            return None
-        what = (
-            "a text with a label may be an example for a classifier, with the label as its answer"
-        )
-        flags = "--map question=text --map answer=label"
-        return what, f"To train the text alone, add --format text; with the answer, {flags}"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         text = _turns.text(row, "text")
