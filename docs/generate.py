@@ -1,4 +1,6 @@
-"""Writes docs/reference.md, the table of docs/formats.md and docs/suites/ from the program itself; with --check only compares.
+"""Writes docs/reference.md, the table of docs/formats.md and docs/suites/ from the program itself.
+
+With --check it only compares.
 
 python docs/generate.py [--check]
 """

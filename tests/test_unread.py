@@ -261,8 +261,10 @@ ASKED: dict[str, tuple[str, list[Row], str]] = {
     "reasoning_beside_an_answer": (
         "sft",
         [{"question": "q", "rationale": "because", "answer": "a"}],
-        "--map problem=question --map message_thinking=rationale --map message_content=answer "
-        "--reasoning-in think",
+        (
+            "--map problem=question --map message_thinking=rationale "
+            "--map message_content=answer --reasoning-in think"
+        ),
     ),
     "choices": (
         "sft",
