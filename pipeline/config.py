@@ -49,6 +49,7 @@ class Config:
     map: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
+    null_fields: str | None = None
     layout: str = ""
     trainer: str = ""  # --for
     padding_side: str = ""  # the family's own: left, encoders right
@@ -123,6 +124,7 @@ class Config:
             self.already_templated,
             self.reasoning_in,
             self.system,
+            self.null_fields,
         )
 
     def selection(self) -> Selection:

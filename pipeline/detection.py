@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pipeline.config import Config
 from pipeline.inputs import Input
 from pipeline.questions import ask
-from stages import column_names, formats, readers
+from stages import column_names, formats, null_fields, readers
 from stages.contract import Format, Record, Row, Split
 from stages.detection import Detection, detect, settle
-from stages.errors import DataError, UsageError
+from stages.errors import AskError, DataError, UsageError
 from stages.selection import Selection, lookup, names_something, renamed
 from stages.survey import survey
 
@@ -31,6 +31,7 @@ class Window:
 
     rows: list[Row]
     error: str = ""
+    typed: bool = False
 
 
 def _window(split: Split, rows: int) -> Window:
@@ -41,6 +42,7 @@ def _window(split: Split, rows: int) -> Window:
             size += len(record.raw)
             if record.data is not None:
                 found.rows.append(record.data)
+                found.typed = record.typed
             elif record.error and not found.error:
                 found.error = f"line {record.line + 1}: {record.error[1]}"
             if len(found.rows) >= rows or size >= _WINDOW_BYTES:
@@ -58,8 +60,8 @@ def _thirds(rows: list[Row], count: int) -> list[Row]:
     return rows[:head] + rows[middle : middle + tail] + rows[-tail:]
 
 
-def sample(source: Input, count: int = SAMPLE_ROWS) -> list[Row]:
-    """Rows from the head, the middle and the tail of an input.
+def sample(source: Input, count: int = SAMPLE_ROWS) -> tuple[list[Row], bool]:
+    """Rows from the head, the middle and the tail of an input; whether a table typed them.
 
     Raises:
         DataError: no row of it can be read.
@@ -80,7 +82,7 @@ def sample(source: Input, count: int = SAMPLE_ROWS) -> list[Row]:
         raise DataError(
             f"{source.path} has no row that can be read; {error}.", "Give a file of JSON objects."
         )
-    return rows
+    return rows, any(window.typed for window in windows)
 
 
 def _records(source: Input) -> Iterator[tuple[int, Record]]:
@@ -182,12 +184,22 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
     return taken
 
 
+def _with_nulls_settled(rows: list[Row], where: str, config: Config) -> list[Row]:
+    try:
+        return [null_fields.settled(row, config.null_fields) for row in rows]
+    except AskError as error:
+        raise DataError(f"{where}: {error.detail}.", error.remedy) from error
+
+
 def _shown(row: Row, selection: Selection) -> str:
     return ", ".join(f"{c.column} {lookup(row, c.column)!r}"[:60] for c in selection.where)
 
 
-def recognise_rows(raw: list[Row], where: str, config: Config) -> Detection:
+def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = False) -> Detection:
     """The reading of some rows of a file; ``change`` is left to the caller.
+
+    Args:
+        typed: the rows come from a table with one type for all of them.
 
     Raises:
         UsageError: ``--format``, ``--map``, ``--ignore`` or ``--where`` names what is not there.
@@ -200,6 +212,8 @@ def recognise_rows(raw: list[Row], where: str, config: Config) -> Detection:
     whose = f"format {named.name}" if named else f"no {config.task} format"
     _require_read(config.map, (n for f in offered for n in formats.names_of(f)), whose)
     rows = _taken(raw, where, config)
+    if typed:
+        rows = _with_nulls_settled(rows, where, config)
     if named is None:
         found = detect(rows, config.task, where, config.already_templated, config.map)
     else:
@@ -228,7 +242,8 @@ def recognise(source: Input, config: Config) -> Detection:
     Raises:
         UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
     """
-    found = recognise_rows(sample(source), source.path, config)
+    rows, typed = sample(source)
+    found = recognise_rows(rows, source.path, config, typed)
     if found.change is not None:
         raise _changed(source, found.change, config)
     return found

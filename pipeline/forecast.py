@@ -125,7 +125,8 @@ def glimpses(files: Sequence[Located]) -> list[tuple[str, Located, str, Glimpse]
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
     rows = [record.data for record in glimpse.records if record.data is not None]
-    detection = recognise_rows(rows, file.origin, config)
+    typed = any(record.typed for record in glimpse.records)
+    detection = recognise_rows(rows, file.origin, config, typed)
     if detection.change is not None:
         one, other = detection.change
         raise DataError(
@@ -171,7 +172,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
 
 def _numbered(record: Record, number: int) -> Record:
     """The record under another number."""
-    return Record(number, record.offset, record.raw, record.data, record.error)
+    return replace(record, line=number)
 
 
 def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:

@@ -51,6 +51,7 @@ class Record:
         offset: of the row's first byte, from the split's start; null where rows have no bytes.
         raw: the row's own text.
         data: the parsed object; None when ``error`` says why there is none.
+        typed: whether the row comes from a table with one type for all rows; see ``null_fields``.
     """
 
     line: int
@@ -58,6 +59,7 @@ class Record:
     raw: bytes
     data: Row | None
     error: tuple[str, str] | None = None
+    typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,7 @@ class FormatOptions:
     already_templated: bool = False
     reasoning_in: str = "template"
     system: str | None = None
+    null_fields: str | None = None
 
 
 class Format(Protocol):

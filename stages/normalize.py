@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples, exchanges, formats, reasoning, weights
+from stages import columns, examples, exchanges, formats, null_fields, reasoning, weights
 from stages.contract import (
     Batch,
     Conversation,
@@ -208,7 +208,10 @@ class Normalize:
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
-                found = self._read(renamed(self.selection.read(record.data), columns_by_name))
+                row = self.selection.read(record.data)
+                if record.typed:
+                    row = null_fields.settled(row, self.options.null_fields)
+                found = self._read(renamed(row, columns_by_name))
             except RowError as error:
                 refused[first] = (error.code, error.detail)
                 rows.append(None)

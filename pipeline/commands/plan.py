@@ -60,7 +60,8 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
             config = config_from(task, data, given)
             for _, file, _, glimpse in looks:
                 rows = [r.data for r in glimpse.records if r.data is not None]
-                found = recognise_rows(rows, file.origin, config)
+                typed = any(record.typed for record in glimpse.records)
+                found = recognise_rows(rows, file.origin, config, typed)
                 fits[task] = f"{found.reading}: {found.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error

@@ -50,7 +50,7 @@ def _record(number: int, found: dict[str, Any], coded: dict[str, pa.DataType]) -
     except ValueError as error:
         raw = json.dumps(_plain(found)).encode()
         return Record(number, None, raw, None, ("bad_json", f"not JSON in a JSON column: {error}"))
-    return Record(number, None, json.dumps(row).encode(), row)
+    return Record(number, None, json.dumps(row).encode(), row, typed=True)
 
 
 def _unreadable(number: int, error: Exception) -> Record:
