@@ -25,7 +25,7 @@ from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
-from pipeline import data_docs, exporting, gate, gather, manifest, part, publish, rejects
+from pipeline import data_docs, exporting, failed, gate, gather, manifest, part, publish, rejects
 from pipeline import plan as planning
 from pipeline import report as report_page
 from pipeline.audits import audit
@@ -39,14 +39,13 @@ from pipeline.manifest import Outcome
 from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.refusals import refuse_too_many
 from pipeline.seal import problem, sealed
 from pipeline.serving import contract
 from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats, weights
 from stages.columns import Ints
 from stages.errors import DataError, ParityError, PipelineError
-
-MIN_REJECTS = 10  # a handful of refused rows fails no build
 
 Report = Callable[[str, int, int], None]  # what, done, of how many
 
@@ -141,24 +140,6 @@ def _require_rows(parts: list[PartReport], inputs: list[Input]) -> None:
         raise DataError(f"{inputs[0].path} has no rows.", "Give a file with rows.")
 
 
-def _refuse_too_many(ledger: rejects.Ledger, rows: int, left: int, limit: float) -> None:
-    refused = ledger.rejected_rows
-    too_many = refused > limit * rows and (refused > MIN_REJECTS or limit == 0)
-    if left and not too_many:
-        return
-    reasons = "\n".join(
-        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
-        for code, count in ledger.rows_by_code.most_common()
-    )
-    what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
-    raise DataError(
-        f"{what}:\n{reasons}",
-        "Mend or drop those rows, or allow more with --max-reject."
-        if left
-        else "See what each row lacks with: pipeline stage normalize.",
-    )
-
-
 def _rows_of_inputs(inputs: list[Input], parts: list[PartReport]) -> list[int]:
     counts = []
     at = 0
@@ -247,12 +228,17 @@ def build(config: Config, report: Report) -> Built:
     with publish.staging(target) as folder:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
-        described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
+        try:
+            described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
+        except DataError:
+            failed.keep(folder, target)
+            raise
         changed = drift(target, folder, described)
         record = _run_record(recipe, inputs, started) | {"drift": changed}
         write_json(folder / "run.json", sealed(record))
         described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)
+        failed.clear(target)
     return Built(config.output, described, fresh=True, drift=changed)
 
 
@@ -273,7 +259,7 @@ def _assemble(
     lines = _lines_of_parts(plan, parts)
     ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
     kept = int(plan.kept.sum())
-    _refuse_too_many(ledger, sum(p.rows for p in parts), kept, config.max_reject)
+    refuse_too_many(ledger, sum(p.rows - p.filtered for p in parts), kept, config)
     shared = Gather(
         recipe,
         tuple(sources),

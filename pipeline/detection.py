@@ -50,6 +50,13 @@ def _window(split: Split, rows: int) -> Window:
     return found
 
 
+def way_on(error: str, path: str) -> str:
+    """What to do about a file none of whose rows can be read."""
+    if "UTF-8" in error:
+        return f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > utf8.jsonl"
+    return "Give a file of JSON objects, one a line."
+
+
 def _thirds(rows: list[Row], count: int) -> list[Row]:
     """The head, the middle and the tail of a list."""
     if len(rows) <= count:
@@ -80,7 +87,7 @@ def sample(source: Input, count: int = SAMPLE_ROWS) -> tuple[list[Row], bool]:
     if not rows:
         error = next((w.error for w in windows if w.error), "there are no rows in it")
         raise DataError(
-            f"{source.path} has no row that can be read; {error}.", "Give a file of JSON objects."
+            f"{source.path} has no row that can be read; {error}.", way_on(error, source.path)
         )
     return rows, any(window.typed for window in windows)
 

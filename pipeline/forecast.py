@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.build import MIN_REJECTS
 from pipeline.config import Config
-from pipeline.detection import recognise_rows
+from pipeline.detection import recognise_rows, way_on
 from pipeline.inputs import expand, reader_of, short_names
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.refusals import too_many
 from pipeline.sources import Located
 from stages import pack
 from stages.columns import Ints
@@ -117,7 +117,7 @@ def glimpses(files: Sequence[Located]) -> list[tuple[str, Located, str, Glimpse]
             error = next((r.error[1] for r in glimpse.records if r.error), "there are no rows")
             raise DataError(
                 f"{file.origin} has no row that can be read; {error}.",
-                "Give a file of JSON objects.",
+                way_on(error, file.origin),
             )
         found.append((name, file, reader.name, glimpse))
     return found
@@ -235,8 +235,8 @@ def would_stop(found: Forecast) -> bool:
     made, config = found.sampled, found.recipe.config
     long = int((made.lengths > config.longest_example).sum()) if config.too_long == "reject" else 0
     share = (made.refused.total() + long) / max(made.rows, 1)
-    enough = share * found.rows > MIN_REJECTS or config.max_reject == 0
-    return not len(made.lengths) or (share > config.max_reject and enough)
+    rows = max(found.rows, made.rows)
+    return not len(made.lengths) or too_many(round(share * rows), rows, config.max_reject)
 
 
 def packing_table(found: Forecast) -> list[dict[str, Any]]:

@@ -25,12 +25,14 @@ class Ledger:
         examples_by_code: refused sequences.
         first: the first ids of each code.
         details: what the first row of each code was told.
+        long: tokens of every example that was refused for its length.
     """
 
     rows_by_code: Counter[str] = field(default_factory=Counter)
     examples_by_code: Counter[str] = field(default_factory=Counter)
     first: dict[str, list[str]] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
+    long: list[int] = field(default_factory=list)
 
     @property
     def rejected_rows(self) -> int:
@@ -75,6 +77,8 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
             for line, entry in found:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 code = entry["code"]
+                if code == "too_long":
+                    ledger.long.append(int(entry["detail"].partition(" ")[0]))
                 if entry["stage"] != "normalize":
                     ledger.examples_by_code[code] += 1
                 if line not in counted:

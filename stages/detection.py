@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stages import formats, templated
-from stages.contract import Doubtful, Format, NamedOnly, Row, Texts, Varied
-from stages.errors import DataError, UndecidedError
+from stages.column_names import plain
+from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
+from stages.errors import DataError, RowError, UndecidedError
 
 MIXED_SHARE = 0.01  # fewer rows of another shape are left to the door, which refuses them by name
 
@@ -59,8 +60,69 @@ def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
         )
 
 
+_BESIDE = ("system text", "history", "tools", "margin", "scores")
+
+
+def _covers(found: Format, row: Row) -> tuple[int, int]:
+    """How many of the things that a format's rows must say a row's columns could be, and how
+    unusual the names are for it (negative: less is better)."""
+    places = [
+        next((place for place, name in enumerate(names) if row.get(name) is not None), None)
+        for meaning, names in found.columns.items()
+        if meaning not in _BESIDE
+    ]
+    there = [place for place in places if place is not None]
+    return len(there), -sum(there)
+
+
+def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
+    """The format whose columns the rows have without its values, and what is wrong with these."""
+    row = next((row for row in rows if row), None)
+    if row is None:
+        return None
+    offered = [f for f in formats.for_task(task) if not isinstance(f, NamedOnly)]
+    for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
+        if _covers(found, row)[0] < min(2, len(row)):
+            return None
+        try:
+            found.read(row, task, FormatOptions())
+        except RowError as error:
+            if not error.detail.endswith("is missing"):
+                return found, error.detail
+        except (AttributeError, LookupError, TypeError, ValueError):
+            continue
+    return None
+
+
+def _mapped(rows: Sequence[Row], task: str) -> str:
+    """Options that name the rows' columns as a format does, where the names are alike."""
+    keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
+    for found in formats.for_task(task):
+        pairs = []
+        for names in found.columns.values():
+            near = [(n, k) for n in names for k in keys if plain(n) == plain(k) and n != k]
+            pairs += near[:1]
+        row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
+        if pairs and found.matches(row):
+            return " ".join(f"--map {name}={key}" for name, key in pairs)
+    return ""
+
+
 def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
     keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12])
+    mapped = _mapped(rows, task)
+    if mapped:
+        return DataError(
+            f"{where}: no {task} format fits rows with the columns {keys}.",
+            f"Did you mean {mapped}?",
+        )
+    near = _nearest(rows, task)
+    if near is not None:
+        return DataError(
+            f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
+            f"Fix the values, or name the columns with --map or another format with --format "
+            f"({', '.join(f.name for f in formats.for_task(task))}).",
+        )
     return DataError(
         f"{where}: no {task} format fits rows with the columns {keys or '(none)'}.",
         f"Name the columns with --map, or the format with --format "

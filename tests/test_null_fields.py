@@ -24,7 +24,9 @@ MODEL = ("--model", "qwen2.5-7b-instruct")
 
 WORDS = st.text("abc ", min_size=1, max_size=5).filter(str.strip)
 VALUES = st.one_of(WORDS, st.integers(0, 5), st.booleans())
-ARGUMENTS = st.dictionaries(st.sampled_from(["city", "unit", "days"]), WORDS, min_size=1, max_size=3)
+ARGUMENTS = st.dictionaries(
+    st.sampled_from(["city", "unit", "days"]), WORDS, min_size=1, max_size=3
+)
 
 
 def call(arguments: Row) -> Row:

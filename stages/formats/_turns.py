@@ -217,6 +217,9 @@ def message(turn: Any, where: str) -> Message:
 
 def conversation(turns: Any, where: str) -> list[Message]:
     """A list of turns in any dialect."""
+    if isinstance(turns, str):
+        detail = f"{where} is a text; where it is the JSON of a list of turns, store the list"
+        raise RowError("no_turns", detail)
     if not isinstance(turns, list) or not turns:
         raise RowError("no_turns", f"{where} holds no list of turns")
     return [message(turn, f"{where}[{i}]") for i, turn in enumerate(turns)]

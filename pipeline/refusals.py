@@ -1,0 +1,67 @@
+"""The error of a build that refused too many rows: what was refused, why, and the way on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline import failed
+from pipeline.config import Config
+from pipeline.rejects import Ledger
+from stages.errors import DataError
+
+MIN_REJECTS = 10  # a handful of refused rows fails no build
+_TRIMS = {"sft": "trim-turns", "prm": "trim-steps"}
+_FITTING = 0.99  # of the rows that are too long, for the length that a message offers
+
+
+def too_many(refused: int, rows: int, limit: float) -> bool:
+    """Whether so many refused rows fail a build; a handful never do, unless none is allowed."""
+    return refused > limit * rows and (refused > MIN_REJECTS or limit == 0)
+
+
+def _length_for(lengths: Sequence[int]) -> int:
+    """A length that nearly all of them fit in, rounded up to a multiple of 1,024."""
+    ordered = sorted(lengths)
+    longest = ordered[min(len(ordered) - 1, math.ceil(_FITTING * len(ordered)) - 1)]
+    return math.ceil(longest / 1024) * 1024
+
+
+def _for_long(lengths: Sequence[int], config: Config) -> str:
+    length = _length_for(lengths)
+    fitting = sum(n <= length for n in lengths)
+    trim = _TRIMS.get(config.task) if config.too_long == "reject" else None
+    return (
+        f"{fitting} of the {len(lengths)} examples that are too long fit --max-length {length}."
+        + (f" --too-long {trim} cuts whole {trim[5:]} off their ends." if trim else "")
+    )
+
+
+def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> None:
+    """Stop a build that lost more rows than ``--max-reject`` allows, or all of them.
+
+    Args:
+        rows: rows that were read and not left out on purpose; left: examples that are kept.
+
+    Raises:
+        DataError: it did; the refused rows stand in ``DIR.failed/rejects.jsonl``.
+    """
+    refused = ledger.rejected_rows
+    if left and not too_many(refused, rows, config.max_reject):
+        return
+    reasons = "\n".join(
+        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
+        for code, count in ledger.rows_by_code.most_common()
+    )
+    what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
+    ways = [_for_long(ledger.long, config)] if ledger.long else []
+    if left:
+        share = math.ceil(1000 * refused / rows) / 1000
+        ways.append(f"Fix or drop those rows, or allow them with --max-reject {share:g}.")
+    ways.append(f"Every refused row stands in {_listed(config.output)}.")
+    raise DataError(f"{what}:\n{reasons}", " ".join(ways))
+
+
+def _listed(output: Path) -> Path:
+    return failed.folder_of(output) / "rejects.jsonl"
