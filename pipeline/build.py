@@ -25,7 +25,18 @@ from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
-from pipeline import data_docs, exporting, failed, gate, gather, manifest, part, publish, rejects
+from pipeline import (
+    data_docs,
+    exporting,
+    failed,
+    gate,
+    gather,
+    manifest,
+    part,
+    preflight,
+    publish,
+    rejects,
+)
 from pipeline import plan as planning
 from pipeline import report as report_page
 from pipeline.audits import audit
@@ -221,6 +232,7 @@ def build(config: Config, report: Report) -> Built:
     found = up_to_date(target, key)
     if found is not None and config.data_docs is None:
         return Built(config.output, found, fresh=False)
+    preflight.require_hopeful(recipe, inputs)
     if _workers(config) > 1:
         engine.warm()
     data_docs.check(config.data_docs)

@@ -59,7 +59,8 @@ class Sampled:
 
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
-        refused: rows by refusal code; ``first``: where the first ones of each code stand.
+        refused: rows by refusal code; ``first``: where the first ones of each code stand;
+            ``details``: what the first of each was told.
         filtered: rows that ``--where`` leaves out, by input.
         unread: rows by input and by column that nothing reads.
         lengths: tokens of every example (rm: of its longer side).
@@ -75,6 +76,7 @@ class Sampled:
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +162,14 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
         gone += [refused] if refused is not None else []
     left -= set(batch.column("line").to_pylist())
     for refused in gone:
-        pairs = zip(*(refused.column(n).to_pylist() for n in ("line", "reject_code")), strict=True)
-        for line, code in pairs:
+        names = ("line", "reject_code", "reject_detail")
+        told = zip(*(refused.column(name).to_pylist() for name in names), strict=True)
+        for line, code, detail in told:
             if line in left:
                 left.discard(line)
                 made.refused[code] += 1
                 made.first.setdefault(code, []).append(look.row_name(records[line]))
+                made.details.setdefault(code, detail)
     _show(look, records, batch, made)
     return batch
 

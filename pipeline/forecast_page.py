@@ -143,7 +143,11 @@ def as_json(found: Forecast) -> dict[str, Any]:
             "share": round(refused / max(made.rows, 1), 6),
             "build_would_stop": would_stop(found),
             "by_code": {
-                code: {"rows": count, "first": made.first[code][:3]}
+                code: {
+                    "rows": count,
+                    "first": made.first[code][:3],
+                    "detail": made.details[code],
+                }
                 for code, count in made.refused.most_common()
             },
         },
@@ -185,7 +189,8 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     rejects = said["rejects"]
     yield f"rejects   {rejects['refused']} of {rejects['sampled']} sampled rows are refused"
     for code, entry in rejects["by_code"].items():
-        yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
+        first = ", ".join(entry["first"])
+        yield f"          {entry['rows']:>6} {code}: {first} ({entry['detail']})"
     if rejects["build_would_stop"]:
         yield "          a build would stop: more rows than --max-reject allows, or nothing left"
     if rejects["too_large_to_sample"]:

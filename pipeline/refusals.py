@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from pipeline import failed
 from pipeline.config import Config
@@ -47,21 +46,28 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
     Raises:
         DataError: it did; the refused rows stand in ``DIR.failed/rejects.jsonl``.
     """
-    refused = ledger.rejected_rows
-    if left and not too_many(refused, rows, config.max_reject):
+    if left and not too_many(ledger.rejected_rows, rows, config.max_reject):
         return
+    error = error_of(ledger, rows, bool(left), config)
+    listed = failed.folder_of(config.output) / "rejects.jsonl"
+    raise DataError(error.what, f"{error.remedy} Every refused row stands in {listed}.".lstrip())
+
+
+def error_of(ledger: Ledger, rows: int, left: bool, config: Config, of: str = "rows") -> DataError:
+    """What was refused of so many rows, for which reasons, and the options that would let it pass.
+
+    Args:
+        left: whether anything is left.
+        of: what the rows are called.
+    """
+    refused = ledger.rejected_rows
     reasons = "\n".join(
         f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
         for code, count in ledger.rows_by_code.most_common()
     )
-    what = "Nothing is left" if not left else f"{refused} of {rows} rows were refused"
+    what = f"{refused} of {rows} {of} were refused" if left else "Nothing is left"
     ways = [_for_long(ledger.long, config)] if ledger.long else []
     if left:
-        share = math.ceil(1000 * refused / rows) / 1000
+        share = min(1.0, math.ceil(1000 * refused / rows) / 1000)
         ways.append(f"Fix or drop those rows, or allow them with --max-reject {share:g}.")
-    ways.append(f"Every refused row stands in {_listed(config.output)}.")
-    raise DataError(f"{what}:\n{reasons}", " ".join(ways))
-
-
-def _listed(output: Path) -> Path:
-    return failed.folder_of(output) / "rejects.jsonl"
+    return DataError(f"{what}:\n{reasons}", " ".join(ways))

@@ -25,7 +25,7 @@ class Ledger:
         examples_by_code: refused sequences.
         first: the first ids of each code.
         details: what the first row of each code was told.
-        long: tokens of every example that was refused for its length.
+        long: tokens of every row that was refused for its length.
     """
 
     rows_by_code: Counter[str] = field(default_factory=Counter)
@@ -33,6 +33,16 @@ class Ledger:
     first: dict[str, list[str]] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
     long: list[int] = field(default_factory=list)
+
+    def count(self, code: str, detail: str, row_id: str) -> None:
+        """One refused row."""
+        self.rows_by_code[code] += 1
+        self.details.setdefault(code, detail)
+        listed = self.first.setdefault(code, [])
+        if len(listed) < 5:
+            listed.append(row_id)
+        if code == "too_long":
+            self.long.append(int(detail.partition(" ")[0]))
 
     @property
     def rejected_rows(self) -> int:
@@ -77,15 +87,9 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
             for line, entry in found:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 code = entry["code"]
-                if code == "too_long":
-                    ledger.long.append(int(entry["detail"].partition(" ")[0]))
                 if entry["stage"] != "normalize":
                     ledger.examples_by_code[code] += 1
                 if line not in counted:
                     counted.add(line)
-                    ledger.rows_by_code[code] += 1
-                    ledger.first.setdefault(code, [])
-                    ledger.details.setdefault(code, entry["detail"])
-                    if len(ledger.first[code]) < 5:
-                        ledger.first[code].append(entry["id"])
+                    ledger.count(code, entry["detail"], entry["id"])
     return ledger

@@ -208,3 +208,32 @@ def test_a_file_without_rows_says_so(tmp_path: Path, cache_dir: Path) -> None:
     path.write_text('{"a": \n')
     with pytest.raises(DataError, match="has no row that can be read"):
         planned(cache_dir, "sft", path)
+
+
+@pytest.mark.parametrize(("bad", "status"), [(range(0, 3000), 3), (range(100), 0)])
+def test_a_build_that_is_bound_to_be_refused_stops_before_it_begins(
+    pipeline: Run, tmp_path: Path, bad: range, status: int
+) -> None:
+    """Bad rows in every place of the file stop it; a bad beginning does not."""
+    rows = [{"question": "q", "answer": "" if n in bad and n % 10 else "a"} for n in range(3000)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = pipeline("run", "sft", path, "--model", "qwen2-1.5b", "-o", "out", "--max-reject", "0.05")
+    assert ran.status == status, ran.err
+    assert ("of 120 sampled rows were refused" in ran.err) is (status == 3)
+
+
+def test_plan_has_the_status_of_the_build(pipeline: Run, tmp_path: Path) -> None:
+    """Where a build would stop, ``plan`` says why in words, and ends with 3."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "q", "answer": ""}\n{"question": "q", "answer": "a"}\n')
+    options = (path, "--model", "qwen2-1.5b", "--max-reject", "0")
+    planned = pipeline("plan", *options)
+    ran = pipeline("run", "sft", *options, "-o", "out")
+    assert planned.status == ran.status == 3
+    assert "(turn 2 (assistant) is empty)" in planned.out
+    assert "out.failed/rejects.jsonl" in ran.err
+    refused = (tmp_path / "out.failed" / "rejects.jsonl").read_text().splitlines()
+    assert [json.loads(line)["code"] for line in refused] == ["empty_answer"]
+    assert pipeline("run", "sft", *options[:-1], "0.9", "-o", "out").status == 0
+    assert not (tmp_path / "out.failed").exists()

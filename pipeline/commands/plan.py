@@ -22,11 +22,14 @@ def tell(config: Any, as_json: bool) -> None:
 
 def _print(found: Any, as_json: bool) -> None:
     from pipeline import forecast_page
+    from pipeline.forecast import would_stop
 
     if as_json:
         click.echo(json.dumps(forecast_page.as_json(found), ensure_ascii=False))
     else:
         click.echo(forecast_page.as_text(found))
+    if would_stop(found):  # the status that the build would end with
+        raise click.exceptions.Exit(DataError.exit_code)
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:

@@ -1,0 +1,95 @@
+"""A look at a few rows before a long build: one that is bound to be refused stops at once.
+
+Rows from the head, the middle and the tail of each input go through the build's own stages. A bad
+stretch in one place proves nothing about the rest, so only an input that is bad in all three places
+counts, and only by the share of its best place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pipeline.inputs import Input
+from pipeline.part import split_off
+from pipeline.recipe import Recipe
+from pipeline.refusals import error_of, too_many
+from pipeline.rejects import Ledger
+from stages import readers
+from stages.contract import Record
+
+PLACES = 3
+ROWS = 40  # in each place
+BYTES = 64 << 10  # of a place; rows behind it are left out
+ENOUGH = 0.5  # refused rows of every place, before that says something about an input
+INPUTS = 8
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Rows of one place."""
+
+    rows: int = 0
+    refused: int = 0
+
+
+def _places(records: Sequence[Record]) -> list[list[Record]]:
+    """The first rows of each third, up to a number of bytes."""
+    third = -(-len(records) // PLACES)
+    found = []
+    for start in range(0, len(records), max(third, 1)):
+        size = 0
+        taken: list[Record] = []
+        for record in records[start : start + min(third, ROWS)]:
+            size += len(record.raw)
+            if taken and size > BYTES:
+                break
+            taken.append(record)
+        found.append(taken)
+    return found
+
+
+def _through(recipe: Recipe, reading: str, records: list[Record], name: str, told: Ledger) -> _Seen:
+    """Rows through the stages, those that lose every sequence counted as refused."""
+    normalize = recipe.normalize(reading)
+    batch = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    codes: dict[int, tuple[str, str]] = {}
+    for stage in (None, *recipe.stages(reading)):
+        batch, gone = split_off(batch if stage is None else stage(batch))
+        if gone is not None:
+            columns = (gone.column(n).to_pylist() for n in ("line", "reject_code", "reject_detail"))
+            for line, code, detail in zip(*columns, strict=True):
+                codes.setdefault(line, (code, detail))
+    refused = codes.keys() - set(batch.column("line").to_pylist())
+    for line in sorted(refused):
+        record = records[line]
+        at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
+        told.count(codes[line][0], codes[line][1], f"{name}{at}")
+    return _Seen(len(records) - normalize.tally.filtered, len(refused))
+
+
+def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
+    """Stop a build that is bound to refuse more rows than ``--max-reject`` allows.
+
+    Raises:
+        DataError: see ``refusals.refuse_too_many``; told from a sample.
+    """
+    config = recipe.config
+    if config.salvage:
+        return
+    recipe = replace(recipe, backend="tokenizers")  # the ids are the same, and it is loaded
+    told, bound, rows, sampled = Ledger(), 0.0, 0, 0
+    for source, reading in list(zip(inputs, recipe.formats, strict=True))[:INPUTS]:
+        glimpse = readers.load(source.reader).glimpse(source.path, PLACES * ROWS)
+        rows += glimpse.rows
+        if glimpse.rows <= len(glimpse.records):
+            continue  # so small that the build itself is as fast
+        seen = [_through(recipe, reading, p, source.name, told) for p in _places(glimpse.records)]
+        sampled += sum(place.rows for place in seen)
+        least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
+        bound += least * glimpse.rows if least > ENOUGH else 0.0
+    left_out = len(inputs) > INPUTS
+    if told.rows_by_code and config.max_reject == 0:
+        raise error_of(told, sampled, True, config, "sampled rows")
+    if not left_out and rows and too_many(round(bound), rows, config.max_reject):
+        raise error_of(told, sampled, True, config, "sampled rows")
