@@ -21,7 +21,7 @@ from pipeline.inputs import expand, reader_of, short_names
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.sources import Located
-from stages import pack
+from stages import notes, pack
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.detection import Detection
@@ -59,7 +59,9 @@ class Sampled:
 
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
-        refused: rows by refusal code; ``first``: where the first ones of each code stand.
+        refused: rows by refusal code; ``first``: where the first ones of each code stand;
+            ``details``: what the first was told.
+        notes: rows by what is odd about them.
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
     """
@@ -68,6 +70,8 @@ class Sampled:
     large: int
     refused: Counter[str]
     first: dict[str, list[str]]
+    details: dict[str, str]
+    notes: Counter[str]
     lengths: Ints
     trained: Ints
     shown: list[tuple[str, dict[str, Any]]]
@@ -152,12 +156,16 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
         gone += [refused] if refused is not None else []
     left -= set(batch.column("line").to_pylist())
     for refused in gone:
-        pairs = zip(*(refused.column(n).to_pylist() for n in ("line", "reject_code")), strict=True)
-        for line, code in pairs:
+        names = ("line", "reject_code", "reject_detail")
+        columns = (refused.column(name).to_pylist() for name in names)
+        for line, code, detail in zip(*columns, strict=True):
             if line in left:
                 left.discard(line)
                 made.refused[code] += 1
+                made.details.setdefault(code, detail)
                 made.first.setdefault(code, []).append(look.row_name(records[line]))
+    if "note" in batch.schema.names:
+        made.notes.update(notes.tally(batch.column("note")))
     _show(look, records, batch, made)
     return batch
 
@@ -179,7 +187,9 @@ def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> Non
 def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     unlimited = replace(recipe.config, max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
-    made = Sampled(0, 0, Counter(), {}, np.zeros(0, np.int64), np.zeros(0, np.int64), [])
+    made = Sampled(
+        0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
+    )
     lengths, trained, rows, large = [], [], 0, 0
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))

@@ -95,6 +95,7 @@ class Recipe:
             config.prm_template == "raw",
             self._reasoning_field,
             config.reasoning == "strip",
+            config.stop_text,
         )
 
     @property

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, templated, weights
+from stages import columns, stop_text, templated, weights
 from stages.columns import make_list
 from stages.contract import Row
 from stages.formats import _turns
+from stages.unfinished import opens_reasoning
 
 _SAYS_MORE = frozenset((*_turns.SYSTEM, "history", "tools", "functions", "instruction"))
 
@@ -42,6 +43,8 @@ def texts(
         return None
     if any(templated.read(prompt) is not None for prompt in prompts):
         return None
+    if any(stop_text.found(reply) or opens_reasoning(reply) for reply in replies):
+        return None
     return prompts, replies
 
 
@@ -61,5 +64,4 @@ def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]
         "messages": make_list(2 * np.arange(count + 1), turns),
         "turn_weights": weights.lists({}, count),
         "tools": pa.nulls(count, pa.string()),
-        "note": pa.nulls(count, pa.string()),
     }

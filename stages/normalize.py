@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples, exchanges, reasoning, weights
+from stages import columns, examples, exchanges, notes, reasoning, stop_text, weights
 from stages.contract import (
     Batch,
     Conversation,
@@ -36,8 +36,8 @@ from stages.strict_json import dump
 IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 WRITES = {
     "sft": ("messages", "turn_weights", "tools", "note"),
-    "rm": ("chosen_messages", "rejected_messages", "tools", "margin"),
-    "prm": ("problem", "steps", "tail", "step_labels"),
+    "rm": ("chosen_messages", "rejected_messages", "tools", "margin", "note"),
+    "prm": ("problem", "steps", "tail", "step_labels", "note"),
     "tokens": ("input_ids", "labels"),
 }
 
@@ -90,6 +90,7 @@ class Normalize:
         reasoning: the field in which the template looks for reasoning; None puts it into a
             ``<think>`` block of the answer.
         strip_reasoning: answers lose it instead.
+        stop_text: what becomes of stop tokens that stand as text at the end of answers.
     """
 
     task: str
@@ -100,6 +101,7 @@ class Normalize:
     raw: bool = False
     reasoning: str | None = reasoning.FIELD
     strip_reasoning: bool = False
+    stop_text: str = stop_text.REJECT
 
     @property
     def kind(self) -> str:
@@ -125,6 +127,11 @@ class Normalize:
                 reasoning.strip(turns)
             else:
                 reasoning.place(turns, self.reasoning)
+
+    def _notes(self, example: Example) -> list[str]:
+        """What the row is told of; stop tokens at the end of answers go, or refuse it."""
+        stopped = stop_text.treat(example, self.stop_text)
+        return [*([stopped] if stopped else []), *examples.notes(example)]
 
     def _ready(self, example: Example) -> list[Any]:
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
@@ -163,6 +170,7 @@ class Normalize:
         plain = self._exchanges(records)
         if plain is not None:
             lines = [record.line for record in records]
+            plain["note"] = notes.column("sft", plain, {}, lines)
             return _batch(lines, [-1] * len(lines), {}, plain)
         return self._one_by_one(records)
 
@@ -171,6 +179,7 @@ class Normalize:
         lines: list[int] = []
         sequences: list[int] = []
         refused: dict[int, tuple[str, str]] = {}
+        told: dict[int, list[str]] = {}
         for record in records:
             first = len(rows)
             try:
@@ -188,6 +197,8 @@ class Normalize:
                 continue
             for example in found:
                 try:
+                    if odd := self._notes(example):
+                        told[len(rows)] = odd
                     rows += self._ready(example)
                 except RowError as error:
                     refused[len(rows)] = (error.code, error.detail)
@@ -195,7 +206,10 @@ class Normalize:
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made
-        return _batch(lines, sequences, refused, _FILL[self.kind](rows, self.raw))
+        texts = _FILL[self.kind](rows, self.raw)
+        if self.kind != "tokens":
+            texts["note"] = notes.column(self.kind, texts, told, lines)
+        return _batch(lines, sequences, refused, texts)
 
 
 def _batch(
@@ -232,7 +246,6 @@ def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
         "messages": _turns(turns),
         "turn_weights": weights.of_turns(turns),
         "tools": [_tools(row) for row in rows],
-        "note": [examples.note(row) if row else None for row in rows],
     }
 
 
