@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.contract import Conversation, Example, FormatOptions, Row
-from stages.formats import _turns
+from stages.formats import _named_prompt, _turns
 
 
 class _OpenAI:
@@ -17,7 +17,7 @@ class _OpenAI:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        return [Conversation(_turns.whole(row, "messages"), _turns.tools(row))]
+        return [Conversation(_named_prompt.dialogue(row, "messages"), _turns.tools(row))]
 
 
 FORMAT = _OpenAI()

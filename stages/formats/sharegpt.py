@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.contract import Conversation, Example, FormatOptions, Row
-from stages.formats import _turns
+from stages.formats import _named_prompt, _turns
 
 _COLUMNS = ("conversations", "conversation")
 
@@ -26,7 +26,7 @@ class _ShareGPT:
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
-        return [Conversation(_turns.whole(row, column), _turns.tools(row))]
+        return [Conversation(_named_prompt.dialogue(row, column), _turns.tools(row))]
 
 
 FORMAT = _ShareGPT()
