@@ -329,6 +329,8 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
         said = _unclosed(answer.removeprefix(prompt.owed), dialect)
         if start.strip() == OPEN and said.lstrip().startswith(OPEN):
             start = ""
+        elif dialect.strips and start == OPEN:
+            start += "\n"  # which the dialect took for a blank of its own
         return [*messages[:-1], Message("assistant", start + said)]
     if own is not None:
         return messages + own.messages
