@@ -101,7 +101,7 @@ class Normalize:
     raw: bool = False
     reasoning: str | None = reasoning.FIELD
     strip_reasoning: bool = False
-    stop_text: str = stop_text.REJECT
+    stop_text: str = stop_text.KEEP
 
     @property
     def kind(self) -> str:
