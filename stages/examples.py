@@ -156,8 +156,9 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
     for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
         if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
             raise RowError("empty_answer", f"{name} ends in no answer")
-        if name == "chosen":
-            require_finished(answer[-1], "the chosen answer")
+        for message in answer if name == "chosen" else ():
+            if message.role == "assistant":
+                require_finished(message, "the chosen answer")
         turns = [replace(message, trained=message.role == "assistant") for message in answer]
         sides.append(Conversation([*prompt, *turns], found.tools))
     if sides[0] == sides[1]:
