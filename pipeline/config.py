@@ -68,6 +68,7 @@ class Config:
     step_tag: str | None = None
     salvage: bool = False
     already_templated: bool = False
+    stop_text: str = "reject"
     reasoning_in: str = "template"
     reasoning: str = "keep"
     stop: tuple[str, ...] = ()

@@ -7,8 +7,9 @@ trainer reads, not what a stage meant to write.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from pipeline.publish import MANIFEST
 from stages.columns import IGNORED, list_parts, whole
 from stages.encoders import parsed
 from stages.errors import SurroundingsError, UsageError
+from stages.segments import controls_pattern
+from stages.stop_text import STOPS
 
 CONTEXT, TRAINED, ANSWER, PADDING = "context", "trained", "answer", "padding"
 GOOD, BAD, OPEN, SCORED = "good", "bad", "open", "scored"  # markers, by their label
@@ -46,12 +49,14 @@ class Piece:
 
     Attributes:
         control: it is a registered special token, which no text can spell.
+        spelled: it is ordinary text that looks like a control token or a stop token, and is none.
     """
 
     text: str
     kind: str
     ids: tuple[int, ...]
     control: bool = False
+    spelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ class Drawer:
         self._tokenizer = tokenizer
         added = tokenizer.get_added_tokens_decoder()
         self._controls = {index for index, token in added.items() if token.special}
+        names = {token.content for token in added.values() if token.special}
+        self._looks = controls_pattern(sorted({*names, *STOPS}))
         self._marks = {model["good_token_id"]: GOOD, model["bad_token_id"]: BAD}
         self._step = model["step_token_id"]
 
@@ -117,6 +124,20 @@ class Drawer:
 
     def pieces(self, ids: list[int], kinds: list[str]) -> Iterator[Piece]:
         """One piece per token, or per character that needs several."""
+        for control, run in groupby(self._drawn(ids, kinds), key=lambda piece: piece.control):
+            pieces = list(run)
+            yield from pieces if control else self._told_apart(pieces)
+
+    def _told_apart(self, run: list[Piece]) -> Iterator[Piece]:
+        """Pieces of ordinary text; those that spell out a control token are marked."""
+        ends = list(accumulate(len(piece.text) for piece in run))
+        looks = [m.span() for m in self._looks.finditer("".join(piece.text for piece in run))]
+        for piece, end in zip(run, ends, strict=True):
+            begin = end - len(piece.text)
+            spelled = any(start < end and begin < stop for start, stop in looks)
+            yield replace(piece, spelled=True) if spelled else piece
+
+    def _drawn(self, ids: list[int], kinds: list[str]) -> Iterator[Piece]:
         texts = self._texts(ids)
         at = 0
         while at < len(ids):

@@ -21,7 +21,7 @@ from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import too_many
 from pipeline.sources import Located
-from stages import pack
+from stages import notes, pack
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.detection import Detection
@@ -63,6 +63,7 @@ class Sampled:
             ``details``: what the first of each was told.
         filtered: rows that ``--where`` leaves out, by input.
         unread: rows by input and by column that nothing reads.
+        notes: rows by what is odd about them.
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
     """
@@ -71,12 +72,13 @@ class Sampled:
     large: int
     refused: Counter[str]
     first: dict[str, list[str]]
+    details: dict[str, str]
+    notes: Counter[str]
     lengths: Ints
     trained: Ints
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
-    details: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,10 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             if line in left:
                 left.discard(line)
                 made.refused[code] += 1
-                made.first.setdefault(code, []).append(look.row_name(records[line]))
                 made.details.setdefault(code, detail)
+                made.first.setdefault(code, []).append(look.row_name(records[line]))
+    if "note" in batch.schema.names:
+        made.notes.update(notes.tally(batch.column("note")))
     _show(look, records, batch, made)
     return batch
 
@@ -191,7 +195,9 @@ def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> Non
 def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     unlimited = replace(recipe.config, max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
-    made = Sampled(0, 0, Counter(), {}, np.zeros(0, np.int64), np.zeros(0, np.int64), [])
+    made = Sampled(
+        0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
+    )
     lengths, trained, rows, large = [], [], 0, 0
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))

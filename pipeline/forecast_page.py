@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import click
 import numpy as np
 
+from pipeline.drawing import Drawer
 from pipeline.forecast import Forecast, packing_table, would_stop
-from stages import encoders
+from pipeline.manifest import model_of
+from stages import encoders, notes
 from stages.columns import IGNORED
 
 Piece = tuple[str, str]  # what it is trained as, and its text
 
 _COLOURS = {"context": "bright_black", "trained": "green", "marker": "magenta"}
+_AS_TEXT = " as text"  # behind the kind of what only looks like a control token
 _QUANTILES = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 _MOST_TEXT = 600  # characters of a piece that are printed
 
@@ -28,11 +32,20 @@ def _runs(kinds: list[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def _pieces(found: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]:
-    decode = encoders.parsed(found.recipe.model.tokenizer_json).decode
-    return [
-        (kind, decode(ids[start:stop], skip_special_tokens=False))
-        for kind, start, stop in _runs(kinds)
-    ]
+    model = found.recipe.model
+    tokenizer = encoders.parsed(model.tokenizer_json)
+    drawer = Drawer(tokenizer, model_of(model))
+    pieces: list[Piece] = []
+    for kind, start, stop in _runs(kinds):
+        drawn = list(drawer.pieces(ids[start:stop], kinds[start:stop]))
+        if not any(piece.spelled for piece in drawn):
+            text = tokenizer.decode(ids[start:stop], skip_special_tokens=False)
+            pieces.append((kind, text))
+            continue
+        for spelled, run in groupby(drawn, key=lambda piece: piece.spelled):
+            text = "".join(piece.text for piece in run)
+            pieces.append((kind + _AS_TEXT * spelled, text))
+    return pieces
 
 
 def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
@@ -151,6 +164,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
                 for code, count in made.refused.most_common()
             },
         },
+        "notes": dict(sorted(made.notes.items())),
         "lengths": _lengths(found),
         "packing": packing_table(found),
         "stages": stages,
@@ -165,8 +179,9 @@ def _piece_lines(pieces: list[Piece]) -> Iterator[str]:
         lines = text.split("\n") if text.strip() else [repr(text)[1:-1]]
         for number, line in enumerate(lines):
             if line or number == 0:
-                label = kind if number == 0 else ""
-                yield f"  {label:<8} {click.style(line, fg=_COLOURS[kind])}"
+                label = "as text" if kind.endswith(_AS_TEXT) else kind
+                label = label if number == 0 else ""
+                yield f"  {label:<8} {click.style(line, fg=_COLOURS.get(kind, 'yellow'))}"
 
 
 def _input_lines(said: dict[str, Any]) -> Iterator[str]:
@@ -189,10 +204,14 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     rejects = said["rejects"]
     yield f"rejects   {rejects['refused']} of {rejects['sampled']} sampled rows are refused"
     for code, entry in rejects["by_code"].items():
-        first = ", ".join(entry["first"])
-        yield f"          {entry['rows']:>6} {code}: {first} ({entry['detail']})"
+        yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
+        yield f"                 {entry['detail']}"
     if rejects["build_would_stop"]:
         yield "          a build would stop: more rows than --max-reject allows, or nothing left"
+    for name, count in said["notes"].items():
+        label = "warning" if name in notes.WARNINGS else "note"
+        of = f"{count} of {rejects['sampled']} sampled rows"
+        yield f"{label:<9} {of}: {name} ({notes.of(name)})"
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 

@@ -55,6 +55,7 @@ BUILD = (
     _option("--step-tag", metavar="TEXT", help="Step tag of joined PRM texts [ки and other known ones]."),
     _option("--salvage/--no-salvage", default=False, help="Keep the rows before the damage of a damaged archive or array; the manifest says so."),
     _option("--already-templated/--no-already-templated", default=False, help="Read the turns of texts that carry a chat template."),
+    _option("--stop-text", type=click.Choice(["reject", "keep", "strip"]), help="Stop tokens that stand as text at the end of an answer: refuse the row, train them as text, or take them off."),
     _option("--reasoning", type=click.Choice(["keep", "strip", "mask"]), help="Reasoning of answers, in a field or in <think>: trained, taken out, or context only."),
     _option("--reasoning-in", type=click.Choice(["template", "think"]), help="Where reasoning in a field of its own goes: where the template prints it, or into a <think> block."),
     _option("--stop", multiple=True, metavar="TEXT", default=(), help="Custom stop marker for serving.json."),

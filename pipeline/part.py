@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.recipe import Recipe
-from stages import columns, readers
+from stages import columns, notes, readers
 from stages.contract import Batch, Record, Split
 from stages.fold import fold
 
@@ -150,8 +150,7 @@ def _count(report: PartReport, batch: Batch) -> None:
         report.tally("sums", {name: total})
     for name in ("note", "rendered"):
         if name in batch.schema.names:
-            pairs = batch.column(name).drop_null().value_counts().to_pylist()
-            report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
+            report.tally(name, notes.tally(batch.column(name)))
 
 
 @contextlib.contextmanager

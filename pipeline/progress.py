@@ -13,6 +13,7 @@ import click
 from pipeline import drift
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
+from stages import notes
 
 MAX_INPUTS = 8  # that the summary names
 
@@ -55,7 +56,9 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
         f"tokens    {tokens['total']}, {tokens['trained']} trained, {tokens['padding']} padding",
     ]
     lines += [f"          {n} {code}" for code, n in rows["rejected_by_code"].items()]
-    lines += [f"          {n} rows: {note}" for note, n in rows["notes"].items()]
+    for note, count in rows["notes"].items():
+        label = "warning" if note in notes.WARNINGS else ""
+        lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
     if rows["duplicates_found"] and not rows["duplicates"]:
         lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
     if manifest["packing"]:

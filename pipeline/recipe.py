@@ -87,8 +87,9 @@ class Recipe:
             config.prm_template == "raw",
             self._reasoning_field,
             config.reasoning == "strip",
-            config.selection(),
-            printed_fields(self.model.profile.chat_template),
+            selection=config.selection(),
+            printed=printed_fields(self.model.profile.chat_template),
+            stop_text=config.stop_text,
         )
 
     @property

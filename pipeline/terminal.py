@@ -36,6 +36,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     SCORED: {"fg": "black", "bg": "cyan", "bold": True},
     PADDING: {"fg": "bright_black"},
 }
+AS_TEXT = "[text: {}]"
 _WIDEST = max(map(len, _STYLES))
 
 
@@ -91,18 +92,22 @@ class Canvas:
 
     def _colored(self, strip: Strip) -> Iterator[str]:
         for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
-            for control, part in groupby(run, key=lambda piece: piece.control):
+            for (control, spelled), part in groupby(run, key=lambda p: (p.control, p.spelled)):
                 text = _text(part)
                 style = dict(_STYLES[kind])
                 if control and kind in (CONTEXT, TRAINED):
                     style |= {"underline": True}
+                style |= {"fg": "yellow"} if spelled else {}
                 # A style that reached over a line's end would paint the rest of the line.
                 parts = text.split("\n")
                 yield "\n".join(click.style(p, **style) if p else "" for p in parts)
 
 
 def _text(pieces: Iterable[Piece]) -> str:
-    return "".join(piece.text for piece in pieces)
+    """Pieces as one text; what only looks like a control token stands in brackets."""
+    runs = groupby(pieces, key=lambda piece: piece.spelled)
+    texts = ((spelled, "".join(piece.text for piece in run)) for spelled, run in runs)
+    return "".join(AS_TEXT.format(text) if spelled else text for spelled, text in texts)
 
 
 def _worded(strip: Strip) -> Iterator[str]:

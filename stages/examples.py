@@ -9,11 +9,31 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from stages.contract import Conversation, Message, Pair, StepChain
+from stages.contract import Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.formats.text import BARE
+from stages.unfinished import require_finished
 
 _NOBODY_ASKED = "no turn of a user: nobody asked anything"
+
+
+_ANSWERS_NOBODY = (
+    "the conversation begins with the assistant, which answers nobody; "
+    "leave its first turn out, or put the user's turn before it"
+)
+
+
+def _require_asked(messages: list[Message]) -> None:
+    """A user's turn stands first, behind a system text at most: one rule for every family.
+
+    Raises:
+        RowError: ``no_user_turn``, ``begins_with_assistant``.
+    """
+    if all(message.role != "user" for message in messages):
+        raise RowError("no_user_turn", _NOBODY_ASKED)
+    first = next(message.role for message in messages if message.role != "system")
+    if first == "assistant":
+        raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
 
 
 def _is_empty(message: Message) -> bool:
@@ -52,32 +72,29 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
     """Decide which turns are trained; refuse a conversation that would train nothing or nonsense.
 
     Raises:
-        RowError: ``no_answer``, ``no_user_turn``, ``nothing_trained``, ``empty_answer``.
+        RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
+            ``empty_answer``, ``unclosed_reasoning``, ``unfinished_answer``.
     """
     messages = found.messages
     if train_on != "all" and _is_plain(messages):
+        require_finished(messages[1], "turn 2 (assistant)")
         messages[0].trained, messages[1].trained = False, True
         return found
     if messages[0].role == BARE:
         if _is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")
         return Conversation([replace(messages[0], trained=True)])
-    last = -1
-    asked = False
-    for i, message in enumerate(messages):
-        if message.role == "assistant":
-            last = i
-        elif message.role == "user":
-            asked = True
+    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
         raise RowError("no_answer", "no turn of an assistant: there is nothing to learn")
-    if not asked:
-        raise RowError("no_user_turn", _NOBODY_ASKED)
+    _require_asked(messages)
     some = False
     for i, message in enumerate(messages):
         trained = _decide(message, i, last, train_on)
-        if trained and message.role == "assistant" and _is_empty(message):
-            raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
+        if trained and message.role == "assistant":
+            if _is_empty(message):
+                raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
+            require_finished(message, f"turn {i + 1} (assistant)")
         message.trained = trained
         some |= trained
     if not some:
@@ -97,30 +114,36 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
     ]
 
 
-def note(found: Conversation) -> str | None:
-    """What is odd about a conversation but refuses nothing; counted in the manifest."""
-    messages = found.messages
+def notes(found: Example) -> list[str]:
+    """What is odd about an example's turns but refuses nothing; counted in the manifest."""
+    if isinstance(found, Pair):
+        sides = ([*found.prompt, *side] for side in (found.chosen, found.rejected))
+        return list(dict.fromkeys(note for side in sides for note in _notes(side)))
+    return _notes(found.messages) if isinstance(found, Conversation) else []
+
+
+def _notes(messages: list[Message]) -> list[str]:
     if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
-        return None
+        return []
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
-        return "ends_without_answer"
+        return ["ends_without_answer"]
     if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
-        return "repeated_role"
-    return None
+        return ["repeated_role"]
+    return []
 
 
 def pair(found: Pair) -> tuple[Conversation, Conversation]:
     """Both sides as whole conversations, with only what differs trained.
 
     Raises:
-        RowError: ``no_prompt``, ``no_user_turn``, ``bad_weight``, ``empty_answer``,
-            ``identical_pair``.
+        RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
+            ``empty_answer``, ``identical_pair``; of the chosen side, ``unclosed_reasoning`` and
+            ``unfinished_answer``. A rejected answer may be one that was cut off.
     """
     if not found.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
-    if all(message.role != "user" for message in found.prompt):
-        raise RowError("no_user_turn", _NOBODY_ASKED)
+    _require_asked(found.prompt)
     if found.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with a turn of the assistant")
     for message in (*found.prompt, *found.chosen, *found.rejected):
@@ -133,6 +156,9 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
     for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
         if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
             raise RowError("empty_answer", f"{name} ends in no answer")
+        for message in answer if name == "chosen" else ():
+            if message.role == "assistant":
+                require_finished(message, "the chosen answer")
         turns = [replace(message, trained=message.role == "assistant") for message in answer]
         sides.append(Conversation([*prompt, *turns], found.tools))
     if sides[0] == sides[1]:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import column_names, columns, templated, weights
+from stages import column_names, columns, stop_text, templated, weights
 from stages.columns import make_list
 from stages.contract import Row
+from stages.unfinished import opens_reasoning
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def texts(
         return None
     if any(templated.read(prompt) is not None for prompt in prompts):
         return None
+    if any(stop_text.found(reply) or opens_reasoning(reply) for reply in replies):
+        return None
     return Exchanges(prompts, replies, unread)
 
 
@@ -79,5 +82,4 @@ def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]
         "messages": make_list(2 * np.arange(count + 1), turns),
         "turn_weights": weights.lists({}, count),
         "tools": pa.nulls(count, pa.string()),
-        "note": pa.nulls(count, pa.string()),
     }

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, examples, exchanges, formats, null_fields, reasoning, weights
+from stages import (
+    columns,
+    examples,
+    exchanges,
+    formats,
+    notes,
+    null_fields,
+    reasoning,
+    stop_text,
+    weights,
+)
 from stages.contract import (
     Batch,
     Conversation,
@@ -40,8 +50,8 @@ from stages.watched import EMPTY, Watched
 IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 WRITES = {
     "sft": ("messages", "turn_weights", "tools", "note"),
-    "rm": ("chosen_messages", "rejected_messages", "tools", "margin"),
-    "prm": ("problem", "steps", "tail", "step_labels"),
+    "rm": ("chosen_messages", "rejected_messages", "tools", "margin", "note"),
+    "prm": ("problem", "steps", "tail", "step_labels", "note"),
     "tokens": ("input_ids", "labels"),
 }
 
@@ -75,6 +85,7 @@ class Normalize:
         selection: which rows and columns are read.
         printed: the fields of a turn that the chat template prints.
         tally: what was left out of the rows since it was last taken.
+        stop_text: what becomes of stop tokens that stand as text at the end of answers.
     """
 
     task: str
@@ -88,6 +99,7 @@ class Normalize:
     selection: Selection = field(default_factory=Selection)
     printed: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally, compare=False)
+    stop_text: str = stop_text.KEEP
 
     @property
     def kind(self) -> str:
@@ -113,6 +125,11 @@ class Normalize:
                 reasoning.strip(turns)
             else:
                 reasoning.place(turns, self.reasoning)
+
+    def _notes(self, example: Example) -> list[str]:
+        """What the row is told of; stop tokens at the end of answers go, or refuse it."""
+        stopped = stop_text.treat(example, self.stop_text)
+        return [*([stopped] if stopped else []), *examples.notes(example)]
 
     def _ready(self, example: Example) -> list[Any]:
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
@@ -186,6 +203,7 @@ class Normalize:
         plain = self._exchanges(records)
         if plain is not None:
             lines = [record.line for record in records]
+            plain["note"] = notes.column("sft", plain, {}, lines)
             return _batch(lines, [-1] * len(lines), {}, plain)
         return self._one_by_one(self._selected(records))
 
@@ -203,6 +221,7 @@ class Normalize:
         sequences: list[int] = []
         refused: dict[int, tuple[str, str]] = {}
         columns_by_name = self.options.columns
+        told: dict[int, list[str]] = {}
         for record in records:
             first = len(rows)
             try:
@@ -220,6 +239,8 @@ class Normalize:
                 continue
             for example in found:
                 try:
+                    if odd := self._notes(example):
+                        told[len(rows)] = odd
                     rows += self._ready(example)
                 except RowError as error:
                     refused[len(rows)] = (error.code, error.detail)
@@ -227,7 +248,10 @@ class Normalize:
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made
-        return _batch(lines, sequences, refused, _FILL[self.kind](rows, self.raw))
+        texts = _FILL[self.kind](rows, self.raw)
+        if self.kind != "tokens":
+            texts["note"] = notes.column(self.kind, texts, told, lines)
+        return _batch(lines, sequences, refused, texts)
 
 
 def _batch(
@@ -264,7 +288,6 @@ def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
         "messages": _turns(turns),
         "turn_weights": weights.of_turns(turns),
         "tools": [_tools(row) for row in rows],
-        "note": [examples.note(row) if row else None for row in rows],
     }
 
 

@@ -18,7 +18,7 @@ FIELD = "reasoning_content"  # how the formats spell it
 _SPELLINGS = (FIELD, "reasoning", "thinking")
 
 
-_OPEN, _CLOSE = "<think>", "</think>"
+OPEN, CLOSE = "<think>", "</think>"
 _END = re.compile(r"</think>\s*")  # the blank lines belong to the block, and merge with its end
 
 
@@ -34,20 +34,20 @@ def strip(messages: Iterable[Message]) -> None:
         if message.fields:
             rest = {k: v for k, v in message.fields.items() if k not in _SPELLINGS}
             message.fields = rest or None
-        if message.content and message.content.lstrip().startswith(_OPEN):
-            _, closed, said = message.content.partition(_CLOSE)
+        if message.content and message.content.lstrip().startswith(OPEN):
+            _, closed, said = message.content.partition(CLOSE)
             if not closed:
-                raise RowError("unclosed_reasoning", f"turn {i + 1} has no {_CLOSE}")
+                raise RowError("unclosed_reasoning", f"turn {i + 1} has no {CLOSE}")
             message.content = said.lstrip()
 
 
 def _end_of_reasoning(run: str, before: str) -> int:
     """How many characters of a trained answer are reasoning; 0 where it has none."""
-    if not run.lstrip().startswith(_OPEN) and not before.rstrip().endswith(_OPEN):
+    if not run.lstrip().startswith(OPEN) and not before.rstrip().endswith(OPEN):
         return 0
     end = _END.search(run)
     if end is None:
-        raise RowError("unclosed_reasoning", f"an answer's reasoning has no {_CLOSE}")
+        raise RowError("unclosed_reasoning", f"an answer's reasoning has no {CLOSE}")
     return end.end()
 
 

@@ -72,6 +72,26 @@ def _raise_exception(message: str) -> NoReturn:
     raise TemplateError(str(message)[:_LONGEST_MESSAGE])
 
 
+def _environment() -> _Environment:
+    return _Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+
+
+def parsed_tree(source: str) -> nodes.Template:
+    """A chat template's syntax tree.
+
+    Raises:
+        ModelError: the source is not valid Jinja.
+    """
+    try:
+        return _environment().parse(source)
+    except SecurityError as error:
+        raise ModelError(f"The chat template is refused: {error}.", _HARMLESS) from error
+    except (TemplateError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ModelError(f"The chat template is not valid Jinja: {error}.") from error
+
+
 class Template:
     """One chat template and the values that it may print.
 
@@ -85,9 +105,7 @@ class Template:
             self._date = datetime.datetime.fromisoformat(date)
         except ValueError as error:
             raise ModelError(f"--date {date!r} is not a date.", "Write YYYY-MM-DD.") from error
-        environment = _Environment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-        )
+        environment = _environment()
         environment.add_filter("tojson", _tojson)
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = self._strftime

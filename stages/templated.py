@@ -14,6 +14,7 @@ from typing import Any
 
 from stages.contract import Message
 from stages.errors import RowError
+from stages.reasoning import CLOSE, OPEN
 
 _ROLES = {
     "system": "system",
@@ -35,10 +36,13 @@ class Turns:
 
     Attributes:
         closed: whether the last turn's end is marked; False also where a dialect marks none.
+        owed: what the last header still lacks, where the text ends inside it; an answer that
+            was cut out of the same text begins with it.
     """
 
     messages: list[Message]
     closed: bool
+    owed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +64,21 @@ class Dialect:
 
 
 def _closing(
-    prefix: str, header: str, closers: str, unclosed: str = ""
+    prefix: str, header: str, gap: str, closers: str, unclosed: str = "", loose: bool = False
 ) -> Callable[[str], Turns | None]:
     """A dialect that marks both ends of a turn, so that contents are exact.
 
     Args:
+        gap: what stands between a header and its turn. The last header of a prompt may lack some
+            of it: programs strip prompts, or cut them right behind the role.
         unclosed: a role whose turns end where the next one begins.
+        loose: a turn may follow its header without a gap.
     """
-    head = re.compile(header)
+    whole = f"{header}(?P<gap>{re.escape(gap)}|\\s*\\Z{'|' * loose})"
+    head = re.compile(whole)
     start = re.compile(prefix)
-    close = re.compile(f"(?:{closers})\\s*")
-    either = re.compile(f"(?:{closers})\\s*|(?={header})")
+    close = re.compile(f"(?:(?:{closers})\\s*)+")
+    either = re.compile(f"(?:(?:{closers})\\s*)+|(?={whole})")
 
     def parse(text: str) -> Turns | None:
         begun = start.match(text)
@@ -79,17 +87,21 @@ def _closing(
         system = begun.group("system") if begun and "system" in start.groupindex else None
         if system:
             messages.append(Message("system", system))
-        closed = True
+        closed, owed = True, ""
         while at < len(text):
             found = head.match(text, at)
             role = _ROLES.get(found.group("role").lower()) if found else None
             if found is None or role is None or not closed:
                 return None
+            bare = found.end() == len(text) and found["gap"] != gap
+            if bare and role != "assistant":
+                return None
+            owed = gap.removeprefix(found["gap"]) if bare else ""
             end = (either if role == unclosed else close).search(text, found.end())
             closed = end is not None
             messages.append(Message(role, text[found.end() : end.start() if end else len(text)]))
             at = end.end() if end else len(text)
-        return Turns(messages, closed) if messages else None
+        return Turns(messages, closed, owed) if messages else None
 
     return parse
 
@@ -167,10 +179,10 @@ def _inst(text: str) -> Turns | None:
     return Turns(messages, closed) if messages else None
 
 
-_CHATML = r"<\|im_start\|>(?P<role>\w+)\n"
-_LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>\n\n"
-_GEMMA = r"<start_of_turn>(?P<role>\w+)\n"
-_BARS = r"<\|(?P<role>system|user|assistant)\|>\n?"
+_CHATML = r"<\|im_start\|>(?P<role>\w+)"
+_LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>"
+_GEMMA = r"<start_of_turn>(?P<role>\w+)"
+_BARS = r"<\|(?P<role>system|user|assistant)\|>"
 _DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
 _GUANACO = r"### (?P<role>Human|Assistant):"
 _VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
@@ -179,27 +191,44 @@ _CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
 
 DIALECTS = (
     Dialect(
+        "Phi-4",
+        r"\s*<\|im_start\|>\w+<\|im_sep\|>",
+        _closing(r"\A\s*", _CHATML, "<|im_sep|>", r"<\|im_end\|>|<\|endoftext\|>"),
+        ("<|im_end|>", "<|endoftext|>"),
+    ),
+    Dialect(
         "ChatML",
         r"\s*<\|im_start\|>",
-        _closing(r"\A\s*", _CHATML, r"<\|im_end\|>|<\|endoftext\|>"),
+        _closing(r"\A\s*", _CHATML, "\n", r"<\|im_end\|>|<\|endoftext\|>"),
         ("<|im_end|>", "<|endoftext|>"),
     ),
     Dialect(
         "Llama 3",
         r"\s*(?:<\|begin_of_text\|>)?<\|start_header_id\|>",
-        _closing(r"\s*(?:<\|begin_of_text\|>)?", _LLAMA3, r"<\|eot_id\|>|<\|end_of_text\|>"),
-        ("<|eot_id|>", "<|end_of_text|>"),
+        _closing(
+            r"\s*(?:<\|begin_of_text\|>)?",
+            _LLAMA3,
+            "\n\n",
+            r"<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>",
+        ),
+        ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
     ),
     Dialect(
         "Gemma",
         r"\s*(?:<bos>)?<start_of_turn>",
-        _closing(r"\s*(?:<bos>)?", _GEMMA, r"<end_of_turn>"),
+        _closing(r"\s*(?:<bos>)?", _GEMMA, "\n", r"<end_of_turn>|<eos>"),
         ("<end_of_turn>", "<eos>"),
     ),
     Dialect(
         "Zephyr or Phi",
-        r"\s*<\|(?:system|user)\|>",
-        _closing(r"\A\s*", _BARS, r"</s>|<\|end\|>|<\|endoftext\|>"),
+        r"\s*(?:<s>\s*)?<\|(?:system|user)\|>",
+        _closing(
+            r"\A\s*(?:<s>\s*)?",
+            _BARS,
+            "\n",
+            r"</s>|<\|end\|>|<\|endoftext\|>",
+            loose=True,
+        ),
         ("</s>", "<|end|>", "<|endoftext|>"),
     ),
     Dialect(
@@ -208,6 +237,7 @@ DIALECTS = (
         _closing(
             r"(?:<｜begin▁of▁sentence｜>)?(?P<system>[^<]*)",
             _DEEPSEEK,
+            "",
             r"<｜end▁of▁sentence｜>",
             unclosed="user",
         ),
@@ -229,6 +259,7 @@ DIALECTS = (
     ),
     Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
 )
+_NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
 _FIRST = "<[#BHUA \n\t\r"  # what a templated text can begin with
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
@@ -272,14 +303,43 @@ def _unclosed(answer: str, dialect: Dialect) -> str:
     return said.strip() if dialect.strips else said
 
 
+def _begun(start: str) -> str:
+    """What of the text that generation starts from belongs to the answer.
+
+    An empty block of reasoning says that there is none, which a template says by itself.
+    """
+    return "" if _NO_REASONING.fullmatch(start) else start
+
+
 def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
-    """A templated prompt's turns and the answer to them."""
+    """A templated prompt's turns and the answer to them.
+
+    Where the prompt opens the answer, with ``<think>`` for instance, the answer goes on from there,
+    unless it brings its own opening.
+    """
     messages = list(prompt.messages)
     last = messages[-1]
-    if last.role == "assistant" and not prompt.closed:  # what generation starts from
-        whole = (last.content or "") + _unclosed(answer, dialect)
-        return [*messages[:-1], Message("assistant", whole)]
     own = dialect.parse(answer)
-    if own is not None and own.messages[0].role == "assistant":
+    if own is not None and own.messages[0].role != "assistant":
+        own = None
+    if last.role == "assistant" and not prompt.closed:  # what generation starts from
+        start = _begun(last.content or "")
+        if own is not None and not start.strip():
+            return [*messages[:-1], *own.messages]
+        said = _unclosed(answer.removeprefix(prompt.owed), dialect)
+        if start.strip() == OPEN and said.lstrip().startswith(OPEN):
+            start = ""
+        elif dialect.strips and start == OPEN:
+            start += "\n"  # which the dialect took for a blank of its own
+        return [*messages[:-1], Message("assistant", start + said)]
+    if own is not None:
         return messages + own.messages
     return [*messages, Message("assistant", _unclosed(answer, dialect))]
+
+
+def question(prompt: Turns) -> list[Message]:
+    """A templated prompt's turns without what generation starts from, where that says nothing."""
+    messages, last = prompt.messages, prompt.messages[-1]
+    start = _begun(last.content or "").strip()
+    opens = last.role == "assistant" and not prompt.closed and start in ("", OPEN)
+    return messages[:-1] if opens else list(messages)

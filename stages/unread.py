@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from stages import column_names
+from stages import column_names, unfinished
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
 from stages.watched import Watched
@@ -118,9 +118,17 @@ def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]
         if turn.fields:
             keys = {**turn.fields, **keys}
     for key, value in keys.items():
-        if key not in printed and key not in _CHECKED:
+        if key not in _CHECKED and not _is_read(key, value, printed):
             found.append(Left(_column_of(row, key), value, turn=True))
     return found
+
+
+def _is_read(key: str, value: Any, printed: frozenset[str]) -> bool:
+    """Whether a field of a turn is printed, or says whether the turn is finished."""
+    if key in printed or "*" in printed:
+        return True
+    says = unfinished.FLAGS.get(key)
+    return says is not None and (isinstance(value, bool) or says(value))
 
 
 def _beside_steps(row: Watched) -> Iterator[Left]:

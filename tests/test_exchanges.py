@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import exchanges, formats
+from stages import exchanges, formats, stop_text
 from stages.contract import FormatOptions, Record
 from stages.normalize import Normalize
 
 QUERY_RESPONSE = formats.load("query_response")
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+ODD = ["", " \n", "a</s>", "b <|im_end|>\n", "<think>\nx", "<think>x</think>y", "### Response:"]
 rows = st.fixed_dictionaries(
-    {"question": texts, "answer": texts | st.sampled_from(["", " \n"])},
+    {"question": texts | st.just("a [INST]"), "answer": texts | st.sampled_from(ODD)},
     optional={
         "query": texts | st.none(),
         "system": texts,
@@ -32,9 +33,13 @@ def _records(found: list[dict[str, Any]]) -> list[Record]:
 
 
 @settings(deadline=None)
-@given(st.lists(rows | templated | st.none(), max_size=6), st.sampled_from(["assistant", "last"]))
-def test_both_ways_give_the_same_columns(found: list[Any], train_on: str) -> None:
-    door = Normalize("sft", QUERY_RESPONSE, FormatOptions(), train_on)
+@given(
+    st.lists(rows | templated | st.none(), max_size=6),
+    st.sampled_from(["assistant", "last"]),
+    st.sampled_from(stop_text.POLICIES),
+)
+def test_both_ways_give_the_same_columns(found: list[Any], train_on: str, stops: str) -> None:
+    door = Normalize("sft", QUERY_RESPONSE, FormatOptions(), train_on, stop_text=stops)
     assert door(_records(found)).equals(door._one_by_one(_records(found)))
 
 

@@ -62,6 +62,56 @@ def test_pieces_say_what_the_tokenizer_says(
         assert "".join(piece.text for piece in pieces) == visible(whole)
 
 
+SPELLED = st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<|eot_id|>"])
+
+
+@given(st.lists(st.tuples(SPELLED | st.text(max_size=4), st.booleans()), max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
+    model: TargetModel, reference: Encoder, parts: list[tuple[str, bool]]
+) -> None:
+    """Every real one is marked as such and none of the spelled; the spelled are marked whole."""
+    ids: list[int] = []
+    for text, real in parts:
+        real &= text in model.controls
+        ids += [model.controls[text]] if real else reference.encode([text])[0].tolist()
+    pieces = list(Drawer(parsed(model.tokenizer_json), MODEL).pieces(ids, [CONTEXT] * len(ids)))
+    assert not any(piece.control and piece.spelled for piece in pieces)
+    assert [p.ids[0] for p in pieces if p.control] == [
+        i for i in ids if i in set(model.controls.values())
+    ]
+    plain = "".join("\0" if p.control or p.spelled else p.text for p in pieces)
+    for name in ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<|eot_id|>"):
+        assert name not in plain
+    for piece in pieces:
+        assert not piece.spelled or set(piece.text) & set("<|im_endstarofx/s>")
+
+
+@pytest.mark.parametrize("policy", ["keep", "strip"])
+def test_stop_text_stands_apart_where_rows_are_drawn(policy: str, tmp_path: Path) -> None:
+    """In the plan and in the build, on a page without colours; stripped, it is nowhere."""
+    data = tmp_path / "data.jsonl"
+    row = {"prompt": "hi", "completion": "five<|im_end|>"}
+    data.write_text(json.dumps(row) + "\n", "utf-8")
+    given = [str(data), "--model", "qwen2-1.5b", "--stop-text", policy]
+    plan = CliRunner().invoke(cli, ["plan", *given, "--task", "sft"]).stdout
+    assert ("  as text  <|im_end|>\n" in plan) == (policy == "keep")
+    assert ("warning" in plan) == (policy == "keep")
+    assert {"keep": "stop_text_kept", "strip": "stop_text_stripped"}[policy] in plan
+    shown = CliRunner().invoke(cli, ["plan", *given, "--task", "sft", "--json"])
+    pieces = json.loads(shown.stdout)["first_rows"][0]["sequences"][""]
+    assert (["trained as text", "<|im_end|>"] in pieces) == (policy == "keep")
+    target = tmp_path / "built"
+    ran = CliRunner().invoke(cli, ["run", "sft", *given, "-o", str(target)])
+    assert ran.exit_code == 0, ran.output
+    drawn = show(target)
+    assert ("five[text: <|im_end|>]<|im_end|>" in drawn) == (policy == "keep")
+    assert ("trained | five<|im_end|>" in drawn) == (policy == "strip")
+    page = (target / "report.html").read_text("utf-8")
+    assert {"keep": "stop_text_kept", "strip": "stop_text_stripped"}[policy] in page
+    assert ('class="trained t"' in page) == (policy == "keep")
+
+
 @given(st.text())
 def test_visible_text_controls_nothing(text: str) -> None:
     """Only printable characters and line ends are left; printable text is left alone."""

@@ -8,6 +8,7 @@ from stages import templated
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _turns, alpaca
+from stages.formats._named_prompt import require_prompt
 from stages.watched import peek
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
@@ -41,7 +42,9 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     """
     turns = _turns.chosen_of(row, _TURNS, options.columns)
     if turns is not None:
-        return _turns.whole(row, turns)
+        shared = _turns.whole(row, turns)
+        require_prompt(row, shared)
+        return shared
     if peek(row, "instruction") is not None:
         return [*_turns.before(row), Message("user", alpaca.asked(row, options))]
     name = _turns.chosen_of(row, PROMPTS, options.columns)
@@ -148,24 +151,9 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions) -> Pair:
         sides = wholes or [_turns.behind(row, turns) for turns in sides]
         shared = split(*sides)
         if not wholes:
-            _require_named(shared, row.get("prompt"))
+            require_prompt(row, shared)
         return Pair(shared, sides[0], sides[1], margin(row), found)
     shared = prompt(row, options)
     if not shared and isinstance(chosen, str):
         raise RowError("no_prompt", "two texts without a prompt: nobody asked anything")
     return Pair(shared, sides[0], sides[1], margin(row), found)
-
-
-def _require_named(shared: list[Message], named: Any) -> None:
-    """A prompt column beside whole conversations must be the prompt that they share.
-
-    Raises:
-        RowError: it is another one.
-    """
-    if isinstance(named, str):
-        wanted = [Message("user", named)]
-    else:
-        wanted = _turns.conversation(named, "prompt") if named else []
-    said = [message.content for message in shared]
-    if shared and any(message.content not in said for message in wanted):
-        raise RowError("prompt_differs", "the prompt column is not in the conversations' prompt")

@@ -122,9 +122,7 @@ def _asked(text: str, options: FormatOptions) -> str:
     if found is None:
         return text
     templated.require_allowed(found[0], "the problem", options.already_templated)
-    turns = _without_system(found[1].messages, options)
-    if turns[-1].role == "assistant" and not (turns[-1].content or "").strip():
-        del turns[-1]  # what generation starts from
+    turns = _without_system(templated.question(found[1]), options)
     if [turn.role for turn in turns] != ["user"]:
         raise RowError("bad_column", "more than one question stands in the templated problem")
     return turns[0].content or ""

@@ -7,9 +7,10 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stages import strict_json, templated
+from stages import templated
 from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.formats._calls import calls_of, json_value
 from stages.unread import FLAGS, NUMERIC
 
 ROLES = {
@@ -122,50 +123,6 @@ def _as_stored(value: Any) -> float:
     return float(found)
 
 
-def _json(value: Any, where: str, code: str) -> Any:
-    """A value that may be written as JSON text; the text is read as strictly as a row.
-
-    Raises:
-        RowError: it is text and not JSON, or ambiguous.
-    """
-    if not isinstance(value, str):
-        return value
-    try:
-        found = strict_json.parse(f'{{"value":{value}}}'.encode())
-    except RowError as error:
-        raise RowError(code, f"{where} is not JSON: {error.detail}") from error
-    if len(found) != 1:
-        raise RowError(code, f"{where} is not one JSON value")
-    return found["value"]
-
-
-def _function(call: Any, where: str) -> dict[str, Any]:
-    """A function's name and arguments; arguments written as JSON text become the object."""
-    if not isinstance(call, dict) or "name" not in call:
-        raise RowError("bad_tool_call", f"{where} has no name")
-    arguments = call.get("arguments")
-    if isinstance(arguments, str) and arguments.lstrip().startswith("{"):
-        return {**call, "arguments": _json(arguments, f"{where} arguments", "bad_tool_call")}
-    return call
-
-
-def _call(value: Any, where: str) -> dict[str, Any]:
-    """A tool call in either spelling: the function inside, or by itself."""
-    if isinstance(value, dict) and "function" in value:
-        return {**value, "function": _function(value["function"], where)}
-    return {"type": "function", "function": _function(value, where)}
-
-
-def _calls(value: Any, where: str) -> list[dict[str, Any]]:
-    """Tool calls as a list, one object, or the JSON text of either."""
-    found = _json(value, where, "bad_tool_call")
-    if isinstance(found, dict):
-        found = [found]
-    if not isinstance(found, list) or not found:
-        raise RowError("bad_tool_call", f"{where} holds no calls")
-    return [_call(call, where) for call in found]
-
-
 def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     """What a turn says beside its text, in one spelling."""
     found = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
@@ -174,7 +131,7 @@ def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     if len(calls) > 1:
         raise RowError("bad_tool_call", f"{where} has both tool_calls and function_call")
     if calls:
-        found["tool_calls"] = _calls(calls[0], f"{where} tool_calls")
+        found["tool_calls"] = calls_of(calls[0], f"{where} tool_calls")
     for name in REASONING[1:]:
         if isinstance(found.get(name), str) and REASONING[0] not in found:
             found[REASONING[0]] = found.pop(name)
@@ -204,7 +161,7 @@ def message(turn: Any, where: str) -> Message:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
             raise RowError("bad_tool_call", f"{where} has calls beside the one that it says")
-        spoken: dict[str, Any] = {"tool_calls": _calls(body, where), **beside}
+        spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
         return Message(role, None, spoken, *_trained(turn, where))
     body = content(body, f"{where} content")
     if len(turn) == 2 and body is not None:
@@ -241,7 +198,7 @@ def tools(row: Row) -> list[Any] | None:
 
 def _tools(row: Row, name: str) -> list[Any]:
     value = row.get(name)
-    value = _json(value, name, "bad_tools") if value not in ("", None) else None
+    value = json_value(value, name, "bad_tools") if value not in ("", None) else None
     if value not in (None, "") and not isinstance(value, list):
         raise RowError("bad_tools", f"{name} is a {type(value).__name__}, not a list")
     return value or []

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
-from stages.formats import _turns
+from stages.formats import _named_prompt, _turns
 
 
 class _OpenAI:
     name = "openai"
     tasks = ("sft",)
     fans_out = False
-    columns: Columns = {"turns": ("messages",), **_turns.BEFORE, **_turns.TOOLS}
+    columns: Columns = {
+        "turns": ("messages",),
+        **_named_prompt.COLUMNS,
+        **_turns.BEFORE,
+        **_turns.TOOLS,
+    }
 
     def matches(self, row: Row) -> str | None:
         if _turns.is_turns(row.get("messages"), "role"):
@@ -18,7 +23,7 @@ class _OpenAI:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        return [Conversation(_turns.whole(row, "messages"), _turns.tools(row))]
+        return [Conversation(_named_prompt.dialogue(row, "messages"), _turns.tools(row))]
 
 
 FORMAT = _OpenAI()

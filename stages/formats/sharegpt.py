@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
-from stages.formats import _turns
+from stages.formats import _named_prompt, _turns
 
 _COLUMNS = ("conversations", "conversation")
 
@@ -12,7 +12,12 @@ class _ShareGPT:
     name = "sharegpt"
     tasks = ("sft",)
     fans_out = False
-    columns: Columns = {"turns": (*_COLUMNS, "messages"), **_turns.BEFORE, **_turns.TOOLS}
+    columns: Columns = {
+        "turns": (*_COLUMNS, "messages"),
+        **_named_prompt.COLUMNS,
+        **_turns.BEFORE,
+        **_turns.TOOLS,
+    }
 
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or "rejected" in row:
@@ -27,7 +32,7 @@ class _ShareGPT:
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
-        return [Conversation(_turns.whole(row, column), _turns.tools(row))]
+        return [Conversation(_named_prompt.dialogue(row, column), _turns.tools(row))]
 
 
 FORMAT = _ShareGPT()

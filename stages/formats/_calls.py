@@ -1,0 +1,62 @@
+"""Tool calls in every spelling, and values that may be written as JSON text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages import strict_json
+from stages.errors import RowError
+
+
+def json_value(value: Any, where: str, code: str) -> Any:
+    """A value that may be written as JSON text; the text is read as strictly as a row.
+
+    Raises:
+        RowError: it is text and not JSON, or ambiguous.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        found = strict_json.parse(f'{{"value":{value}}}'.encode())
+    except RowError as error:
+        raise RowError(code, f"{where} is not JSON: {error.detail}") from error
+    if len(found) != 1:
+        raise RowError(code, f"{where} is not one JSON value")
+    return found["value"]
+
+
+def _function(call: Any, where: str) -> dict[str, Any]:
+    """A function's name and arguments; arguments written as JSON text become the object.
+
+    Raises:
+        RowError: ``bad_tool_call``: there is no name, or the arguments are no object.
+    """
+    if not isinstance(call, dict) or "name" not in call:
+        raise RowError("bad_tool_call", f"{where} has no name")
+    arguments = call.get("arguments")
+    if isinstance(arguments, str) and not arguments.strip():
+        raise RowError(
+            "bad_tool_call", f"{where} arguments are empty; a call without any says {{}}"
+        )
+    arguments = json_value(arguments, f"{where} arguments", "bad_tool_call")
+    if not isinstance(arguments, dict):
+        what = "missing" if arguments is None else f"a {type(arguments).__name__}, not an object"
+        raise RowError("bad_tool_call", f"{where} arguments are {what}")
+    return {**call, "arguments": arguments}
+
+
+def _call(value: Any, where: str) -> dict[str, Any]:
+    """A tool call in either spelling: the function inside, or by itself."""
+    if isinstance(value, dict) and "function" in value:
+        return {**value, "function": _function(value["function"], where)}
+    return {"type": "function", "function": _function(value, where)}
+
+
+def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
+    """Tool calls as a list, one object, or the JSON text of either."""
+    found = json_value(value, where, "bad_tool_call")
+    if isinstance(found, dict):
+        found = [found]
+    if not isinstance(found, list) or not found:
+        raise RowError("bad_tool_call", f"{where} holds no calls")
+    return [_call(call, where) for call in found]

@@ -1,0 +1,96 @@
+"""What is odd about a row but refuses nothing: counted by name, and told in words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages import stop_text
+from stages.columns import count_per_row, list_parts
+
+WORDS = {
+    "ends_without_answer": "the conversation ends with a turn that nobody answers",
+    "repeated_role": "two turns of one role in a row",
+    "template_text": "a text holds the markers of a chat template, as ordinary text",
+    "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
+    "stop_text_stripped": "an answer ended in the text of a stop token, which was taken off",
+    "salvaged_before_damage": "read before the damage of an input",
+}
+WARNINGS = ("template_text", "stop_text_kept")  # what a model learns from these is seldom meant
+_TEXTS = {
+    "sft": ("messages",),
+    "rm": ("chosen_messages", "rejected_messages"),
+    "prm": ("problem", "steps"),
+}
+MARKERS = (
+    *stop_text.STOPS,
+    *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|begin_of_text|>", "<start_of_turn>", "<|system|>", "<|user|>", "<|assistant|>"),
+    *("<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
+    *("[INST]", "[/INST]", "<<SYS>>", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
+    *("<extra_id_0>", "<extra_id_1>", "<|START_OF_TURN_TOKEN|>", "<|channel|>", "<|message|>"),
+    *("### Instruction:", "### Response:", "### Human:", "### Assistant:"),
+)
+# "</s>" ends a struck-through word in HTML, and says nothing in the middle of a text.
+_PATTERN = "|".join(re.escape(marker) for marker in MARKERS if marker != "</s>")
+_JOINED = ", "
+
+
+def of(note: str) -> str:
+    """A note in words."""
+    return WORDS.get(note, note)
+
+
+def tally(column: pa.Array) -> Counter[str]:
+    """How many rows have each note."""
+    found: Counter[str] = Counter()
+    for entry in column.drop_null().value_counts().to_pylist():
+        for name in entry["values"].split(_JOINED):
+            found[name] += entry["counts"]
+    return found
+
+
+def _holding(values: Any) -> npt.NDArray[np.bool_]:
+    """Which rows of a column of texts, steps or turns hold a template's marker."""
+    column = values if isinstance(values, pa.Array) else pa.array(values)
+    if not pa.types.is_list(column.type):
+        return _matching(column)
+    offsets, flat = list_parts(column)
+    texts = flat.field("content") if pa.types.is_struct(flat.type) else flat
+    return count_per_row(offsets, _matching(texts)) > 0
+
+
+def _matching(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    if pa.types.is_null(texts.type):
+        return np.zeros(len(texts), bool)
+    found = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
+    mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def column(
+    kind: str, made: Mapping[str, Any], told: Mapping[int, Iterable[str]], lines: Sequence[int]
+) -> pa.Array:
+    """The notes of a batch's rows, those of one row joined by commas.
+
+    Args:
+        made: the columns of its texts.
+        told: notes that sequences got already, by number.
+        lines: of each sequence; several of one line are one row, which is told of once.
+    """
+    masks = [_holding(made[name]) for name in _TEXTS[kind]]
+    found = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
+    marked = set({lines[row]: row for row in found}.values())
+    if not marked and not told:
+        return pa.nulls(len(lines), pa.string())
+    names: list[str | None] = [None] * len(lines)
+    for row in sorted({*marked, *told}):
+        names[row] = _JOINED.join((*told.get(row, ()), *["template_text"] * (row in marked)))
+    return pa.array([name or None for name in names], pa.string())

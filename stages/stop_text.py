@@ -1,0 +1,106 @@
+"""Stop tokens that were written as text at the end of an answer.
+
+Answers copied out of a chat log or a completion API often end in ``<|im_end|>`` or ``</s>``. In a
+row that is ordinary text: the model would learn to write those characters, and then to stop. So
+such a row is refused until somebody says whether the text is an accident (``strip``) or meant
+(``keep``).
+"""
+
+from __future__ import annotations
+
+from stages.contract import Conversation, Example, Message, Pair, StepChain
+from stages.errors import RowError
+from stages.formats.text import BARE
+
+REJECT, KEEP, STRIP = "reject", "keep", "strip"
+POLICIES = (REJECT, KEEP, STRIP)
+NOTES = {KEEP: "stop_text_kept", STRIP: "stop_text_stripped"}
+STOPS = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<eos>",
+    "<|end|>",
+    "<|return|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+)
+_LAST = {stop[-1] for stop in STOPS}
+
+
+def found(text: str) -> str | None:
+    """The stop token that a text ends in, blanks aside; None when it ends in none."""
+    said = text.rstrip()
+    if said[-1:] not in _LAST or not said.endswith(STOPS):
+        return None
+    stop = next(stop for stop in STOPS if said.endswith(stop))
+    struck = stop == "</s>" and said.count("<s>") >= said.count("</s>")  # HTML, strikethrough
+    return None if struck else stop
+
+
+def stripped(text: str) -> str:
+    """A text without the stop tokens at its end; what stands before them stays as it is."""
+    while stop := found(text):
+        text = text.rstrip().removesuffix(stop)
+    return text
+
+
+def _answers(example: Example) -> list[Message]:
+    turns: list[Message] = []
+    if isinstance(example, Conversation):
+        turns = example.messages
+    elif isinstance(example, Pair):
+        turns = [*example.prompt, *example.chosen, *example.rejected]
+    return [turn for turn in turns if turn.role in ("assistant", BARE)]
+
+
+_CHOICE = "add --stop-text strip to take it off, or --stop-text keep to train it as text"
+
+
+def _refuse(stop: str, where: str) -> RowError:
+    detail = f"{where} ends in the text {stop!r}, which a model would learn to write out"
+    return RowError("stop_text", f"{detail}; {_CHOICE}")
+
+
+def _treat_steps(chain: StepChain, policy: str) -> bool:
+    stop = found(chain.steps[-1]) if chain.steps else None
+    if stop is None:
+        return False
+    if policy == REJECT:
+        raise _refuse(stop, "the last step")
+    if policy == STRIP:
+        chain.steps[-1] = stripped(chain.steps[-1])
+        if chain.pieces is not None:
+            chain.pieces[-2] = stripped(chain.pieces[-2])
+    return True
+
+
+def treat(example: Example, policy: str) -> str | None:
+    """Do what the policy says with stop tokens at the end of answers, in place.
+
+    Args:
+        policy: one of ``POLICIES``.
+
+    Returns:
+        The note that the row gets; None when no answer ends in a stop token.
+
+    Raises:
+        RowError: ``stop_text``: one does, and the policy is ``reject``.
+    """
+    if isinstance(example, StepChain):
+        return NOTES[policy] if _treat_steps(example, policy) else None
+    seen = False
+    for number, turn in enumerate(_answers(example)):
+        stop = found(turn.content) if turn.content else None
+        if stop is None:
+            continue
+        if policy == REJECT:
+            raise _refuse(stop, "the text" if turn.role == BARE else f"answer {number + 1}")
+        if policy == STRIP:
+            turn.content = stripped(turn.content or "")
+        seen = True
+    return NOTES[policy] if seen else None

@@ -1,0 +1,305 @@
+"""Answers that teach something broken are refused, by the same name for every family."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_tokenizers import small
+
+from pipeline.part import split_off
+from stages import formats, stop_text
+from stages.contract import FormatOptions, Record, Row
+from stages.normalize import Normalize
+from stages.profile import TargetModel, bind
+from stages.profiles import all_profiles
+from stages.render import Render, Renderer
+from stages.segments import TRAINED
+from stages.tokenizers import builtin
+from stages.unfinished import FLAGS, opens_reasoning
+
+FAMILIES = (
+    "qwen2.5-0.5b-instruct",
+    "qwen3-0.6b",
+    "gemma-2-2b-it",
+    "phi-4",
+    pytest.param("llama-3.1-8b-instruct", marks=pytest.mark.slow),
+    pytest.param("mistral-nemo-instruct-2407", marks=pytest.mark.slow),
+)
+U = {"role": "user", "content": "2 + 2?"}
+THOUGHT = "<think>\nadd them\n</think>\n\n"
+
+
+@functools.lru_cache(maxsize=8)
+def bound(name: str, cache: Path) -> TargetModel:
+    """A family's model; where its tokenizer is absent, on a small one."""
+    if name in ("gemma-2-2b-it", "phi-4"):
+        return bind(*small(name), with_steps=False)
+    profile = all_profiles()[name]
+    assert profile.ranks is not None
+    return bind(profile, builtin.tokenizer_json(profile, profile.ranks, cache), with_steps=False)
+
+
+def door(task: str, name: str, model: TargetModel | None = None, **options: Any) -> Normalize:
+    """Normalize as a build of the model has it."""
+    stop = options.pop("stop_text", stop_text.REJECT)
+    by_turn = bool(model and model.profile.one_example_per_turn and task == "sft")
+    allowed = FormatOptions(already_templated=True)
+    return Normalize(
+        task, formats.load(name), allowed, turn_by_turn=by_turn, stop_text=stop, **options
+    )
+
+
+def rows_of(normalize: Normalize, *rows: Row) -> list[dict[str, Any]]:
+    """What the door makes of rows."""
+    records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+    return list(normalize(records).to_pylist())
+
+
+def trained(model: TargetModel, *turns: Row, **row: Any) -> list[str]:
+    """What is trained of each example of a row; the code where it is refused."""
+    kind = "openai" if turns else "prompt_completion"
+    given = {"messages": list(turns)} if turns else row
+    batch = door("sft", kind, model)([Record(0, 0, b"", given)])
+    batch, refused = split_off(batch)
+    said = [str(code) for code in refused["reject_code"].to_pylist()] if refused else []
+    for made in Render(Renderer(model))(batch).to_pylist() if batch.num_rows else []:
+        texts = [s["text"] for s in made["segments"] if s["kind"] & TRAINED]
+        said.append(made["reject_code"] or "".join(texts))
+    return said
+
+
+def says(content: str | None, **fields: Any) -> Row:
+    """An assistant's turn."""
+    return {"role": "assistant", "content": content, **fields}
+
+
+CUT = ("<think>\nadd th", "\n<think>add", "Sure.\n<think>\nadd", "<think>a</think>b\n<think>c")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_answer_cut_off_in_its_reasoning_is_refused(name: str, cache_dir: Path) -> None:
+    """Under the default policy, wherever it stands; a turn that is not trained is context."""
+    model = bound(name, cache_dir)
+    for content in CUT:
+        assert trained(model, U, says(content)) == ["unclosed_reasoning"]
+        assert trained(model, U, says("4"), U, says(content)) == ["unclosed_reasoning"]
+        (code,) = rows_of(door("sft", "query_response"), {"question": "q", "answer": content})
+        assert code["reject_code"] == "unclosed_reasoning"
+    context = {**says(CUT[0]), "train": False}
+    assert "unclosed_reasoning" not in trained(model, U, context, U, says("4"))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name: str, cache_dir: Path) -> None:
+    """The block is the answer's, in the form of the family; one that nothing closes is refused."""
+    model = bound(name, cache_dir)
+    prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n"
+    wanted = trained(model, U, says(f"{THOUGHT}4"))
+    assert wanted[0].count("</think>") == 1
+    for opened in ("<think>\n", "<think>"):
+        for answer in ("add them\n</think>\n\n4", "\nadd them\n</think>\n\n4"):
+            rest = answer.removeprefix("\n") if opened.endswith("\n") else f"\n{answer.lstrip()}"
+            made = trained(model, prompt=prompt + opened, completion=rest)
+            assert made == wanted
+    again = trained(model, prompt=f"{prompt}<think>\n", completion=f"{THOUGHT}4")
+    assert again == wanted  # the answer repeats the opening
+    for answer in ("4", "add th"):
+        cut = trained(model, prompt=f"{prompt}<think>\n", completion=answer)
+        assert cut == ["unclosed_reasoning"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_empty_block_that_the_prompt_brings_is_no_part_of_the_answer(
+    name: str, cache_dir: Path
+) -> None:
+    """It says that there is no reasoning, as a row without any says by itself."""
+    model = bound(name, cache_dir)
+    prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    assert trained(model, prompt=prompt, completion="4") == trained(model, U, says("4"))
+
+
+def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened(cache_dir: Path) -> None:
+    """For a family that prints such a field, the three spellings are one example."""
+    model = bound("qwen3-0.6b", cache_dir)
+    prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    field = trained(model, U, says("4", reasoning_content="add them"))
+    assert field == trained(model, prompt=prompt, completion="add them\n</think>\n\n4")
+    assert field == [f"{THOUGHT}4<|im_end|>"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["<think>", "</think>", "\n", "a", " "]), max_size=8))
+def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) -> None:
+    """Against a reading by lines of what stands behind the last end."""
+    text = "".join(parts)
+    behind = text.rpartition("</think>")
+    lines = behind[2].split("\n")
+    opened = any(line.lstrip().startswith("<think>") for line in lines[bool(behind[1]) :])
+    assert opens_reasoning(text) == opened
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_turn_that_says_it_goes_on_is_no_finished_answer(flag: str) -> None:
+    """Refused where it is trained; the same flag with another value is nothing."""
+    values: dict[str, tuple[Any, Any]] = {
+        "prefix": (True, False),
+        "partial": (True, False),
+        "end_turn": (False, True),
+        "finish_reason": ("length", "stop"),
+        "stop_reason": ("max_tokens", "end_turn"),
+        "status": ("incomplete", "completed"),
+    }
+    more, done = values[flag]
+    for value, code in ((more, "unfinished_answer"), (done, None), (None, None)):
+        row = {"messages": [U, says("4", **{flag: value})]}
+        assert rows_of(door("sft", "openai"), row)[0]["reject_code"] == code
+    context = {"messages": [U, says("4", **{flag: more, "train": False}), U, says("5")]}
+    assert rows_of(door("sft", "openai"), context)[0]["reject_code"] is None
+    cut, whole = [says("4", **{flag: more})], [says("5")]
+    pair = {"prompt": [U], "chosen": cut, "rejected": whole}
+    assert rows_of(door("rm", "preference"), pair)[0]["reject_code"] == "unfinished_answer"
+    pair = {"prompt": [U], "chosen": whole, "rejected": cut}  # that it was cut off may be why
+    assert rows_of(door("rm", "preference"), pair)[0]["reject_code"] is None
+
+
+BAD_ARGUMENTS = ("", " ", "not json", "[1]", "5", "null", '{"a": 1', None, 5, [1])
+
+
+@pytest.mark.parametrize("arguments", BAD_ARGUMENTS)
+def test_a_call_without_an_object_of_arguments_is_refused(arguments: Any) -> None:
+    """Whatever a template would print of it, no server could run it."""
+    call = {"name": "f", "arguments": arguments}
+    for spoken in (
+        says(None, tool_calls=[{"type": "function", "function": call}]),
+        says(None, tool_calls=[call]),
+        says(None, function_call=call),
+    ):
+        made = rows_of(door("sft", "openai"), {"messages": [U, spoken]})[0]
+        assert made["reject_code"] == "bad_tool_call"
+        assert "arguments" in made["reject_detail"]
+
+
+@pytest.mark.parametrize("arguments", ["{}", {}, '{"a": [1]}', ' {"a": 1} '])
+def test_a_call_with_an_object_is_kept(arguments: Any) -> None:
+    """As text or as the object, with or without anything inside."""
+    call = {"name": "f", "arguments": arguments}
+    row = {"messages": [U, says(None, tool_calls=[{"type": "function", "function": call}])]}
+    assert rows_of(door("sft", "openai"), row)[0]["reject_code"] is None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_conversation_that_begins_with_the_assistant_is_refused(
+    name: str, cache_dir: Path
+) -> None:
+    """One rule for every family and both tasks, and another name where nobody asks at all."""
+    model = bound(name, cache_dir)
+    system = {"role": "system", "content": "s"}
+    for before in ((says("hello"),), (system, says("hello")), (says("a"), says("b"))):
+        assert trained(model, *before, U, says("4")) == ["begins_with_assistant"]
+        pair = {"prompt": [*before, U], "chosen": "4", "rejected": "5"}
+        (made,) = rows_of(door("rm", "preference"), pair)
+        assert made["reject_code"] == "begins_with_assistant"
+        assert "begins with the assistant" in made["reject_detail"]
+    assert trained(model, says("hello")) == ["no_user_turn"]
+    assert trained(model, system, says("hello")) == ["no_user_turn"]
+
+
+@pytest.mark.parametrize("stop", stop_text.STOPS)
+@pytest.mark.parametrize("behind", ["", "\n", " \n"])
+def test_stop_text_is_refused_kept_or_taken_off(stop: str, behind: str) -> None:
+    """In a text, a turn, either side of a pair and the last step; what stands before it stays."""
+    said = f"five {stop}{behind}"
+    shapes: dict[str, tuple[str, str, Row]] = {
+        "messages": ("sft", "openai", {"messages": [U, says(said)]}),
+        "earlier": ("sft", "openai", {"messages": [U, says(said), U, says("six")]}),
+        "columns": ("sft", "query_response", {"question": "q", "answer": said}),
+        "text": ("sft", "text", {"text": said}),
+        "chosen": ("rm", "preference", {"prompt": "q", "chosen": said, "rejected": "six"}),
+        "rejected": ("rm", "preference", {"prompt": "q", "chosen": "six", "rejected": said}),
+        "steps": ("prm", "stepwise", {"prompt": "q", "completions": [said], "labels": [True]}),
+    }
+    for task, name, row in shapes.values():
+        (refused,) = rows_of(door(task, name), row)
+        assert refused["reject_code"] == "stop_text"
+        assert "--stop-text strip" in refused["reject_detail"]
+        (kept,) = rows_of(door(task, name, stop_text="keep"), row)
+        assert "stop_text_kept" in kept["note"]
+        (stripped,) = rows_of(door(task, name, stop_text="strip"), row)
+        assert stripped["note"] == "stop_text_stripped"
+        assert stop in str(kept)
+        assert stop not in str(stripped)
+        assert "five" in str(stripped)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(st.sampled_from("ab <>|/s\n"), max_size=12),
+    st.lists(st.sampled_from([*stop_text.STOPS, " ", "\n"]), max_size=4),
+)
+def test_taking_stop_text_off_leaves_what_stood_before_it(said: str, behind: list[str]) -> None:
+    """Nothing is left to take off, nothing but stops and blanks went, and clean text stays."""
+    text = said + "".join(behind)
+    left = stop_text.stripped(text)
+    assert stop_text.found(left) is None
+    assert text.startswith(left)
+    gone = text[len(left) :]
+    for stop in stop_text.STOPS:
+        gone = gone.replace(stop, "")
+    assert not gone.strip()
+    assert (left == text) == (stop_text.found(text) is None)
+
+
+def test_a_struck_word_is_no_stop_text() -> None:
+    """HTML ends one the way that Llama 2 ends a turn."""
+    assert stop_text.found("not <s>this</s>") is None
+    assert stop_text.found("<s>a</s> b</s>") == "</s>"
+
+
+def test_an_answer_of_nothing_but_stop_text_is_empty() -> None:
+    """Taken off, nothing is left to learn."""
+    row = {"question": "q", "answer": "<|im_end|>"}
+    (made,) = rows_of(door("sft", "query_response", stop_text="strip"), row)
+    assert made["reject_code"] == "empty_answer"
+
+
+def test_every_shipped_familys_ends_are_known() -> None:
+    """A new family's end-of-turn token is stop text in the rows of all others."""
+    for profile in all_profiles().values():
+        if profile.pair is None:
+            assert {profile.end_of_turn, *profile.generation_eos} <= set(stop_text.STOPS)
+
+
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_a_side_of_several_answers_in_a_row_is_noted(answers: int) -> None:
+    """On either side of a pair, as in a conversation."""
+    several = [says(f"part {i}") for i in range(answers)]
+    for chosen, rejected in itertools.permutations([several, [says("no")]]):
+        row = {"prompt": [U], "chosen": chosen, "rejected": rejected}
+        (made,) = rows_of(door("rm", "preference"), row)
+        assert made["reject_code"] is None
+        assert made["note"] == ("repeated_role" if answers > 1 else None)
+
+
+@pytest.mark.parametrize("column", ["messages", "conversations"])
+def test_a_prompt_column_beside_turns_repeats_them_or_is_refused(column: str) -> None:
+    """One rule for conversations and pairs; blanks around it are no difference."""
+    told = {"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}
+    turns = [U, says("4")] if column == "messages" else list(told)
+    name = "openai" if column == "messages" else "sharegpt"
+    whole = {"chosen": [U, says("4")], "rejected": [U, says("5")]}
+    asked = {"chosen": "4", "rejected": "5", column: turns[:1]}
+    for prompt, code in (("2 + 2?", None), (" 2 + 2?\n", None), ("3 + 3?", "prompt_differs")):
+        for value in (prompt, [{"role": "user", "content": prompt}]):
+            rows = (
+                ("sft", name, {column: turns, "prompt": value}),
+                ("rm", "preference", {**whole, "prompt": value}),
+                ("rm", "preference", {**asked, "prompt": value}),
+            )
+            for task, kind, row in rows:
+                assert rows_of(door(task, kind), row)[0]["reject_code"] == code
