@@ -134,7 +134,7 @@ def test_a_report_of_another_part_is_no_report(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
 ) -> None:
     """Files that are moved in the cache say nothing of the part whose place they took."""
-    recipe, work = _part(tmp_path, cache_dir)
+    _, work = _part(tmp_path, cache_dir)
     other = part.Work(work.split, work.format, work.folder, "0" * 64)
     other.path.parent.mkdir()
     for name in ("path", "rejects", "report"):
