@@ -26,6 +26,8 @@ def _batches(source: Any) -> Iterator[pa.RecordBatch]:
 
 def damaged(path: str, error: Exception) -> ContainerError:
     """The error for a table that cannot be read."""
+    if isinstance(error, ContainerError) and error.what.startswith(path):
+        return error
     if isinstance(error, ContainerError):  # it does not know its file
         return ContainerError(f"{path}: {error.what}", error.remedy)
     what = " ".join(str(error).split())
