@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 LONGEST = 1 << 18  # bytes of a file
 DEEPEST = 16  # tables and arrays in one another
+# A key of many parts takes the parser the square of their number.
+_DOTTED = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}"""
+)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -21,8 +26,11 @@ def read(path: Path) -> dict[str, Any]:
         data = file.read(LONGEST + 1)
     if len(data) > LONGEST:
         raise ValueError(f"it is longer than {LONGEST} bytes")
+    text = data.decode()
+    if _DOTTED.search(text):
+        raise ValueError(_TOO_DEEP)
     try:
-        found = tomllib.loads(data.decode())
+        found = tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     _require_shallow(found)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from stages.contract import Lines
 from stages.errors import ContainerError
 
-FREE_ROWS = 1 << 20  # rows or lines that any file may have; beyond them, one for each of its bytes
+FREE_ROWS = 1 << 18  # rows or lines that any file may have; beyond them, one for each of its bytes
 FREE_TEXT = 1 << 30  # bytes that any file may expand to; beyond them, so many for each of its own
 EXPANSION = 1100  # gzip cannot reach it
 
@@ -44,6 +46,17 @@ def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
         rows += part.lines
         require_rows(path, rows, size)
         yield part
+
+
+def counted_batches(
+    batches: Iterator[pa.RecordBatch], path: str, size: int
+) -> Iterator[pa.RecordBatch]:
+    """The same of a table, before any row of it becomes an object."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        require_rows(path, rows, size)
+        yield batch
 
 
 def expands_too_far(taken: int, given: int) -> bool:

@@ -47,8 +47,8 @@ class _Arrow:
         try:
             # No memory map: a file that is cut off under one kills the process.
             with version.open() as source:
-                found = _tables.records(_batches(source))
-                yield from _bounds.counted(found, split.path, version.size)
+                batches = _bounds.counted_batches(_batches(source), split.path, version.size)
+                yield from _tables.records(batches)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:
