@@ -83,16 +83,10 @@ def expansion(file: IO[bytes]) -> float:
     return raw.given / max(raw.taken, 1) if isinstance(raw, Inflated) else 1.0
 
 
-def sha256_of(path: str, start: int = 0, stop: int | None = None) -> str:
-    """Hash of a range of a file's bytes."""
-    digest = hashlib.sha256()
+def sha256_of(path: str) -> str:
+    """Hash of a file's bytes."""
     with open(path, "rb") as file:
-        file.seek(start)
-        left = -1 if stop is None else stop - start
-        while left and (chunk := file.read(CHUNK if left < 0 else min(CHUNK, left))):
-            digest.update(chunk)
-            left -= len(chunk) if left > 0 else 0
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def version_of(split: Split) -> FileVersion:
