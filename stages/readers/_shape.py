@@ -66,7 +66,8 @@ def _spans_lines(head: bytes) -> bool:
         stop = json.JSONDecoder(parse_int=str).raw_decode(text)[1]
     except (ValueError, RecursionError):
         return False
-    return "\n" in text[:stop] or text[stop : stop + 1] == "\r"
+    lone = text[stop : stop + 1] == "\r" and text[stop + 1 : stop + 2] != "\n"
+    return "\n" in text[:stop] or lone
 
 
 def is_lines(source: _bytes.Source, unless_told: bool, limit: int) -> bool:
