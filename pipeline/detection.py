@@ -23,6 +23,7 @@ from stages.survey import survey
 SAMPLE_ROWS = 1000
 _WINDOW_ROWS = 200_000  # of an input in one piece, and of the last piece of others
 _WINDOW_BYTES = 16 << 20
+_WINDOW_VALUES = 2 * _WINDOW_ROWS  # those that are no rows included: a value may be one byte
 
 
 @dataclass(slots=True)
@@ -36,8 +37,9 @@ class Window:
 
 def _window(split: Split, rows: int) -> Window:
     found = Window([])
-    size = 0
+    size = seen = 0
     for lines in readers.load(split.reader).read(split):
+        seen += len(lines.records)
         for record in lines.records:
             size += len(record.raw)
             if record.data is not None:
@@ -47,6 +49,8 @@ def _window(split: Split, rows: int) -> Window:
                 found.error = f"line {record.line + 1}: {record.error[1]}"
             if len(found.rows) >= rows or size >= _WINDOW_BYTES:
                 return found
+        if seen >= _WINDOW_VALUES:
+            return found
     return found
 
 

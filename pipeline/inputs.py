@@ -14,7 +14,7 @@ from pipeline.sources import Located, locate
 from stages import readers
 from stages.contract import Reader, Split
 from stages.errors import DataError, SurroundingsError, UsageError
-from stages.readers import _bytes
+from stages.file_version import take
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,10 @@ def reader_of(file: Located) -> Reader:
 
 def _opened(file: Located, name: str, salvage: bool) -> Input:
     reader = reader_of(file)
-    splits = [replace(split, salvage=salvage) for split in reader.splits(file.path)]
-    whole = len(splits) == 1
-    sha256 = splits[0].sha256 if whole else _bytes.sha256_of(file.path)
-    size = os.path.getsize(file.path)
-    return Input(file.path, name, size, sha256, reader.name, tuple(splits), file.origin)
+    splits = tuple(replace(split, salvage=salvage) for split in reader.splits(file.path))
+    known = next((split.version for split in splits if split.version), None)
+    version = known or take(file.path)
+    return Input(file.path, name, version.size, version.sha256, reader.name, splits, file.origin)
 
 
 def scan(config: Config) -> list[Input]:

@@ -16,21 +16,28 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from pipeline import seal
+from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
 from stages import columns, notes, readers
 from stages.contract import Batch, Record, Split
+from stages.errors import PipelineError
 from stages.fold import fold
+
+Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused a sequence of it
+_KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 
 
 @dataclass(slots=True)
 class PartReport:
-    """What happened in a part; the part's ``.json``.
+    """What happened in a part; the part's ``.json`` holds it, with the part's key, under a seal.
 
     Attributes:
         lines: lines of the split, blank ones included.
@@ -93,12 +100,17 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
 
 
 def finished(work: Work) -> PartReport | None:
-    """The report of a part that is already there, bytes checked; None otherwise."""
+    """The report of a part that is already there; None where any byte of it is not as written."""
     try:
-        report = PartReport(**json.loads(work.report.read_bytes()))
-        whole = _sha256(work.path) == report.sha256
+        data = work.report.read_bytes()
+        if seal.problem(data) is not None:
+            return None
+        found = json.loads(data)
+        report = PartReport(**found[_REPORT])
+        whole = found[_KEY] == work.key and _counts_lines(work, report)
+        whole = whole and _sha256(work.path) == report.sha256
         whole = whole and _sha256(work.rejects) == report.rejects_sha256
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     if not whole:
         return None
@@ -106,11 +118,36 @@ def finished(work: Work) -> PartReport | None:
     return report
 
 
+def _counts_lines(work: Work, report: PartReport) -> bool:
+    """Whether the part has the lines that were counted when the input was hashed."""
+    return work.split.lines in (None, report.lines)
+
+
+def _require_counts(work: Work, report: PartReport, made: pa.Table, refused: list[Refused]) -> None:
+    """What was counted on the way is what the part holds.
+
+    Raises:
+        PipelineError: it is not; every row id behind such a part would be wrong.
+    """
+    refused_lines = np.array([line for line, _ in refused], np.int64)
+    lines = np.union1d(made.column("line").to_numpy(), refused_lines)
+    sequences = made.num_rows + sum(stage != "normalize" for _, stage in refused)
+    counted = (len(lines), sequences, True)
+    if counted != (report.rows, report.made, _counts_lines(work, report)):
+        raise PipelineError(
+            f"{work.split.path}: a part counts {report.lines} lines, {report.rows} rows and "
+            f"{report.made} sequences, and holds {work.split.lines or report.lines} lines, "
+            f"{len(lines)} rows and {sequences} sequences.",
+            "Nothing was built. Please report this.",
+        )
+
+
 class _Rejects:
     """The refused rows of a part, as lines of JSON, with their raw text."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
+        self.refused: list[Refused] = []
 
     def take(self, batch: Batch, stage: str, records: dict[int, Record]) -> None:
         names = ("line", "sequence", "reject_code", "reject_detail")
@@ -127,6 +164,7 @@ class _Rejects:
                 "raw": record.raw.decode("utf-8", "backslashreplace"),
             }
             self.lines.append(json.dumps(entry, ensure_ascii=True).encode())
+            self.refused.append((line, stage))
 
 
 def split_off(batch: Batch) -> tuple[Batch, Batch | None]:
@@ -207,6 +245,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     report.tally("unread_bytes", normalize.tally.bytes)
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+    _require_counts(work, report, table, rejects.refused)
     work.path.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(work.path) as path:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -216,7 +255,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
         report.rejects_sha256 = _sha256(path)
     with _replacing(work.report) as path:  # last: it vouches for the others
-        path.write_bytes(json.dumps(asdict(report)).encode())
+        write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
     return report
 
 

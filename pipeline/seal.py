@@ -1,7 +1,8 @@
-"""A seal on the two files that no other file vouches for: the hash of the rest of their content.
+"""A seal on the files that no other file vouches for: the hash of the rest of their content.
 
 ``manifest.json`` names every other file by hash but itself; ``run.json`` may differ between equal
-builds, so the manifest leaves it out. Each carries its own hash, and its exact spelling is checked.
+builds, so the manifest leaves it out; a part's report vouches for the part. Each carries its own
+hash, and its exact spelling is checked.
 """
 
 from __future__ import annotations

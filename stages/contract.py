@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from stages.file_version import FileVersion
+
 Batch: TypeAlias = pa.RecordBatch
 Row: TypeAlias = dict[str, Any]
 Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # what a row may say, and where it says it
@@ -31,6 +33,8 @@ class Split:
         reader: the reader's name.
         piece: which piece, where the bytes are those of the whole file.
         salvage: rows before a damage are kept, and the damage is told, instead of refusing all.
+        version: the bytes that it may be read from; a reader from elsewhere may leave it out.
+        lines: lines in it, where they were counted with the bytes.
     """
 
     path: str
@@ -40,6 +44,8 @@ class Split:
     reader: str
     piece: int = 0
     salvage: bool = False
+    version: FileVersion | None = field(default=None, repr=False)
+    lines: int | None = None
 
 
 @dataclass(slots=True)

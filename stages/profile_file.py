@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import tomllib
 import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stages import toml_file
 from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, template, templates
@@ -94,10 +94,10 @@ def _require(where: str, given: Mapping[str, Any], wanted: list[str]) -> None:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return toml_file.read(path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check the path.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ModelError(f"{path} is not TOML: {error}.", "Mend that line.") from error
 
 

@@ -20,6 +20,15 @@ from jinja2.parser import Parser
 from stages.errors import ModelError, RowError
 from stages.sandbox import BUDGET, Sandbox, plain_format
 
+LONGEST = 1 << 16  # characters of a template; vendors' have 20,000 at most, and compile at once
+_UNCOMPILABLE = (
+    TemplateError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    OverflowError,
+    ValueError,
+)
 _LONGEST_MESSAGE = 300
 _WIDEST_SETTING = 16  # characters of an indent or of both separators
 _HARMLESS = "Give a template that only prints the conversation with --chat-template."
@@ -96,11 +105,16 @@ class Template:
     """One chat template and the values that it may print.
 
     Raises:
-        ModelError: the source is not valid Jinja, or ``date`` is not ``YYYY-MM-DD``.
+        ModelError: the source is too long or not valid Jinja, or ``date`` is not ``YYYY-MM-DD``.
     """
 
     def __init__(self, source: str, date: str, **tokens: str) -> None:
         self.source = source
+        if len(source) > LONGEST:
+            raise ModelError(
+                f"The chat template has {len(source)} characters; the limit is {LONGEST}.",
+                "Give the model's own, or a shorter one with --chat-template.",
+            )
         try:
             self._date = datetime.datetime.fromisoformat(date)
         except ValueError as error:
@@ -115,7 +129,7 @@ class Template:
             self._template = environment.from_string(source)
         except SecurityError as error:
             raise ModelError(f"The chat template is refused: {error}.", _HARMLESS) from error
-        except (TemplateError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+        except _UNCOMPILABLE as error:  # ValueError: a number of thousands of digits
             raise ModelError(f"The chat template is not valid Jinja: {error}.") from error
 
     def _strftime(self, pattern: str) -> str:

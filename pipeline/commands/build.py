@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipeline.options import BUILD, OUTPUT, config_from, with_options
+from stages import toml_file
 from stages.errors import UsageError
 
 _ALSO = ("task", "data")
@@ -16,8 +16,8 @@ _ALSO = ("task", "data")
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found = toml_file.read(path)
+    except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}.", "Mend that line.") from error
     missing = [name for name in (*_ALSO, "model") if name not in found]
     if missing:

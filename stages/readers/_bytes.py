@@ -7,30 +7,46 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, TypeAlias
 
 import zstandard
 
+from stages import file_version
 from stages.contract import Split
-from stages.errors import ContainerError, SurroundingsError
+from stages.errors import ContainerError
+from stages.file_version import FileVersion
 from stages.readers._inflate import Inflated
 
 CHUNK = 1 << 20
+Source: TypeAlias = str | FileVersion
 _MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
-def compression(path: str) -> str | None:
+def path_of(source: Source) -> str:
+    """The file's name."""
+    return source if isinstance(source, str) else source.path
+
+
+def bytes_of(source: Source) -> IO[bytes]:
+    """The file's bytes as they are: those of a version, or whatever a path holds now."""
+    return open(source, "rb", buffering=CHUNK) if isinstance(source, str) else source.open()
+
+
+def compression(source: Source) -> str | None:
     """``gz`` or ``zst``: by the suffix, else by the first bytes; None for neither."""
     for kind in _MAGIC.values():
-        if path.lower().endswith(f".{kind}"):
+        if path_of(source).lower().endswith(f".{kind}"):
             return kind
-    with open(path, "rb") as file:
-        head = file.read(4)
+    if isinstance(source, str):
+        with open(source, "rb") as file:
+            head = file.read(4)
+    else:
+        head = source.head
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 @contextmanager
-def opened(path: str, salvage: bool = False) -> Iterator[IO[bytes]]:
+def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
     """Open for reading, decompressed, in memory that does not grow with the file.
 
     Args:
@@ -40,16 +56,16 @@ def opened(path: str, salvage: bool = False) -> Iterator[IO[bytes]]:
         ContainerError: the compressed stream is damaged or cut off; rows before the damage cannot
             be trusted either, since only the checksum at the end would vouch for them.
     """
-    kind = compression(path)
+    kind = compression(source)
     try:
-        with open(path, "rb", buffering=CHUNK) as file:
+        with bytes_of(source) as file:
             if kind is None:
                 yield file
             else:
                 yield io.BufferedReader(Inflated(file, kind, salvage), CHUNK)
     except (EOFError, zlib.error, zstandard.ZstdError) as error:
         raise ContainerError(
-            f"{path} is damaged: {error}.",
+            f"{path_of(source)} is damaged: {error}.",
             "Fetch it again; none of its rows can be trusted. --salvage keeps those before the "
             "damage.",
         ) from error
@@ -67,46 +83,24 @@ def expansion(file: IO[bytes]) -> float:
     return raw.given / max(raw.taken, 1) if isinstance(raw, Inflated) else 1.0
 
 
-def sha256_of(path: str, start: int = 0, stop: int | None = None) -> str:
-    """Hash of a range of a file's bytes."""
-    digest = hashlib.sha256()
+def sha256_of(path: str) -> str:
+    """Hash of a file's bytes."""
     with open(path, "rb") as file:
-        file.seek(start)
-        left = -1 if stop is None else stop - start
-        while left and (chunk := file.read(CHUNK if left < 0 else min(CHUNK, left))):
-            digest.update(chunk)
-            left -= len(chunk) if left > 0 else 0
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Range(io.RawIOBase):
-    """A range of a file as a stream that hashes what it gives."""
+def version_of(split: Split) -> FileVersion:
+    """The version that a split was cut from.
 
-    def __init__(self, path: str, start: int, stop: int) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115  # closed with this object
-        self._file.seek(start)
-        self._left = stop - start
-        self._digest = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        chunk = self._file.read(min(len(buffer), self._left))
-        self._left -= len(chunk)
-        self._digest.update(chunk)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def close(self) -> None:
-        if hasattr(self, "_file"):  # not when it could not be opened
-            self._file.close()
-        super().close()
-
-    @property
-    def sha256(self) -> str:
-        """Of the bytes given so far."""
-        return self._digest.hexdigest()
+    Raises:
+        SurroundingsError: it does not carry one, and the file is another by now.
+    """
+    if split.version is not None:
+        return split.version
+    found = file_version.take(split.path)
+    if found.sha256 != split.sha256:
+        raise file_version.changed(split.path)
+    return found
 
 
 def told(split: Split) -> str:
@@ -115,10 +109,3 @@ def told(split: Split) -> str:
     A part keeps the damage that ended it, and depends on bytes alone: there the file has no name.
     """
     return "The file" if split.salvage else split.path
-
-
-def changed(path: str) -> SurroundingsError:
-    """The error for an input whose bytes differ from those that were planned over."""
-    return SurroundingsError(
-        f"{path} changed while the build was reading it.", "Build again when nobody writes to it."
-    )

@@ -13,7 +13,7 @@ from typing import IO
 import pyarrow as pa
 
 from stages.contract import Glimpse, Lines, Record
-from stages.readers import _bytes, _tables
+from stages.readers import _bounds, _bytes, _tables
 
 WINDOW = 1 << 20  # bytes that are looked at in one place
 Records = Callable[[IO[bytes], bool], Iterator[Lines]]
@@ -42,7 +42,7 @@ def first_rows(path: str, records: Records, rows: int) -> Glimpse:
     found: list[Record] = []
     with _bytes.opened(path) as file:
         ended = True
-        for lines in records(file, True):
+        for lines in _bounds.counted(records(file, True), path, size):
             found += lines.records
             if len(found) >= rows and (found[-1].offset or 0) > 3 * WINDOW:
                 ended = False

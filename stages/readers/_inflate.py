@@ -13,6 +13,8 @@ from typing import IO, Any
 
 import zstandard
 
+from stages.readers import _bounds
+
 _MAX_TEXT = 1 << 20
 # zstandard has no limit on what one step gives; a kilobyte of it expands to 32 MB at the very most.
 _STEP = {"gz": 1 << 16, "zst": 1 << 10}
@@ -84,6 +86,8 @@ class Inflated(io.RawIOBase):
         self._started = True
         self._ready = memoryview(self._inflate())
         self.given += len(self._ready)
+        if _bounds.expands_too_far(self.taken, self.given):
+            raise EOFError(f"it expands more than {_bounds.EXPANSION} times, past any real text")
         return True
 
     def _advance(self) -> bool:

@@ -66,10 +66,11 @@ def _spans_lines(head: bytes) -> bool:
         stop = json.JSONDecoder(parse_int=str).raw_decode(text)[1]
     except (ValueError, RecursionError):
         return False
-    return "\n" in text[:stop] or text[stop : stop + 1] == "\r"
+    lone = text[stop : stop + 1] == "\r" and text[stop + 1 : stop + 2] != "\n"
+    return "\n" in text[:stop] or lone
 
 
-def is_lines(path: str, unless_told: bool, limit: int) -> bool:
+def is_lines(source: _bytes.Source, unless_told: bool, limit: int) -> bool:
     """Whether a file has one value a line; otherwise it is an array, or values one by one.
 
     Args:
@@ -79,12 +80,12 @@ def is_lines(path: str, unless_told: bool, limit: int) -> bool:
     Raises:
         ContainerError: it is binary, or not UTF-8.
     """
-    with _bytes.opened(path, salvage=True) as file:  # a damage is told when rows are read
+    with _bytes.opened(source, salvage=True) as file:  # a damage is told when rows are read
         head = file.read(HEAD)
         if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
             head += file.readline(limit)
         more = bool(file.read(1))
-    _refuse_other_encodings(path, head)
+    _refuse_other_encodings(_bytes.path_of(source), head)
     body = head.removeprefix(BOM).lstrip()
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):

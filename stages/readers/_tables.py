@@ -47,7 +47,7 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
 def _record(number: int, found: dict[str, Any], coded: dict[str, pa.DataType]) -> Record:
     try:
         row = _plain({k: _decoded(v, coded[k]) if k in coded else v for k, v in found.items()})
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raw = json.dumps(_plain(found)).encode()
         return Record(number, None, raw, None, ("bad_json", f"not JSON in a JSON column: {error}"))
     return Record(number, None, json.dumps(row).encode(), row, typed=True)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
+from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.readers import _bytes, _glimpse, _tables
+from stages.readers import _bounds, _bytes, _glimpse, _tables
 
 
-def _batches(path: str) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(path) as source:
-        magic = source.read(6)
-        source.seek(0)
-        if magic == b"ARROW1":
-            file = pa.ipc.open_file(source)
-            yield from (file.get_batch(i) for i in range(file.num_record_batches))
-        else:
-            yield from pa.ipc.open_stream(source)
+def _batches(source: Any) -> Iterator[pa.RecordBatch]:
+    magic = source.read(6)
+    source.seek(0)
+    if magic == b"ARROW1":
+        file = pa.ipc.open_file(source)
+        yield from (file.get_batch(i) for i in range(file.num_record_batches))
+    else:
+        yield from pa.ipc.open_stream(source)
 
 
 def damaged(path: str, error: Exception) -> ContainerError:
     """The error for a table that cannot be read."""
+    if isinstance(error, ContainerError) and error.what.startswith(path):
+        return error
     if isinstance(error, ContainerError):  # it does not know its file
         return ContainerError(f"{path}: {error.what}", error.remedy)
     what = " ".join(str(error).split())
@@ -35,24 +39,29 @@ class _Arrow:
     suffixes = (".arrow",)
 
     def splits(self, path: str) -> list[Split]:
-        return [Split(path, 0, 0, _bytes.sha256_of(path), self.name)]
+        version = file_version.take(path)
+        return [Split(path, 0, 0, version.sha256, self.name, version=version)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        if _bytes.sha256_of(split.path) != split.sha256:
-            raise _bytes.changed(split.path)
+        version = _bytes.version_of(split)
         try:
-            yield from _tables.records(_batches(split.path))
+            # No memory map: a file that is cut off under one kills the process.
+            with version.open() as source:
+                batches = _bounds.counted_batches(_batches(source), split.path, version.size)
+                yield from _tables.records(batches)
+        except SurroundingsError:
+            raise
         except (pa.ArrowException, ContainerError, OSError) as error:
-            if isinstance(error, SurroundingsError):
-                raise
             if not split.salvage:
                 raise damaged(split.path, error) from error
             yield Lines([], 0, damaged(_bytes.told(split), error).what)
 
     def glimpse(self, path: str, rows: int) -> Glimpse:
         try:
-            batches = list(_batches(path))  # a memory map: only what stands before the values
+            with pa.memory_map(path) as source:  # only what stands before the values is read
+                batches = list(_batches(source))
             counts = [batch.num_rows for batch in batches]
+            _bounds.require_rows(path, sum(counts), os.path.getsize(path))
             return _glimpse.of_table(counts, rows, lambda n, at, size: batches[n].slice(at, size))
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(path, error) from error

@@ -20,7 +20,7 @@ def _described(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             found: dict[str, Any] = json.load(file)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ContainerError(f"{path} is damaged: {error}.", "Save the dataset again.") from error
     return found
 

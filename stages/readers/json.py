@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError
-from stages.readers import _bytes, _shape, _values, jsonl
+from stages.readers import _bounds, _bytes, _shape, _values, jsonl
 
 
 class _Json:
@@ -14,16 +15,17 @@ class _Json:
     suffixes = (".json", ".json.gz", ".json.zst")
 
     def splits(self, path: str) -> list[Split]:
-        if _shape.is_lines(path, unless_told=False, limit=jsonl.MAX_LINE):
-            return jsonl.READER.line_splits(path)
-        return [Split(path, 0, 0, _bytes.sha256_of(path), self.name)]
+        version = file_version.take(path, jsonl.SPLIT_BYTES)
+        if _shape.is_lines(version, unless_told=False, limit=jsonl.MAX_LINE):
+            return jsonl.READER.line_splits(version)
+        return [Split(path, 0, 0, version.sha256, self.name, version=version)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        if _bytes.sha256_of(split.path) != split.sha256:
-            raise _bytes.changed(split.path)
-        with _bytes.opened(split.path, split.salvage) as file:
+        version = _bytes.version_of(split)
+        with _bytes.opened(version, split.salvage) as file:
             try:
-                yield from _values.records(file, path=_bytes.told(split))
+                found = _values.records(file, path=_bytes.told(split))
+                yield from _bounds.counted(found, split.path, version.size)
             except ContainerError as error:
                 if not split.salvage:
                     raise

@@ -7,20 +7,20 @@ line without an end are fine; blank lines are no rows; a byte-order mark at the 
 from __future__ import annotations
 
 import functools
-import hashlib
-import io
-import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO
 
-from stages import strict_json
+from stages import file_version, strict_json
 from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import RowError
-from stages.readers import _bytes, _glimpse, _shape, _values
+from stages.file_version import FileVersion
+from stages.readers import _bounds, _bytes, _glimpse, _shape, _values
 
 SPLIT_BYTES = 16 << 20  # part of what a part's bytes are; a constant, never f(workers)
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1024
+BATCH_LINES = 1 << 16  # blank ones included
 MAX_LINE = 64 << 20
 _BOM = _shape.BOM
 
@@ -74,7 +74,7 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
                 batch.append(_record(number, start, body))
         size += len(body)
         number += 1
-        if size >= BATCH_BYTES or len(batch) >= BATCH_ROWS:
+        if size >= BATCH_BYTES or len(batch) >= BATCH_ROWS or number - first >= BATCH_LINES:
             yield Lines(batch, number - first)
             batch, first, size = [], number, 0
     if number > first:
@@ -91,50 +91,30 @@ class _Jsonl:
     suffixes = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 
     def splits(self, path: str) -> list[Split]:
-        if not _shape.is_lines(path, unless_told=True, limit=MAX_LINE):
-            return [Split(path, 0, 0, _bytes.sha256_of(path), "json")]
-        return self.line_splits(path)
+        version = file_version.take(path, SPLIT_BYTES)
+        if not _shape.is_lines(version, unless_told=True, limit=MAX_LINE):
+            return [Split(path, 0, 0, version.sha256, "json", version=version)]
+        return self.line_splits(version)
 
-    def line_splits(self, path: str) -> list[Split]:
+    def line_splits(self, version: FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
-        size = os.path.getsize(path)
-        if _bytes.compression(path):
-            return [Split(path, 0, size, _bytes.sha256_of(path), self.name)]
+        path, size = version.path, version.size
+        if _bytes.compression(version):
+            return [Split(path, 0, size, version.sha256, self.name, version=version)]
         splits = []
-        with open(path, "rb") as file:
-            start = 0
-            while start < size:
-                file.seek(min(start + SPLIT_BYTES, size))
-                while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
-                    pass
-                stop = file.tell()
-                sha256 = _bytes.sha256_of(path, start, stop)
-                splits.append(Split(path, start, stop, sha256, self.name, int(start > 0)))
-                start = stop
+        for run in version.lines():
+            start, stop = run.pieces[0].start, run.pieces[-1].stop
+            split = Split(path, start, stop, run.range_sha256, self.name, int(start > 0))
+            splits.append(replace(split, version=run, lines=run.line_count))
         return splits
 
     def read(self, split: Split) -> Iterator[Lines]:
-        if _bytes.compression(split.path):
-            if _bytes.sha256_of(split.path) != split.sha256:
-                raise _bytes.changed(split.path)
-            with _bytes.opened(split.path, split.salvage) as stream:
-                yield from records(stream, at_start=True)
-                if damage := _bytes.damage_of(stream):
-                    yield Lines([], 0, damage)
-            return
-        at_start = split.start == 0
-        if split.stop - split.start > 2 * SPLIT_BYTES:  # a monstrous line: never held whole
-            with _bytes.Range(split.path, split.start, split.stop) as piece:
-                yield from records(io.BufferedReader(piece, _bytes.CHUNK), at_start)
-                if piece.sha256 != split.sha256:
-                    raise _bytes.changed(split.path)
-            return
-        with open(split.path, "rb") as file:
-            file.seek(split.start)
-            content = file.read(split.stop - split.start)
-        if hashlib.sha256(content).hexdigest() != split.sha256:
-            raise _bytes.changed(split.path)
-        yield from records(io.BytesIO(content), at_start)
+        version = _bytes.version_of(split)
+        with _bytes.opened(version, split.salvage) as stream:
+            found = records(stream, at_start=split.start == 0)
+            yield from _bounds.counted(found, split.path, version.size)
+            if damage := _bytes.damage_of(stream):
+                yield Lines([], 0, damage)
 
     def glimpse(self, path: str, rows: int) -> Glimpse:
         if not _shape.is_lines(path, unless_told=True, limit=MAX_LINE):

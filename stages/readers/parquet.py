@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.readers import _bytes, _glimpse, _tables
+from stages.readers import _bounds, _bytes, _glimpse, _tables
 from stages.readers.arrow import damaged
 
 
@@ -18,25 +21,32 @@ class _Parquet:
     suffixes = (".parquet",)
 
     def splits(self, path: str) -> list[Split]:
+        version = file_version.take(path)
         try:
-            groups = pq.ParquetFile(path).num_row_groups
+            meta = pq.ParquetFile(version.open()).metadata
+        except SurroundingsError:
+            raise
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, PermissionError):
-                raise
             raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
-        sha256 = _bytes.sha256_of(path)
-        return [Split(path, group, group + 1, sha256, self.name, group) for group in range(groups)]
+        _bounds.require_rows(path, meta.num_rows, version.size)
+        splits = (
+            Split(path, group, group + 1, version.sha256, self.name, group)
+            for group in range(meta.num_row_groups)
+        )
+        return [replace(split, version=version) for split in splits]
 
     def read(self, split: Split) -> Iterator[Lines]:
+        version = _bytes.version_of(split)
         try:
-            file = pq.ParquetFile(split.path)
-            if _bytes.sha256_of(split.path) != split.sha256:
-                raise _bytes.changed(split.path)
-            groups = list(range(split.start, split.stop))
-            yield from _tables.records(file.iter_batches(_tables.BATCH_ROWS, groups))
+            with version.open() as source:
+                batches = pq.ParquetFile(source).iter_batches(
+                    _tables.BATCH_ROWS, list(range(split.start, split.stop))
+                )
+                found = _tables.records(batches)
+                yield from _bounds.counted(found, split.path, version.size)
+        except SurroundingsError:
+            raise
         except (pa.ArrowException, ContainerError, OSError) as error:
-            if isinstance(error, SurroundingsError):
-                raise
             raise damaged(split.path, error) from error
 
     def glimpse(self, path: str, rows: int) -> Glimpse:
@@ -51,6 +61,7 @@ class _Parquet:
             file = pq.ParquetFile(path, memory_map=True)
             meta = file.metadata
             counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+            _bounds.require_rows(path, sum(counts), os.path.getsize(path))
             return _glimpse.of_table(counts, rows, fetch, enter=False)
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(path, error) from error

@@ -28,7 +28,7 @@ class Claims:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}  # a file that cannot be read is refused where it is needed
     return found if isinstance(found, dict) else {}
 

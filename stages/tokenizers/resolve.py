@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages import profile_file
-from stages.errors import ModelError
+from stages.encoders import parsed
+from stages.errors import ModelError, PipelineError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
 from stages.tokenizers import builtin, directory, encoder_directory, hub, suggest, unpinned
@@ -94,9 +95,19 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Found:
 
 def _declared(folder: Path, name: str, overrides: Overrides) -> tuple[ModelProfile, bytes]:
     """What a model's own files say; ids of a model that a profile knows must be that profile's."""
-    found = encoder_directory.load(folder, name, overrides.chat_template)
-    if found is None:
-        found = directory.load(folder, name, overrides.chat_template, overrides.eos)
+    try:
+        found = encoder_directory.load(folder, name, overrides.chat_template)
+        if found is None:
+            found = directory.load(folder, name, overrides.chat_template, overrides.eos)
+        parsed(found[1])
+    except (PipelineError, OSError):
+        raise
+    except Exception as error:  # others wrote these files, and any value may be of any type
+        said = " ".join(str(error).split())[:200]
+        raise ModelError(
+            f"{folder} is not a model that can be read: {type(error).__name__}: {said}.",
+            "Compare its JSON files with those of the model's page, or fetch it again.",
+        ) from error
     known = suggest.known_as(folder, name)
     if known is None:
         return found

@@ -1,0 +1,194 @@
+"""One version of a file: hashed once, in pieces; whatever is read of it later is those bytes.
+
+A file may be appended to, cut off, overwritten or replaced while a build reads it, and is opened
+several times: to cut it up, to tell its format, by each worker. So it is hashed first, as a whole
+and piece by piece, and everything that is used of it afterwards comes through ``FileVersion.open``,
+which compares the hash of a piece before it gives a byte of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from stages.errors import SurroundingsError
+
+PIECE = 16 << 20  # bytes; a piece goes on to the next end of a line, at most to twice as many
+BUFFER = 1 << 20
+_HEAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a file's bytes.
+
+    Attributes:
+        ends: how many line ends are in it; ``whole``: its last byte is one.
+    """
+
+    start: int
+    stop: int
+    sha256: str
+    ends: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """What the bytes of a file were when they were hashed.
+
+    Attributes:
+        size, sha256: of the whole file; ``head``: its first bytes.
+        pieces: those that may be read, one behind the other.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    head: bytes
+    pieces: tuple[Piece, ...]
+
+    def open(self) -> IO[bytes]:
+        """The bytes of the pieces, at their places in the file.
+
+        Raises:
+            SurroundingsError: from here or from reading, when they are not what they were.
+        """
+        return io.BufferedReader(_Compared(self), BUFFER)
+
+    def lines(self) -> list[FileVersion]:
+        """The same version in runs of pieces that begin and end where lines do."""
+        runs: list[list[Piece]] = []
+        for piece in self.pieces:
+            if runs and not runs[-1][-1].whole:
+                runs[-1].append(piece)
+            else:
+                runs.append([piece])
+        return [replace(self, pieces=tuple(run)) for run in runs]
+
+    @property
+    def range_sha256(self) -> str:
+        """Hash of the pieces' bytes; where there are several, of their hashes."""
+        hashes = [piece.sha256 for piece in self.pieces]
+        return (
+            hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        )
+
+    @property
+    def line_count(self) -> int:
+        """Lines in the pieces; the last one may have no end."""
+        return sum(piece.ends for piece in self.pieces) + (not self.pieces[-1].whole)
+
+
+def changed(path: str) -> SurroundingsError:
+    """The error for an input whose bytes differ from those that were planned over."""
+    return SurroundingsError(
+        f"{path} changed while the build was reading it.", "Build again when nobody writes to it."
+    )
+
+
+def take(path: str, piece: int = PIECE) -> FileVersion:
+    """Hash a file.
+
+    Args:
+        piece: bytes of a piece, at least; what is cut depends on it and on the file's bytes alone.
+
+    Raises:
+        SurroundingsError: somebody writes to it meanwhile.
+        OSError: it cannot be read.
+    """
+    whole = hashlib.sha256()
+    found: list[Piece] = []
+    head = b""
+    with Path(path).open("rb", buffering=BUFFER) as file:
+        before = os.fstat(file.fileno())
+        for content in _contents(file, piece):
+            start = found[-1].stop if found else 0
+            head = head or content[:_HEAD]
+            whole.update(content)
+            digest = hashlib.sha256(content).hexdigest()
+            ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
+            found.append(Piece(start, start + len(content), digest, ends, is_whole))
+        after = os.fstat(file.fileno())
+    size = found[-1].stop if found else 0
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise changed(path)
+    return FileVersion(path, size, whole.hexdigest(), head, tuple(found))
+
+
+def _contents(file: IO[bytes], piece: int) -> Iterator[bytes]:
+    inside = False  # a line that is longer than a piece goes on
+    while content := _content(file, 0 if inside else piece, 2 * piece):
+        yield content
+        inside = not content.endswith(b"\n")
+
+
+def _content(file: IO[bytes], least: int, most: int) -> bytes:
+    content = file.read(least)
+    return content + file.readline(most - len(content))
+
+
+class _Compared(io.RawIOBase):
+    """Gives bytes of a file, a piece at a time, once the hash of the piece is as it was."""
+
+    def __init__(self, version: FileVersion) -> None:
+        super().__init__()
+        self._path = version.path
+        self._pieces = version.pieces
+        self._starts = [piece.start for piece in version.pieces]
+        self._at = self._starts[0] if self._starts else 0
+        self._stop = version.pieces[-1].stop if version.pieces else 0
+        self._held: tuple[int, memoryview] = (-1, memoryview(b""))
+        try:
+            self._file = Path(version.path).open("rb")  # noqa: SIM115  # closed with this object
+        except FileNotFoundError as error:
+            raise SurroundingsError(
+                f"{version.path} vanished while the build was reading it.",
+                "Build again when it is there.",
+            ) from error
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._stop}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def _piece(self, number: int) -> memoryview:
+        if self._held[0] != number:
+            piece = self._pieces[number]
+            self._file.seek(piece.start)
+            content = self._file.read(piece.stop - piece.start)
+            if hashlib.sha256(content).hexdigest() != piece.sha256:
+                raise changed(self._path)
+            self._held = (number, memoryview(content))
+        return self._held[1]
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._starts or not self._starts[0] <= self._at < self._stop:
+            return 0
+        number = bisect_right(self._starts, self._at) - 1
+        rest = self._piece(number)[self._at - self._starts[number] :]
+        size = min(len(buffer), len(rest))
+        buffer[:size] = rest[:size]
+        self._at += size
+        return size
+
+    def close(self) -> None:
+        if hasattr(self, "_file"):  # not when it could not be opened
+            self._file.close()
+        self._held = (-1, memoryview(b""))
+        super().close()

@@ -1,0 +1,64 @@
+"""What a small file may become: bounds by count, so that reading one never takes for ever.
+
+A file of plain lines has no more rows than bytes. A compressed one can claim a million rows in a
+kilobyte, and a table any number of them in a few bytes; rows of real text never come to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from stages.contract import Lines
+from stages.errors import ContainerError
+
+FREE_ROWS = 1 << 18  # rows or lines that any file may have; beyond them, one for each of its bytes
+FREE_TEXT = 1 << 30  # bytes that any file may expand to; beyond them, so many for each of its own
+EXPANSION = 1100  # gzip cannot reach it
+
+
+def require_rows(path: str, rows: int, size: int) -> None:
+    """A file has not many more rows than bytes.
+
+    Raises:
+        ContainerError: it has.
+    """
+    if rows > max(FREE_ROWS, size):
+        raise ContainerError(
+            f"{path} holds more than {max(FREE_ROWS, size)} rows or blank lines in {size} bytes; "
+            f"the limit is one for each byte, and {FREE_ROWS} for a small file.",
+            "Write it again without what repeats.",
+        )
+
+
+def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
+    """The same, as long as there are not too many of them.
+
+    Args:
+        size: bytes of the file.
+
+    Raises:
+        ContainerError: see ``require_rows``.
+    """
+    rows = 0
+    for part in parts:
+        rows += part.lines
+        require_rows(path, rows, size)
+        yield part
+
+
+def counted_batches(
+    batches: Iterator[pa.RecordBatch], path: str, size: int
+) -> Iterator[pa.RecordBatch]:
+    """The same of a table, before any row of it becomes an object."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        require_rows(path, rows, size)
+        yield batch
+
+
+def expands_too_far(taken: int, given: int) -> bool:
+    """Whether so many compressed bytes gave more text than anybody writes."""
+    return given > max(FREE_TEXT, EXPANSION * taken)

@@ -1,0 +1,49 @@
+"""TOML that others wrote: read, or refused with the reason, whatever is in it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+LONGEST = 1 << 18  # bytes of a file
+DEEPEST = 16  # tables and arrays in one another
+# A key of many parts takes the parser the square of their number.
+_DOTTED = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}"""
+)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The file's table.
+
+    Raises:
+        ValueError: it is not UTF-8 or not TOML, or longer or deeper than the limits.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST} bytes")
+    text = data.decode()
+    if _DOTTED.search(text):
+        raise ValueError(_TOO_DEEP)
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    _require_shallow(found)
+    return found
+
+
+def _require_shallow(found: object) -> None:
+    level: list[object] = [found]
+    for _ in range(DEEPEST):
+        inner = [v for v in level if isinstance(v, (dict, list))]
+        level = [each for v in inner for each in (v.values() if isinstance(v, dict) else v)]
+    if any(isinstance(v, (dict, list)) for v in level):
+        raise ValueError(_TOO_DEEP)
+
+
+_TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"

@@ -1,0 +1,281 @@
+"""Nothing that others wrote takes for ever: inputs, templates, models, profiles and recipes.
+
+Each is refused by a count that its message names, or read in the time that its size takes. Seconds
+are those of this process; the machine may be busy with something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from click.testing import CliRunner
+from small_tokenizers import byte_level
+
+from pipeline.commands.build import COMMAND as BUILD
+from pipeline.config import Config
+from pipeline.detection import sample
+from pipeline.forecast import glimpses
+from pipeline.inputs import expand, scan
+from stages import readers
+from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
+from stages.readers import _bounds, _inflate
+from stages.template import LONGEST, Template
+from stages.tokenizers.resolve import Overrides, resolve
+
+PLENTY = 8.0  # seconds
+GOOD = b'{"question": "q", "answer": "a"}\n'
+MANY = 1 << 20
+TRIED: dict[str, int] = {}
+
+
+def _within(kind: str, action: Callable[[], object], *kinds: type[PipelineError]) -> str:
+    """What an action was refused with; "" when it was not."""
+    began = time.process_time()
+    said = ""
+    try:
+        action()
+    except kinds as error:
+        said = str(error)
+    assert time.process_time() - began < PLENTY
+    TRIED[kind] = TRIED.get(kind, 0) + 1
+    print(f"{kind}: {TRIED[kind]} tried")  # noqa: T201
+    return said
+
+
+def _zst(content: bytes, times: int) -> bytes:
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
+    return b"".join(packer.compress(content) for _ in range(times)) + packer.flush()
+
+
+def _arrow(column: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"question": column})
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _parquet(column: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"question": column}), sink)
+    return bytes(sink.getvalue())
+
+
+def _repeated(rows: int) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array([0]).take(pa.array([0] * rows)), ["q"])
+
+
+ROWS = "one for each byte"  # what the message names
+CROWDED: dict[str, Callable[[], bytes]] = {
+    "blank.jsonl.gz": lambda: gzip.compress(b"\n" * (100 << 20), 1),
+    "blank_behind_a_row.jsonl.gz": lambda: gzip.compress(GOOD + b"\n" * MANY + GOOD, 1),
+    "blank.jsonl.zst": lambda: _zst(b"\n" * MANY, 30),
+    "blanks.jsonl.zst": lambda: _zst(b" \t\r\n" * MANY, 3),
+    "objects.jsonl.gz": lambda: gzip.compress(GOOD + b"{}\n" * MANY, 1),
+    "numbers.json.gz": lambda: gzip.compress(b"[" + GOOD + b",1" * MANY + b"]", 1),
+    "nulls.arrow": lambda: _arrow(pa.nulls(2**31 - 1)),
+    "runs.arrow": lambda: _arrow(
+        pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), ["x"])
+    ),
+    "nulls.parquet": lambda: _parquet(pa.nulls(MANY)),
+    "one_value.parquet": lambda: _parquet(_repeated(MANY)),
+}
+ENOUGH = ("objects.jsonl.gz", "numbers.json.gz")  # rows at their head; a plan reads no further
+LARGE: dict[str, Callable[[], bytes]] = {
+    "spaces.json.gz": lambda: gzip.compress(b"[" + b" " * (64 << 20) + b"]", 1),
+    "digits.jsonl": lambda: GOOD.replace(b'"a"', b"9" * MANY) + GOOD,
+    "fraction.jsonl": lambda: GOOD.replace(b'"a"', b"1." + b"9" * MANY) + GOOD,
+    "digits.json": lambda: b"[" + GOOD.replace(b'"a"', b"9" * MANY) + b"]",
+    "ones.json": lambda: b"[1" + b",1" * (MANY << 2) + b"]",
+    "deep.jsonl": lambda: GOOD + b"[" * MANY + b"\n" + b'{"a":' * MANY + b"\n",
+    "deep.json": lambda: b"[" * MANY,
+    "deep_objects.json": lambda: b'{"a":' * MANY,
+    "quotes.jsonl": lambda: GOOD.replace(b'"a"', b'"' + b'\\" ' * MANY + b'"'),
+    "spaces.jsonl": lambda: GOOD.replace(b":", b" " * MANY + b":", 1),
+    "keys.jsonl": lambda: GOOD[:-2] + b"".join(b',"%d":1' % i for i in range(MANY >> 4)) + b"}\n",
+    "one_key.jsonl": lambda: GOOD[:-2] + b',"a":1' * (MANY >> 3) + b"}\n",
+    "lists.jsonl": lambda: GOOD[:-2] + b',"a":[' + b"[]," * (MANY >> 4) + b"[]]}\n",
+    "line.jsonl.zst": lambda: _zst(b"x" * MANY, 100),
+}
+
+
+def _read(path: Path, plan: bool) -> None:
+    config = Config("sft", (str(path),), "qwen2-1.5b", Path("out"), cache_dir=path.parent)
+    if plan:
+        glimpses(expand(config.data, config.cache_dir))
+        return
+    for source in scan(config):
+        with contextlib.suppress(DataError):
+            sample(source)
+        for split in source.splits[: 0 if source.name == "ones.json" else None]:
+            for _ in readers.load(split.reader).read(split):
+                pass
+
+
+@pytest.mark.parametrize("plan", [True, False])
+@pytest.mark.parametrize("name", CROWDED)
+def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, plan: bool) -> None:
+    """Blank lines, empty rows, repeated values: the count stops them, and the message says so."""
+    path = tmp_path / name
+    path.write_bytes(CROWDED[name]())
+    said = _within("crowded files", lambda: _read(path, plan), ContainerError)
+    assert ROWS in said or (plan and name in ENOUGH)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_strange_values_are_read_in_the_time_that_their_size_takes(
+    tmp_path: Path, name: str
+) -> None:
+    """Long numbers, deep nesting, blanks and quotes without end."""
+    path = tmp_path / name
+    path.write_bytes(LARGE[name]())
+    for plan in (True, False):
+        _within("large files", lambda p=plan: _read(path, p), DataError)  # type: ignore[misc]
+
+
+def test_an_archive_expands_to_no_more_than_text_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond what is free; and --salvage keeps what came before."""
+    monkeypatch.setattr(_bounds, "FREE_TEXT", 1 << 20)
+    path = tmp_path / "bomb.jsonl.zst"
+    path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
+    said = _within("archives", lambda: _read(path, False), ContainerError)
+    assert f"expands more than {_bounds.EXPANSION} times" in said
+    assert _inflate._bounds.EXPANSION > 1032  # what gzip comes to at most
+
+
+def test_ordinary_files_are_far_from_the_limits(tmp_path: Path) -> None:
+    """A hundred thousand equal rows in a few hundred bytes are read."""
+    path = tmp_path / "equal.jsonl.zst"
+    path.write_bytes(zstandard.compress(GOOD * 100_000))
+    _read(path, False)
+
+
+def _parts(count: int, text: str) -> str:
+    return text * (count // len(text))
+
+
+WIDE = {
+    "digits": "{{ " + "9" * 1_000_000 + " }}",
+    "few digits": "{{ " + "9" * 5000 + " }}",
+    "wide tuple": "{{ (" + "1," * 1_000_000 + ") }}",
+    "tuple": "{{ (" + _parts(LONGEST - 20, "1,") + ") }}",
+    "names": "{{ (" + _parts(LONGEST - 20, "x,") + ") }}",
+    "dict": "{{ {" + _parts(LONGEST - 20, "1:1,") + "} }}",
+    "concat": "{{ x" + _parts(LONGEST - 20, "~x") + " }}",
+    "compare": "{{ x" + _parts(LONGEST - 20, "<x") + " }}",
+    "sum": "{{ x" + _parts(LONGEST - 20, "+x") + " }}",
+    "arguments": "{{ x(" + _parts(LONGEST - 20, "x,") + ") }}",
+    "filters": "{{ x" + _parts(LONGEST - 20, "|e") + " }}",
+    "conditions": _parts(LONGEST, "{% if x %}{% endif %}"),
+    "loops": _parts(LONGEST, "{% for x in x %}{% endfor %}"),
+    "sets": "".join(f"{{% set a{i} = 1 %}}" for i in range(LONGEST // 20)),
+    "nested": "{{ " + "[" * 30_000 + "]" * 30_000 + " }}",
+    "braces": "{" * LONGEST,
+    "comments": _parts(LONGEST, "{#"),
+    "blanks": _parts(LONGEST - 20, "\n") + "{%- if x %}{% endif %}",
+}
+
+
+SLOW = ("names", "compare", "arguments", "dict", "sum", "filters", "conditions", "loops")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WIDE]
+)
+def test_a_template_compiles_soon_or_not_at_all(name: str) -> None:
+    """By its length; whatever else is wrong with it is told as a fault of the template."""
+    source = WIDE[name]
+    said = _within("templates", lambda: Template(source, "2024-07-26"), ModelError)
+    assert (f"the limit is {LONGEST}" in said) == (len(source) > LONGEST)
+    assert said or "digits" not in name
+
+
+DEEP = "[" * 100_000
+CONFIG: dict[str, Any] = {
+    "chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
+    "eos_token": "<|im_end|>",
+    "pad_token": "<|endoftext|>",
+}
+MODELS: dict[str, tuple[str, str]] = {
+    "deep config": ("config.json", '{"a":' + DEEP),
+    "digits": ("config.json", '{"vocab_size":' + "9" * 5000 + "}"),
+    "a word": ("config.json", '{"vocab_size": "x"}'),
+    "a list": ("config.json", '{"vocab_size": [1]}'),
+    "infinity": ("config.json", '{"vocab_size": Infinity}'),
+    "positions": ("config.json", '{"max_position_embeddings": "x"}'),
+    "a type that is a list": ("config.json", '{"model_type": []}'),
+    "deep tokenizer config": ("tokenizer_config.json", '{"a":' + DEEP),
+    "templates without names": ("tokenizer_config.json", '{"chat_template": ["x"]}'),
+    "templates without text": ("tokenizer_config.json", '{"chat_template": [{"name": "default"}]}'),
+    "a long template": (
+        "tokenizer_config.json",
+        json.dumps({**CONFIG, "chat_template": WIDE["wide tuple"]}),
+    ),
+    "deep tokenizer": ("tokenizer.json", '{"a":' + DEEP),
+    "a tokenizer that is a list": ("tokenizer.json", "[]"),
+    "an empty tokenizer": ("tokenizer.json", "{}"),
+    "a tokenizer of digits": ("tokenizer.json", '{"version":' + "9" * 5000 + "}"),
+}
+
+
+@functools.cache
+def _tokenizer() -> str:
+    return str(byte_level(["<|im_start|>", "<|im_end|>", "<|endoftext|>"]).to_str())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_models_files_may_hold_anything(tmp_path: Path, name: str) -> None:
+    """What they must not hold is a fault of the model, and never one of ours."""
+    (tmp_path / "tokenizer.json").write_text(_tokenizer(), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(CONFIG), "utf-8")
+    (tmp_path / "config.json").write_text('{"vocab_size": 1000}', "utf-8")
+    resolve(f"{tmp_path}/", tmp_path, Overrides())
+    file, content = MODELS[name]
+    (tmp_path / file).write_text(content, "utf-8")
+    assert _within("models", lambda: resolve(f"{tmp_path}/", tmp_path, Overrides()), ModelError)
+
+
+TOML = {
+    "deep": "a = " + DEEP,
+    "tables in tables": "a = " + "{a = " * 3000,
+    "dotted": "a." * 100_000 + "a = 1",
+    "dotted in quotes": '"a" . ' * 40_000 + "a = 1",
+    "a long word": "x" * 200_000,
+    "a dotted table": "[" + "a." * 20_000 + "a]",
+    "digits": "seed = " + "9" * 5000,
+    "many tables": "".join(f"[a.b{i}]\n" for i in range(20_000)),
+    "long": "# " + "x" * 10_000_000,
+    "no date": "name = 2020-13-01",
+    "shallow for the parser": "[step_tokens]\n" + "a." * 200 + "a = 1",
+}
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> None:
+    """The same for what is written in TOML."""
+    path = tmp_path / "odd.toml"
+    path.write_text(TOML[name], "utf-8")
+    assert _within("profiles", lambda: resolve(str(path), tmp_path, Overrides()), ModelError)
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\n'
+    path.write_text(head + TOML[name], "utf-8")
+    arguments = [str(path)]
+
+    def build() -> None:
+        ran = CliRunner().invoke(BUILD, arguments)
+        if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+            raise ran.exception
+
+    assert _within("recipes", build, UsageError)

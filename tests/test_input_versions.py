@@ -1,0 +1,305 @@
+"""A build holds one version of each input, with its hash in the manifest, or ends with 5.
+
+Each input is changed right before each of the times that a build opens it. What comes out must be
+what a build of the old file gives, or what a build of the new file gives, to the last byte.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from pipeline import build as building
+from pipeline import recipe as recipes
+from pipeline.config import Config
+from pipeline.inputs import scan
+from stages import file_version, readers
+from stages.errors import PipelineError, SurroundingsError
+from stages.readers import jsonl
+
+ROWS: list[dict[str, Any]] = [{"question": f"q{i}", "answer": f"a{i} " * 9} for i in range(60)]
+ROWS[7] = {"question": "without an answer", "answer": None}
+OTHERS: list[dict[str, Any]] = [{**row, "question": row["question"].upper()} for row in ROWS]
+CHATS: list[dict[str, Any]] = [
+    {"messages": [{"role": "user", "content": f"u{i}"}, {"role": "assistant", "content": "b" * i}]}
+    for i in range(1, 40)
+]
+Rows = list[dict[str, Any]]
+Outcome = tuple[Any, ...]
+
+
+def _lines(rows: Rows) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def _table(rows: Rows, kind: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(rows)
+    if kind == "parquet":
+        pq.write_table(table, sink, row_group_size=25)
+    else:
+        made = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+        with made(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=25)
+    return bytes(sink.getvalue())
+
+
+WRITERS: dict[str, Callable[[Rows], bytes]] = {
+    "rows.jsonl": _lines,
+    "rows.jsonl.gz": lambda rows: gzip.compress(_lines(rows), mtime=0),
+    "rows.jsonl.zst": lambda rows: zstandard.compress(_lines(rows)),
+    "packed.jsonl": lambda rows: gzip.compress(_lines(rows), mtime=0),  # told by its first bytes
+    "rows.json": lambda rows: json.dumps(rows).encode(),
+    "values.json": lambda rows: b"\n".join(json.dumps(r, indent=1).encode() for r in rows),
+    "rows.parquet": lambda rows: _table(rows, "parquet"),
+    "rows.arrow": lambda rows: _table(rows, "file"),
+    "stream.arrow": lambda rows: _table(rows, "stream"),
+}
+SAVED = ("saved/data-00000-of-00002.arrow", "saved/data-00001-of-00002.arrow", "saved/state.json")
+
+
+def _append(path: Path, write: Callable[[Rows], bytes]) -> None:
+    with path.open("ab") as file:
+        file.write(write(OTHERS[:5]))
+
+
+def _truncate(path: Path, write: Callable[[Rows], bytes]) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _overwrite(path: Path, write: Callable[[Rows], bytes]) -> None:
+    content = write(OTHERS)
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+
+
+def _replace(path: Path, write: Callable[[Rows], bytes]) -> None:
+    new = path.with_name("new.tmp")
+    new.write_bytes(write(CHATS))
+    new.replace(path)
+
+
+def _vanish(path: Path, write: Callable[[Rows], bytes]) -> None:
+    path.unlink()
+
+
+CHANGES = {"append": _append, "truncate": _truncate, "overwrite": _overwrite, "replace": _replace}
+
+
+class _Opens:
+    """Counts how often a file is opened, and changes it right before one of the times."""
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self.count = self.at = 0
+        self.change: Callable[[], None] = lambda: None
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and self.path is not None and str(arguments[0]) == self.path:
+            self.count += 1
+            if self.count == self.at:
+                path, self.path = self.path, None  # the change itself opens it too
+                self.change()
+                self.path = path
+
+    def watch(
+        self, path: Path | None, at: int = 0, change: Callable[[], None] = lambda: None
+    ) -> None:
+        self.path, self.count = None if path is None else str(path), 0
+        self.at, self.change = at, change
+
+
+OPENS = _Opens()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hooked() -> None:
+    """Python tells a hook of every file that it opens; Arrow's own opens are told by hand."""
+    sys.addaudithook(OPENS)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> Iterator[None]:
+    """Several splits in a small file, one model for all builds, and Arrow's opens counted."""
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 2000)
+    find = recipes.find_model
+    model = functools.cache(lambda: find(_config(Path(), cache_dir, Path())))
+    monkeypatch.setattr(recipes, "find_model", lambda config: model())
+
+    def told(function: Any) -> Any:
+        def opened(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(path, str):
+                OPENS("open", (path,))
+            return function(path, *args, **kwargs)
+
+        return opened
+
+    monkeypatch.setattr(pa, "memory_map", told(pa.memory_map))
+    monkeypatch.setattr(pq, "ParquetFile", told(pq.ParquetFile))
+    yield
+    OPENS.watch(None)
+
+
+def _config(data: Path, cache: Path, output: Path) -> Config:
+    given: dict[str, Any] = {"max_reject": 1.0, "workers": 1, "model": "qwen2-1.5b"}
+    return Config(task="sft", data=(str(data),), output=output, cache_dir=cache, **given)
+
+
+def _parts(config: Config) -> Outcome:
+    """What a build reads: inputs, formats with evidence, and every byte of the parts."""
+    try:
+        inputs = scan(config)
+        recipe = recipes.resolve_recipe(config, inputs)
+        _, works, reports = building._make_parts(recipe, inputs, lambda *_: None)
+    except (PipelineError, OSError) as error:
+        return "error", getattr(error, "exit_code", 5)
+    found = [(i.name, i.bytes, i.sha256) for i in inputs]
+    content = [(w.path.read_bytes(), w.rejects.read_bytes()) for w in works]
+    return found, recipe.formats, recipe.evidence, content, reports
+
+
+def _built(config: Config) -> Outcome:
+    """A whole build: every file of it, but the one that tells when it was made."""
+    try:
+        building.build(config, lambda *_: None)
+    except (PipelineError, OSError) as error:
+        return "error", getattr(error, "exit_code", 5)
+    files = sorted(p for p in config.output.rglob("*") if p.is_file() and p.name != "run.json")
+    described = json.loads((config.output / "manifest.json").read_bytes())
+    return [(p.name, hashlib.sha256(p.read_bytes()).hexdigest()) for p in files], described[
+        "inputs"
+    ]
+
+
+class _Sweep:
+    """Changes one file of an input at each of its opens, in every way."""
+
+    def __init__(self, folder: Path, data: Path, cache_dir: Path, run: Any) -> None:
+        self.folder, self.data, self.run = folder, data, run
+        self.kept = folder / "kept"
+        shutil.copytree(data.parent, self.kept)
+        self.warm = self._cache(cache_dir, "warm")
+        self.tokenizers = cache_dir
+        self.points = self.fives = 0
+
+    def _cache(self, cache_dir: Path, name: str) -> Path:
+        cache = self.folder / name
+        cache.mkdir()
+        (cache / "tokenizers").symlink_to(cache_dir / "tokenizers")
+        return cache
+
+    def _restore(self) -> None:
+        shutil.rmtree(self.data.parent)
+        shutil.copytree(self.kept, self.data.parent)
+
+    def _run(self, cache: Path) -> Outcome:
+        output = self.folder / "out"
+        shutil.rmtree(output, ignore_errors=True)
+        outcome: Outcome = self.run(_config(self.data, cache, output))
+        return outcome
+
+    def change(self, target: Path, change: Callable[[], None], warm: bool) -> None:
+        """Before the first open, before the second, and so on to the last."""
+        self._restore()
+        old = self._run(self.warm)
+        change()
+        new = self._run(self.warm)
+        at = 0
+        while True:
+            at += 1
+            self._restore()
+            OPENS.watch(target, at, change)
+            cache = self.warm if warm else self._cache(self.tokenizers, "fresh")
+            outcome = self._run(cache)
+            opens = OPENS.count
+            OPENS.watch(None)
+            if not warm:
+                shutil.rmtree(cache)
+            if opens < at:
+                return
+            self.points += 1
+            self.fives += outcome == ("error", 5)
+            assert outcome in (old, new, ("error", 5)), f"{target.name} before open {at}"
+
+
+def _sweep(folder: Path, name: str, cache_dir: Path, run: Any, warm: tuple[bool, ...]) -> None:
+    inputs = folder / "inputs"
+    inputs.mkdir()
+    path = inputs / name
+    path.write_bytes(WRITERS[name](ROWS))
+    sweep = _Sweep(folder, path, cache_dir, run)
+    for change in CHANGES.values():
+        for is_warm in warm:
+            sweep.change(path, lambda c=change: c(path, WRITERS[name]), is_warm)  # type: ignore[misc]
+    sweep.change(path, lambda: _vanish(path, WRITERS[name]), warm=False)
+    print(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")  # noqa: T201
+    assert sweep.points > len(CHANGES)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_one_version_is_read(
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str
+) -> None:
+    """Old or new, at every open, whether parts of either are in the cache or not."""
+    _sweep(tmp_path, name, cache_dir, _parts, (False, True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITERS)
+def test_one_version_is_built(
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str
+) -> None:
+    """The same for every file of whole builds, manifests included."""
+    _sweep(tmp_path, name, cache_dir, _built, (False,))
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_one_version_of_a_saved_dataset_is_read(
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str
+) -> None:
+    """Of each of its shards, and of the file that lists them."""
+    inputs = tmp_path / "inputs"
+    saved = datasets.Dataset.from_list(ROWS)
+    saved.save_to_disk(str(inputs / "saved"), num_shards=2)
+    path = inputs / name
+    listed = json.loads((inputs / "saved" / "state.json").read_bytes())
+
+    def write(rows: Rows) -> bytes:
+        if path.suffix == ".arrow":
+            return _table(rows, "stream")
+        files = listed["_data_files"][: 1 if rows is CHATS else 2]
+        return json.dumps({**listed, "_data_files": files[::-1]}).encode()
+
+    sweep = _Sweep(tmp_path, inputs / "saved", cache_dir, _parts)
+    for change in CHANGES.values():
+        sweep.change(path, lambda c=change: c(path, write), warm=False)  # type: ignore[misc]
+    print(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")  # noqa: T201
+
+
+def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path: Path) -> None:
+    """A table is not mapped into memory: such a process would die when the file is cut off."""
+    path = tmp_path / "rows.arrow"
+    path.write_bytes(_table(ROWS * 2000, "file"))
+    reader = readers.load("arrow")
+    (split,) = reader.splits(str(path))
+    found = reader.read(replace(split, version=file_version.take(str(path), 5000)))
+    next(found)
+    os.truncate(path, 4096)
+    with pytest.raises(SurroundingsError, match="changed"):
+        list(found)
