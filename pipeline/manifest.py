@@ -23,6 +23,7 @@ from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
 from stages import encoders, formats
 from stages.profile import ModelProfile, TargetModel
+from stages.tokenizers import oracle
 
 SCHEMA_VERSION = 1
 
@@ -226,9 +227,20 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     return {
         "backend": encoder.name,
         "version": encoder.version,
-        "parity": {"sampled": sum(part.sampled for part in outcome.parts), "mismatches": 0},
+        "parity": _parity(outcome),
         "rendered": dict(sorted(outcome.counts.get("rendered", Counter()).items())),
         "merged_cuts": outcome.counts.get("sums", Counter())["merged_cuts"],
+    }
+
+
+def _parity(outcome: Outcome) -> dict[str, Any]:
+    """What sampled rows were compared with; a build with a difference has no manifest."""
+    name = oracle.vocabulary(outcome.recipe.model.profile.ranks)
+    compared = sum(part.compared for part in outcome.parts)
+    return {
+        "sampled": sum(part.sampled for part in outcome.parts),
+        "mismatches": 0,
+        "oracle": {"vocabulary": name, "compared": compared} if name else None,
     }
 
 

@@ -36,6 +36,7 @@ class PartReport:
         lines: lines of the split, blank ones included.
         rows: rows read.
         made: sequences that came out of the door.
+        sampled: of them, encoded again by the reference; ``compared``: from the vocabulary too.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
@@ -45,6 +46,7 @@ class PartReport:
     rows: int = 0
     made: int = 0
     sampled: int = 0
+    compared: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
     sha256: str = ""
@@ -199,7 +201,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             witness(batch)
             _count(report, batch)
             batches.append(_stored(recipe, batch))
-    report.sampled = witness.sampled
+    report.sampled, report.compared = witness.sampled, witness.compared
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     work.path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,8 @@ The file is a protocol buffer; only its pieces are read. A space is written ``â–
 before a text; unknown characters fall back to the tokens of their bytes.
 
 SentencePiece joins, again and again, the two neighbours whose piece has the best score, the
-leftmost of equal ones. ``tokenizer.json`` ranks pairs, and no two pairs are equal there. The ids are
-the same for any text all the same, for two reasons:
+leftmost of equal ones. ``tokenizer.json`` ranks pairs, and no two pairs are equal there. The ids
+are the same for any text all the same, for two reasons:
 
 * Where no two pieces have one score, a piece is only ever joined from one pair. Until its last
   merge nothing has crossed the borders of its characters, so what happened inside is what happens
@@ -29,7 +29,7 @@ from typing import Any
 from stages.profile import AddedToken, RankLayout
 from stages.tokenizers import byte_bpe
 
-_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6  # SentencePiece's types of pieces
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # SentencePiece's types of pieces
 _SPACE = "â–"
 
 
@@ -71,7 +71,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview | int]]:
 
 
 def _piece(data: memoryview) -> _Piece:
-    text, score, kind = "", 0.0, _NORMAL
+    text, score, kind = "", 0.0, NORMAL
     for number, value in _fields(data):
         if number == 1 and not isinstance(value, int):
             text = bytes(value).decode()
@@ -100,9 +100,9 @@ def _require_ranks(found: list[_Piece]) -> None:
             does not score lowest, a piece holds a character that is no piece, or there are pieces
             of kinds that are matched before any merge.
     """
-    if {piece.kind for piece in found} - {_NORMAL, _UNKNOWN, _CONTROL, _BYTE}:
+    if {piece.kind for piece in found} - {NORMAL, UNKNOWN, CONTROL, BYTE}:
         raise ValueError("SentencePiece: pieces that users defined, or that are unused")
-    normal = {piece.text: piece.score for piece in found if piece.kind == _NORMAL}
+    normal = {piece.text: piece.score for piece in found if piece.kind == NORMAL}
     joined = {text: score for text, score in normal.items() if len(text) > 1}
     runs = {score for text, score in joined.items() if _is_run(text)}
     others = {text: score for text, score in joined.items() if not _is_run(text)}
@@ -127,7 +127,7 @@ def _merges(found: list[_Piece]) -> list[list[str]]:
     ids = {piece.text: index for index, piece in enumerate(found)}
     merges: list[tuple[float, tuple[bool, int], int, int, str, str]] = []
     for piece in found:
-        if piece.kind != _NORMAL:
+        if piece.kind != NORMAL:
             continue
         text = piece.text
         for i in range(1, len(text)):
@@ -146,7 +146,7 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
     """
     found = pieces(table)
     _require_ranks(found)
-    special = [i for i, piece in enumerate(found) if piece.kind in (_UNKNOWN, _CONTROL)]
+    special = [i for i, piece in enumerate(found) if piece.kind in (UNKNOWN, CONTROL)]
     model: dict[str, Any] = {
         "type": "BPE",
         "dropout": None,
