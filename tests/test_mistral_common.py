@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conversations import Speech, conversations
+from peers import packages
 from test_families import Family, family, make
 from tokenizers import Tokenizer
 
@@ -132,14 +133,9 @@ def test_math_shepherds_own_tokens(cache_dir: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def oracle() -> Path:
     """A folder with mistral-common and what it needs beside this environment's packages."""
-    target = tmp_path_factory.mktemp("oracle")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target]
-    done = subprocess.run([*command, *PACKAGES.split()], check=False, capture_output=True)
-    if done.returncode:
-        pytest.skip("mistral-common cannot be fetched")
-    return target
+    return packages(*PACKAGES.split())
 
 
 def _ids(oracle: Path, kind: str, rows: list[dict[str, Any]]) -> list[list[int]]:

@@ -1,9 +1,9 @@
 """A second encoder of our own, over the vocabulary that the vendor published.
 
 ``tokenizer.json`` is converted from that vocabulary, and both encoders of a build read the
-converted file: an error of the conversion would be in both. This one reads the vocabulary itself and
-merges as the vendors' encoders do, by the rank or score of what a merge makes and the leftmost of
-equal ones. It is plain Python and slow, so it reads a small sample of a build's rows (see
+converted file: an error of the conversion would be in both. This one reads the vocabulary itself,
+and merges as the vendors' encoders do: by the rank or score of what a merge makes, and the leftmost
+of equal ones. It is plain Python and slow, so it reads a small sample of a build's rows (see
 ``witness``).
 
 It splits text into words by Python's own tables of characters. Text with characters that this
