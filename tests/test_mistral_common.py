@@ -122,6 +122,31 @@ def test_a_conversation_has_the_ids_of_mistral_common(
     assert made.ids == GOLDEN[KINDS[name]]
 
 
+EMPTY = [  # what the vendor's encoder gives for texts that are empty, or become so
+    {"role": "system", "content": ""},
+    {"role": "user", "content": ""},
+    {"role": "assistant", "content": " ", "weight": 0},
+    {"role": "user", "content": ""},
+    {"role": "assistant", "content": "x"},
+]
+_V1_TURN = [733, 16289, 28793, 28705, 733, 28748, 16289, 28793]
+OF_EMPTY = {
+    "v1": [1, *_V1_TURN, 259, 2, *_V1_TURN, 1318, 2],
+    "v3": [1, 3, 4, 2, 3, 4, 2086, 2],
+    "tekken": [1, 3, 4, 2, 3, 4, 1120, 2],
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_empty_turns_have_the_ids_of_mistral_common(
+    name: str, cache_dir: Path, folder: Path
+) -> None:
+    """An empty question is no token on v3, not a space; so are an empty system text and answer."""
+    found = family(name, cache_dir, folder)
+    (made,) = make(found, [{"messages": EMPTY, "tools": None}], Counter())
+    assert made.ids == OF_EMPTY[KINDS[name]]
+
+
 def test_math_shepherds_own_tokens(cache_dir: Path) -> None:
     """What the published reward model reads and predicts."""
     profile = all_profiles()["math-shepherd-mistral-7b-prm"]
