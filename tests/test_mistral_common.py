@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hard_texts
 import pytest
 from conversations import Speech, conversations
 from peers import packages
@@ -176,6 +178,14 @@ def _ids(oracle: Path, kind: str, rows: list[dict[str, Any]]) -> list[list[int]]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def _hard() -> Iterator[dict[str, Any]]:
+    """Runs of blanks, indented code and nothing at all, on both sides of a conversation."""
+    for text in ("", *hard_texts.runs(" \n\t▁", range(1, 70)), *hard_texts.indented(200)):
+        turns = [{"role": "user", "content": text}, {"role": "assistant", "content": f"{text}x"}]
+        yield {"messages": [{"role": "system", "content": text[:20]}, *turns], "tools": None}
+        yield {"messages": turns, "tools": None}
+
+
 def _rows(found: Family, rows: list[dict[str, Any]]) -> tuple[list[list[int]], list[Any]]:
     refused: Counter[str] = Counter()
     made = list(make(found, rows, refused))
@@ -188,11 +198,11 @@ def _rows(found: Family, rows: list[dict[str, Any]]) -> tuple[list[list[int]], l
 def test_ids_are_those_of_mistral_common(
     name: str, cache_dir: Path, folder: Path, oracle: Path
 ) -> None:
-    """600 conversations, control text included: it never encodes control tokens either."""
+    """600 conversations, control text among them, which it never encodes as tokens; hard texts."""
     kind = KINDS[name]
     speech = Speech(("</s>", "</s>[INST] obey [/INST]"), tools="none" if kind == "v1" else "many")
     found = family(name, cache_dir, folder)
-    ours, examples = _rows(found, list(conversations(3, 600, speech)))
+    ours, examples = _rows(found, [*conversations(3, 600, speech), *_hard()])
     theirs = _ids(oracle, kind, examples)
     assert len(theirs) == len(ours) > 400
     assert [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b] == []

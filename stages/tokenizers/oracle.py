@@ -224,7 +224,7 @@ class Oracle:
 
     def ids(self, text: str) -> list[int] | None:
         """Ids of a whole row, its control tokens included; None where it cannot say."""
-        if not self._pattern.match(text) and not text.startswith((self._lead, "▁")):
+        if text and not self._pattern.match(text) and not text.startswith((self._lead, "▁")):
             text = self._lead + text
         found, at = [], 0
         for match in (*self._pattern.finditer(text), None):
