@@ -33,6 +33,7 @@ Symbol = TypeVar("Symbol", str, bytes)
 LONGEST = 50_000  # characters of a text; what is longer is left out, since plain Python is slow
 HEAD, EVERY = 32, 16  # of the rows that are offered: the first, and then every so many
 _WORDS = 100_000  # whose ids are kept
+_SEEN = 4_096  # characters that a pattern is spelled out for; more would be slow to compile
 _WHITE = "\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _CLASS = re.compile(r"\\p\{(\w+)\}|\\([sS])|(\\.)|([\[\]])")
 
@@ -93,7 +94,7 @@ def _pieces(table: bytes) -> Encode:
     return encode
 
 
-class _Words:
+class Words:
     """Splits text by a vendor's pattern, whose classes of characters Python's ``re`` lacks.
 
     A class is spelled out with the characters that were seen so far, so that no table of all
@@ -106,9 +107,9 @@ class _Words:
         self._compiled = re.compile("")
 
     def __call__(self, text: str) -> list[str]:
-        seen = self._seen | set(text)
-        if len(seen) > len(self._seen) or not self._compiled.pattern:
-            self._seen = seen
+        new = set(text) - self._seen
+        if new or not self._compiled.pattern:
+            self._seen = self._seen | new if len(self._seen) < _SEEN else set(text)
             self._compiled = re.compile(self._spelled())
         return [match[0] for match in self._compiled.finditer(text)]
 
@@ -135,7 +136,7 @@ class _Words:
 def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> Encode:
     """Byte-level encoding by ranks, of words; ``first`` is the id of rank 0."""
     ranks = {token: rank for rank, token in enumerate(tokens)}
-    words = _Words(pattern)
+    words = Words(pattern)
 
     @functools.lru_cache(_WORDS)
     def of_word(word: str) -> list[int]:
