@@ -247,6 +247,7 @@ def build(config: Config, report: Report) -> Built:
             raise
         changed = drift(target, folder, described)
         record = _run_record(recipe, inputs, started) | {"drift": changed}
+        record["oracle_compared"] = sum(report.compared for report in parts)
         write_json(folder / "run.json", sealed(record))
         described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)

@@ -23,6 +23,7 @@ from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
 from stages import encoders, formats
 from stages.profile import ModelProfile, TargetModel
+from stages.tokenizers import oracle
 
 SCHEMA_VERSION = 1
 FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
@@ -228,7 +229,7 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     return {
         "backend": encoder.name,
         "version": encoder.version,
-        "parity": {"sampled": sum(part.sampled for part in outcome.parts), "mismatches": 0},
+        "parity": _parity(outcome),
         "rendered": dict(sorted(outcome.counts.get("rendered", Counter()).items())),
         "merged_cuts": outcome.counts.get("sums", Counter())["merged_cuts"],
     }
@@ -251,6 +252,16 @@ def _unread(parts: Sequence[PartReport]) -> list[dict[str, Any]]:
         }
         for column in order
     ]
+
+
+def _parity(outcome: Outcome) -> dict[str, Any]:
+    """What sampled rows were compared with; a build with a difference has no manifest."""
+    return {
+        "sampled": sum(part.sampled for part in outcome.parts),
+        "mismatches": 0,
+        # How many were compared with it is in run.json: not every machine has the vocabulary.
+        "oracle": oracle.vocabulary(outcome.recipe.model.profile.ranks),
+    }
 
 
 def _inputs(outcome: Outcome) -> list[dict[str, Any]]:

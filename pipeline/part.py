@@ -44,6 +44,7 @@ class PartReport:
         rows: rows read.
         made: sequences that came out of the door.
         filtered: rows that ``--where`` left out.
+        sampled: of them, encoded again by the reference; ``compared``: from the vocabulary too.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
@@ -54,6 +55,7 @@ class PartReport:
     made: int = 0
     filtered: int = 0
     sampled: int = 0
+    compared: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
     sha256: str = ""
@@ -132,12 +134,12 @@ def _require_counts(work: Work, report: PartReport, made: pa.Table, refused: lis
     refused_lines = np.array([line for line, _ in refused], np.int64)
     lines = np.union1d(made.column("line").to_numpy(), refused_lines)
     sequences = made.num_rows + sum(stage != "normalize" for _, stage in refused)
-    counted = (len(lines), sequences, True)
+    counted = (len(lines) + report.filtered, sequences, True)
     if counted != (report.rows, report.made, _counts_lines(work, report)):
         raise PipelineError(
             f"{work.split.path}: a part counts {report.lines} lines, {report.rows} rows and "
             f"{report.made} sequences, and holds {work.split.lines or report.lines} lines, "
-            f"{len(lines)} rows and {sequences} sequences.",
+            f"{len(lines) + report.filtered} rows and {sequences} sequences.",
             "Nothing was built. Please report this.",
         )
 
@@ -239,7 +241,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             witness(batch)
             _count(report, batch)
             batches.append(_stored(recipe, batch))
-    report.sampled = witness.sampled
+    report.sampled, report.compared = witness.sampled, witness.compared
     report.filtered = normalize.tally.filtered
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)

@@ -25,6 +25,7 @@ from stages.errors import ModelError, UsageError
 from stages.normalize import Normalize
 from stages.printed_fields import printed_fields
 from stages.profile import ModelProfile, TargetModel, bind
+from stages.tokenizers import oracle
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
 
@@ -114,7 +115,8 @@ class Recipe:
         reference = encoders.load("tokenizers", self.model.tokenizer_json)
         config = self.config
         raw = config.prm_template == "raw"
-        return Witness(self.model, reference, config.task, config.system, raw)
+        over_vocabulary = oracle.find(self.model, config.cache_dir)
+        return Witness(self.model, reference, config.task, config.system, raw, over_vocabulary)
 
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)

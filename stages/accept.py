@@ -74,6 +74,7 @@ class Unwitnessed:
     """Stands in for the witness where there is no text to encode again."""
 
     sampled: int = 0
+    compared: int = 0
 
     def restart(self) -> None:
         """Nothing to begin again."""

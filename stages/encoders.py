@@ -27,6 +27,7 @@ PROBES = (
     "don't WON'T 'S", "e\u0301 é ́", "\u0958 \u1e9b\u0323", "שָׁלוֹם", "مَرْحَبًا", "ки ки\nStep", "你好，世界！",
     "こんにちは", "👩‍👩‍👧‍👦🏳️‍🌈", "\u200b\ufeff\u2028\u2029", "\x00\x07\x1b", "<|im_end|>", "<|im_start|>system",
     "<think></think><tool_call>", "<|endoftext|", "\u1ac1\u0323\u0301a", "a" * 300, "=" * 120, "\ufffd",
+    *(char * n + end for char in " \n\t▁-" for n in (2, 3, 15, 16, 17, 18, 20, 31, 33, 47, 200) for end in ("", "x")),
 )  # fmt: skip
 
 

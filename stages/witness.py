@@ -4,6 +4,9 @@ Each sampled row is rendered again by the chat template as a whole and encoded b
 tokenizer as a whole, the way ``apply_chat_template`` does it, and must give the ids that the
 segments gave. Where the tokenizer would merge across the cut at which training starts, ids differ
 on purpose: the prompt is what inference feeds. Such rows are counted, not compared.
+
+Both encoders read one ``tokenizer.json``. Where that was converted from a vocabulary, some of these
+rows are also compared with an encoder over the vocabulary itself (see ``tokenizers.oracle``).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from stages.profile import TargetModel
 from stages.render import conversations, template_of
 from stages.render_pair import PairRenderer, prompt_turns
 from stages.segments import controls_pattern
+from stages.tokenizers.oracle import Oracle
 
 Text: TypeAlias = str | tuple[str, str] | None  # None where there is nothing to compare with
 
@@ -41,6 +45,7 @@ class Witness:
     task: str
     system: str | None = None
     raw: bool = False
+    oracle: Oracle | None = None
     sampled: int = 0
     skipped: int = 0
     _seen: int = field(default=0, repr=False)
@@ -49,9 +54,16 @@ class Witness:
         self._template = template_of(self.model)
         self._controls = controls_pattern(self.model.controls)
 
+    @property
+    def compared(self) -> int:
+        """Sampled rows that were also compared with the vocabulary."""
+        return 0 if self.oracle is None else self.oracle.compared
+
     def restart(self) -> None:
         """Begin another split: sampling depends on the split alone."""
         self.sampled = self.skipped = self._seen = 0
+        if self.oracle is not None:
+            self.oracle.restart()
 
     def _sample(self, batch: Batch) -> list[int]:
         open_rows = batch.column("reject_code").is_null().to_numpy(zero_copy_only=False)
@@ -81,6 +93,10 @@ class Witness:
                 if theirs[:end] != ours[i]:
                     line = sample.column("line")[i].as_py() + 1
                     raise ParityError(f"row {line} of its split: ids differ from the reference's")
+                if self.oracle is not None and self.oracle.differs(str(texts[i]), ours[i]):
+                    line = sample.column("line")[i].as_py() + 1
+                    what = f"ids differ from those of the vocabulary {self.oracle.name}"
+                    raise ParityError(f"row {line} of its split: {what}")
 
     def _whole(self, texts: list[Text]) -> list[list[int]]:
         """Ids of whole texts; a pair of texts is framed by the tokenizer itself."""

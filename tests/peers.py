@@ -31,3 +31,19 @@ def member(requirement: str, path: str) -> str:
         pytest.skip(f"{requirement} cannot be fetched")
     with zipfile.ZipFile(wheel) as archive:
         return archive.read(path).decode()
+
+
+@functools.cache
+def _installed(requirements: tuple[str, ...]) -> Path | None:
+    folder = Path(tempfile.mkdtemp(prefix="packages-"))
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder]
+    done = subprocess.run([*command, *requirements], check=False, capture_output=True)
+    return None if done.returncode else folder
+
+
+def packages(*requirements: str) -> Path:
+    """A folder for ``PYTHONPATH`` with packages and nothing that they need; or skips the test."""
+    folder = _installed(requirements)
+    if folder is None:
+        pytest.skip(f"{', '.join(requirements)} cannot be fetched")
+    return folder

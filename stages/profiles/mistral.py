@@ -10,13 +10,13 @@ from stages.profile import AddedToken, ModelProfile, RankLayout, StepTokens
 from stages.profiles import template
 
 _V1 = RankLayout(
-    "7ecca41b9c16160e2431d835e624f3cb99c7e3267f9b2abf22e226bb6359d18b",
+    "e1619f17ab9181ba2adc3d241d8d991ac6188ecc2458731ef4ad6f31283bef5f",
     builder="sentencepiece",
     carrier="mistral_v1",
     of_vendor=False,
 )
 _V3 = RankLayout(
-    "9f45cfa712dc84dcd2e264961e996058896087e40f58c75b59b981b14c3800fe",
+    "4e6d0ee4893db03f53e347bf3b06a9ae60aa63322328536f7e740994de88c777",
     builder="sentencepiece",
     carrier="mistral_v3",
     of_vendor=False,

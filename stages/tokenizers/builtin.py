@@ -41,7 +41,10 @@ def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> by
     content = _cached(path, layout.sha256)
     if content is None:
         others = f" (or: {hub.command(profile.model_ids[0])})" if layout.of_vendor else ""
-        table = carriers.vocabulary(carriers.CARRIERS[layout.carrier], others)
+        carrier = carriers.CARRIERS[layout.carrier]
+        table = carriers.vocabulary(carrier, others)
+        if carriers.at_hand(carrier, cache) is None:
+            _keep(carriers.kept_at(carrier, cache), table)  # the check of the build's ids reads it
         builder = importlib.import_module(f"stages.tokenizers.{layout.builder}")
         content = bytes(builder.tokenizer_json(table, layout))
         if hashlib.sha256(content).hexdigest() != layout.sha256:

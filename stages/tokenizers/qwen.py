@@ -14,7 +14,7 @@ from stages.profile import RankLayout
 from stages.tokenizers import byte_bpe
 
 # The split of text into pre-tokens, as the vendor's file spells it.
-_PATTERN = (
+PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -51,7 +51,7 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
             "padding": None,
             "added_tokens": [byte_bpe.added_token(index, token) for index, token in added],
             "normalizer": {"type": "NFC"},
-            "pre_tokenizer": byte_bpe.split_by(_PATTERN, level),
+            "pre_tokenizer": byte_bpe.split_by(PATTERN, level),
             "post_processor": level,
             "decoder": level,
             "model": model,

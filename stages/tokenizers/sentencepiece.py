@@ -1,8 +1,22 @@
 """Mistral's SentencePiece tokenizers, converted from the vendor's own model file.
 
-The file is a protocol buffer; only its pieces are read. A piece's place in the merge order is its
-score, and every pair of pieces that joins to a piece is a merge. A space is written ``▁``, and one
-is put before a text; unknown characters fall back to the tokens of their bytes.
+The file is a protocol buffer; only its pieces are read. A space is written ``▁``, and one is put
+before a text; unknown characters fall back to the tokens of their bytes.
+
+SentencePiece joins, again and again, the two neighbours whose piece has the best score, the
+leftmost of equal ones. ``tokenizer.json`` ranks pairs, and no two pairs are equal there. The ids
+are the same for any text all the same, for two reasons:
+
+* Where no two pieces have one score, a piece is only ever joined from one pair. Until its last
+  merge nothing has crossed the borders of its characters, so what happened inside is what happens
+  to the piece as a text of its own, and that passes through two symbols once. Pairs that tie are
+  therefore the same pair, and both encoders take the leftmost of them.
+* The only pieces with equal scores are runs of spaces. They score lowest, and no other piece holds
+  two spaces, so they are joined last and among themselves. SentencePiece grows such a run from the
+  left, up to the longest piece. Doubling first and then joining the longest left side gives the
+  same: 16 and 2 for 18 spaces.
+
+``_require_ranks`` checks on the model that it is of this kind.
 """
 
 from __future__ import annotations
@@ -15,7 +29,7 @@ from typing import Any
 from stages.profile import AddedToken, RankLayout
 from stages.tokenizers import byte_bpe
 
-_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # SentencePiece's types of pieces
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # SentencePiece's types of pieces
 _SPACE = "▁"
 
 
@@ -57,7 +71,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview | int]]:
 
 
 def _piece(data: memoryview) -> _Piece:
-    text, score, kind = "", 0.0, _NORMAL
+    text, score, kind = "", 0.0, NORMAL
     for number, value in _fields(data):
         if number == 1 and not isinstance(value, int):
             text = bytes(value).decode()
@@ -74,18 +88,53 @@ def pieces(model: bytes) -> list[_Piece]:
     return [_piece(value) for number, value in found if number == 1 and not isinstance(value, int)]
 
 
+def _is_run(text: str) -> bool:
+    return len(text) > 1 and set(text) == {_SPACE}
+
+
+def _require_ranks(found: list[_Piece]) -> None:
+    """Check that ranked merges can give this model's ids.
+
+    Raises:
+        ValueError: pieces other than runs of spaces have equal scores or hold two spaces, a run
+            does not score lowest, a piece holds a character that is no piece, or there are pieces
+            of kinds that are matched before any merge.
+    """
+    if {piece.kind for piece in found} - {NORMAL, UNKNOWN, CONTROL, BYTE}:
+        raise ValueError("SentencePiece: pieces that users defined, or that are unused")
+    normal = {piece.text: piece.score for piece in found if piece.kind == NORMAL}
+    joined = {text: score for text, score in normal.items() if len(text) > 1}
+    runs = {score for text, score in joined.items() if _is_run(text)}
+    others = {text: score for text, score in joined.items() if not _is_run(text)}
+    if len(set(others.values())) < len(others) or any(2 * _SPACE in text for text in others):
+        raise ValueError("SentencePiece: pieces that are no runs of spaces tie")
+    if len(runs) > 1 or (runs and max(runs) >= min(others.values(), default=0.0)):
+        raise ValueError("SentencePiece: runs of spaces are not joined last")
+    if any(char not in normal for text in joined for char in text):
+        raise ValueError("SentencePiece: a piece holds a character that is no piece")
+
+
+def _place(left: str, right: str) -> tuple[bool, int]:
+    """Where a merge stands among those of one score: of runs, doublings first, then long lefts."""
+    if not _is_run(left + right):
+        return False, 0
+    uneven = len(left) != len(right)
+    return uneven, -len(left) if uneven else len(left)
+
+
 def _merges(found: list[_Piece]) -> list[list[str]]:
     """Every pair of pieces that joins to an ordinary piece, the best first."""
     ids = {piece.text: index for index, piece in enumerate(found)}
-    merges: list[tuple[float, int, int, str, str]] = []
+    merges: list[tuple[float, tuple[bool, int], int, int, str, str]] = []
     for piece in found:
-        if piece.kind != _NORMAL:
+        if piece.kind != NORMAL:
             continue
         text = piece.text
         for i in range(1, len(text)):
             left, right = text[:i], text[i:]
             if left in ids and right in ids:
-                merges.append((-piece.score, ids[left], ids[right], left, right))
+                place = _place(left, right)
+                merges.append((-piece.score, place, ids[left], ids[right], left, right))
     return [[left, right] for *_, left, right in sorted(merges)]
 
 
@@ -93,10 +142,11 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
     """Build a ``tokenizer.json`` that gives the ids of the vendor's encoder.
 
     Raises:
-        ValueError: the file is no SentencePiece model.
+        ValueError: the file is no SentencePiece model, or one that ranked merges cannot follow.
     """
     found = pieces(table)
-    special = [i for i, piece in enumerate(found) if piece.kind in (_UNKNOWN, _CONTROL)]
+    _require_ranks(found)
+    special = [i for i, piece in enumerate(found) if piece.kind in (UNKNOWN, CONTROL)]
     model: dict[str, Any] = {
         "type": "BPE",
         "dropout": None,

@@ -1,0 +1,266 @@
+"""A second encoder of our own, over the vocabulary that the vendor published.
+
+``tokenizer.json`` is converted from that vocabulary, and both encoders of a build read the
+converted file: an error of the conversion would be in both. This one reads the vocabulary itself,
+and merges as the vendors' encoders do: by the rank or score of what a merge makes, and the leftmost
+of equal ones. It is plain Python and slow, so it reads a small sample of a build's rows (see
+``witness``).
+
+It splits text into words by Python's own tables of characters. Text with characters that this
+Python does not know yet is left out, as the tables of other libraries may.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import heapq
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from stages.encoders import parsed
+from stages.profile import RankLayout, TargetModel
+from stages.segments import controls_pattern
+from stages.tokenizers import byte_bpe, carriers, llama3, qwen, sentencepiece
+
+Encode: TypeAlias = Callable[[str], "list[int] | None"]
+Symbol = TypeVar("Symbol", str, bytes)
+
+LONGEST = 50_000  # characters of a text; what is longer is left out, since plain Python is slow
+HEAD, EVERY = 32, 16  # of the rows that are offered: the first, and then every so many
+_WORDS = 100_000  # whose ids are kept
+_SEEN = 4_096  # characters that a pattern is spelled out for; more would be slow to compile
+_WHITE = "\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_CLASS = re.compile(r"\\p\{(\w+)\}|\\([sS])|(\\.)|([\[\]])")
+
+
+def merged(symbols: Sequence[Symbol], rank: Callable[[Symbol], float | None]) -> list[Symbol]:
+    """Byte-pair encoding: join the neighbours whose joint symbol ranks best, while any has a rank.
+
+    Args:
+        rank: the lower the better, None for no symbol; equal ones are joined from the left.
+    """
+    parts: list[Symbol | None] = list(symbols)
+    before, behind = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
+    queue: list[tuple[float, int, Symbol]] = []
+
+    def offer(left: int) -> None:
+        right = behind[left] if left >= 0 else len(parts)
+        if right < len(parts):
+            a, b = parts[left], parts[right]
+            assert a is not None
+            assert b is not None
+            found = rank(a + b)
+            if found is not None:
+                heapq.heappush(queue, (found, left, a + b))
+
+    for left in range(len(parts)):
+        offer(left)
+    while queue:
+        _, left, joint = heapq.heappop(queue)
+        a, right = parts[left], behind[left]
+        b = parts[right] if right < len(parts) else None
+        if a is None or b is None or a + b != joint:
+            continue  # one of the two has been joined to something else since
+        parts[left], parts[right] = joint, None
+        behind[left] = behind[right]
+        if behind[left] < len(parts):
+            before[behind[left]] = left
+        offer(before[left])
+        offer(left)
+    return [part for part in parts if part is not None]
+
+
+def _pieces(table: bytes) -> Encode:
+    """SentencePiece's byte-pair encoding: a text inside a row, no space put before it."""
+    found = sentencepiece.pieces(table)
+    ids = {p.text: i for i, p in enumerate(found) if p.kind == sentencepiece.NORMAL}
+    of_bytes = {p.text: i for i, p in enumerate(found) if p.kind == sentencepiece.BYTE}
+    ranks = {text: -found[i].score for text, i in ids.items()}
+
+    def encode(text: str) -> list[int]:
+        tokens: list[int] = []
+        for symbol in merged(text.replace(" ", "▁"), ranks.get):
+            if symbol in ids:
+                tokens.append(ids[symbol])
+            else:
+                tokens += [of_bytes[f"<0x{byte:02X}>"] for byte in symbol.encode()]
+        return tokens
+
+    return encode
+
+
+class Words:
+    """Splits text by a vendor's pattern, whose classes of characters Python's ``re`` lacks.
+
+    A class is spelled out with the characters that were seen so far, so that no table of all
+    characters is needed.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._seen: set[str] = set()
+        self._compiled = re.compile("")
+
+    def __call__(self, text: str) -> list[str]:
+        new = set(text) - self._seen
+        if new or not self._compiled.pattern:
+            self._seen = self._seen | new if len(self._seen) < _SEEN else set(text)
+            self._compiled = re.compile(self._spelled())
+        return [match[0] for match in self._compiled.finditer(text)]
+
+    def _spelled(self) -> str:
+        """The pattern for the characters that were seen."""
+        inside = False
+
+        def spell(match: re.Match[str]) -> str:
+            nonlocal inside
+            category, blank, other, bracket = match.groups()
+            if bracket or other:
+                inside = bracket == "[" if bracket else inside
+                return match[0]
+            if blank:
+                chars = _WHITE
+            else:
+                known = (c for c in self._seen if unicodedata.category(c).startswith(category))
+                chars = "".join(map(re.escape, sorted(known))) or "\U0010ffff"  # never a character
+            return chars if inside else f"[{'^' if blank == 'S' else ''}{chars}]"
+
+        return _CLASS.sub(spell, self._pattern)
+
+
+def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> Encode:
+    """Byte-level encoding by ranks, of words; ``first`` is the id of rank 0."""
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    words = Words(pattern)
+
+    @functools.lru_cache(_WORDS)
+    def of_word(word: str) -> list[int]:
+        data = word.encode()
+        if data in ranks:
+            return [first + ranks[data]]
+        single = [data[i : i + 1] for i in range(len(data))]
+        return [first + ranks[symbol] for symbol in merged(single, ranks.get)]
+
+    def encode(text: str) -> list[int] | None:
+        if any(unicodedata.category(char) == "Cn" for char in set(text)):
+            return None
+        text = unicodedata.normalize("NFC", text) if composed else text
+        return [token for word in words(text) for token in of_word(word)]
+
+    return encode
+
+
+def _rank_table(table: bytes, pattern: str, composed: bool) -> Encode:
+    return _ranked(byte_bpe.parse_ranks(table), 0, pattern, composed)
+
+
+def _tekken(table: bytes) -> Encode:
+    document = json.loads(table)
+    config = document["config"]
+    controls = config["default_num_special_tokens"]
+    entries = document["vocab"][: config["default_vocab_size"] - controls]
+    tokens = [base64.b64decode(entry["token_bytes"]) for entry in entries]
+    return _ranked(tokens, controls, config["pattern"], composed=False)
+
+
+_READERS: dict[str, Callable[[bytes], Encode]] = {  # by the builder of ``tokenizer.json``
+    "sentencepiece": _pieces,
+    "tekken": _tekken,
+    "llama3": lambda table: _rank_table(table, llama3.PATTERN, composed=False),
+    "qwen": lambda table: _rank_table(table, qwen.PATTERN, composed=True),
+}
+
+
+def of_table(table: bytes, builder: str) -> Encode:
+    """The encoder over a vocabulary's bytes, for text inside a row that holds no control token.
+
+    It gives None where it cannot say.
+
+    Args:
+        builder: of the ``tokenizer.json``, see ``RankLayout``.
+    """
+    encode = _READERS[builder](table)
+    return lambda text: encode(text) if len(text) <= LONGEST else None
+
+
+def vocabulary(layout: RankLayout | None) -> str | None:
+    """The name of the vocabulary that is read (``dashscope/resources/qwen.tiktoken``), if any."""
+    if layout is None or layout.builder not in _READERS:
+        return None
+    carrier = carriers.CARRIERS[layout.carrier]
+    return f"{carrier.package}/{carrier.member}"
+
+
+@functools.lru_cache(maxsize=1)
+def _load(builder: str, carrier: str, cache: Path) -> Encode | None:
+    table = carriers.at_hand(carriers.CARRIERS[carrier], cache)
+    return None if table is None else of_table(table, builder)
+
+
+class Oracle:
+    """Compares rows of a build with the encoder over the vocabulary.
+
+    Attributes:
+        name: of the vocabulary.
+        compared: rows that were compared since ``restart``.
+    """
+
+    def __init__(self, model: TargetModel, name: str, encode: Encode) -> None:
+        self.name = name
+        self.compared = self._seen = 0
+        self._encode = encode
+        self._lead = model.profile.text_lead
+        added = parsed(model.tokenizer_json).get_added_tokens_decoder()
+        self._added = {token.content: index for index, token in added.items()}
+        self._pattern = controls_pattern(self._added)
+
+    def restart(self) -> None:
+        """Begin another split."""
+        self.compared = self._seen = 0
+
+    def ids(self, text: str) -> list[int] | None:
+        """Ids of a whole row, its control tokens included; None where it cannot say."""
+        if text and not self._pattern.match(text) and not text.startswith((self._lead, "▁")):
+            text = self._lead + text
+        found, at = [], 0
+        for match in (*self._pattern.finditer(text), None):
+            between = self._encode(text[at : match.start() if match else len(text)])
+            if between is None:
+                return None
+            found += between
+            if match:
+                found.append(self._added[match[0]])
+                at = match.end()
+        return found
+
+    def differs(self, text: str, ids: Sequence[int]) -> bool:
+        """Whether a row's ids are not those of the vocabulary; few rows of a split are looked at.
+
+        Args:
+            ids: of the row, or of its beginning.
+        """
+        self._seen += 1
+        if self._seen > HEAD and self._seen % EVERY:
+            return False
+        own = self.ids(text)
+        self.compared += own is not None
+        return own is not None and own[: len(ids)] != list(ids)
+
+
+def find(model: TargetModel, cache: Path) -> Oracle | None:
+    """The oracle for a tokenizer that is rebuilt from a vocabulary.
+
+    None where the tokenizer is the vendor's own file, found elsewhere, or where neither an
+    installed package nor the cache has the vocabulary: nothing is fetched for a check.
+    """
+    layout = model.profile.ranks
+    name = vocabulary(layout)
+    if layout is None or name is None:
+        return None
+    encode = _load(layout.builder, layout.carrier, cache)
+    return None if encode is None else Oracle(model, name, encode)

@@ -1,0 +1,313 @@
+"""Converted tokenizers give the ids of their vocabularies, and a build sees it when they do not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import hard_texts
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import packages
+from support import read_manifest
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
+
+from stages import encoders
+from stages.errors import PipelineError
+from stages.profiles import all_profiles
+from stages.tokenizers import builtin, carriers, llama3, oracle, qwen, sentencepiece
+
+NAMES = (
+    "qwen2-1.5b",
+    "llama-3.1-8b",
+    "mistral-7b-v0.1",
+    "mistral-7b-v0.3",
+    "ministral-8b-instruct-2410",
+)
+VENDOR = Path(__file__).parent / "vendor_ids.py"
+
+
+class Subject:
+    """One converted tokenizer, and the vocabulary that it was converted from."""
+
+    def __init__(self, name: str, cache: Path) -> None:
+        layout = all_profiles()[name].ranks
+        assert layout is not None
+        self.layout = layout
+        self.json = builtin.tokenizer_json(all_profiles()[name], layout, cache)
+        table = carriers.at_hand(carriers.CARRIERS[layout.carrier], cache)
+        assert table is not None
+        self.table = table
+        self.pieces = layout.builder == "sentencepiece"
+
+    def words(self) -> list[str]:
+        """The vocabulary's own words."""
+        if self.pieces:
+            found = sentencepiece.pieces(self.table)
+            return [p.text.replace("▁", " ") for p in found if p.kind == sentencepiece.NORMAL]
+        tokenizer = encoders.parsed(self.json)
+        size = tokenizer.get_vocab_size(with_added_tokens=False)
+        return [text for i in range(size) if "\ufffd" not in (text := tokenizer.decode([i]))]
+
+    def doubled(self) -> list[str]:
+        """The characters of which the vocabulary has runs."""
+        return sorted({w[0] for w in self.words() if len(w) > 1 and len(set(w)) == 1})
+
+    def vendor(self, folder: Path, texts: list[str]) -> list[list[int]]:
+        """Ids by sentencepiece or tiktoken; SentencePiece puts the first space itself."""
+        pattern = ""
+        if self.pieces:
+            texts = [text.removeprefix(" ") for text in texts]
+        elif self.layout.builder == "tekken":
+            pattern = json.loads(self.table)["config"]["pattern"]
+        else:
+            pattern = {"qwen": qwen, "llama3": llama3}[self.layout.builder].PATTERN
+        if self.layout.builder == "qwen":
+            texts = [unicodedata.normalize("NFC", text) for text in texts]
+        path = folder / self.layout.carrier
+        path.write_bytes(self.table)
+        done = subprocess.run(
+            [sys.executable, VENDOR, "sentencepiece" if self.pieces else "tiktoken", path, pattern],
+            input="".join(json.dumps(text) + "\n" for text in texts),
+            env={**os.environ, "PYTHONPATH": str(packages("sentencepiece", "tiktoken"))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def led(self, texts: Iterable[str]) -> list[str]:
+        """As texts stand in a row: SentencePiece's with the space that is put before them."""
+        return [f" {text}" if self.pieces and text else text for text in texts]
+
+
+def ids(encoder: encoders.Encoder, texts: list[str]) -> list[list[int]]:
+    """Ids of each text."""
+    flat, offsets = encoder.encode(texts)
+    return [flat[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
+
+
+def unequal(texts: list[str], ours: list[list[int]], theirs: list[list[int]]) -> list[str]:
+    """The texts whose ids differ."""
+    return [text for text, a, b in zip(texts, ours, theirs, strict=True) if a != b]
+
+
+def _naive(text: str, ranks: dict[str, int]) -> list[str]:
+    """Byte-pair encoding as it is defined: the best pair, the leftmost of equal ones."""
+    parts = list(text)
+    while True:
+        found = [
+            (ranks[a + b], i)
+            for i, (a, b) in enumerate(itertools.pairwise(parts))
+            if a + b in ranks
+        ]
+        if not found:
+            return parts
+        at = min(found)[1]
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+
+
+@given(
+    st.text("ab ", max_size=40),
+    st.dictionaries(st.text("ab ", min_size=2, max_size=6), st.integers(0, 3)),
+)
+def test_merging_is_what_byte_pair_encoding_is_defined_as(text: str, ranks: dict[str, int]) -> None:
+    """Any vocabulary, equal ranks among them."""
+    assert oracle.merged(text, ranks.get) == _naive(text, ranks)
+
+
+def _texts(subject: Subject, wide: bool) -> Iterator[str]:
+    if not wide:
+        yield from hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64))
+        yield from hard_texts.runs(" ", range(1, 201))
+        yield from hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18))
+        yield from hard_texts.indented(50)
+        return
+    yield from hard_texts.runs(hard_texts.CHARS)
+    yield from hard_texts.runs(subject.doubled(), range(1, 201))
+    yield from hard_texts.pairs()
+    yield from hard_texts.indented(2000)
+    yield from hard_texts.drawn(subject.words(), 5000)
+
+
+@pytest.mark.parametrize("name", ["qwen2-1.5b", "mistral-7b-v0.3"])
+def test_ids_are_those_of_the_vocabulary(name: str, cache_dir: Path) -> None:
+    """Both encoders give what the oracle reads from the vocabulary."""
+    subject = Subject(name, cache_dir)
+    texts = subject.led(_texts(subject, wide=False))
+    encode = oracle.of_table(subject.table, subject.layout.builder)
+    found = [encode(text) for text in texts]
+    sure = [i for i, own in enumerate(found) if own is not None]
+    assert len(sure) > 0.9 * len(texts)
+    for backend in encoders.BACKENDS:
+        ours = ids(encoders.load(backend, subject.json), texts)
+        assert [texts[i] for i in sure if ours[i] != found[i]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_path: Path) -> None:
+    """Runs, pairs, code and vocabulary words, against sentencepiece or tiktoken; all three of ours.
+
+    With ``-s`` it prints how many.
+    """
+    subject = Subject(name, cache_dir)
+    texts = subject.led(_texts(subject, wide=True))
+    wanted = subject.vendor(tmp_path, texts)
+    for backend in encoders.BACKENDS:
+        assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
+    encode = oracle.of_table(subject.table, subject.layout.builder)
+    few = range(0, len(texts), 5)
+    own = {i: encode(texts[i]) for i in few}
+    assert [texts[i] for i in few if own[i] not in (None, wanted[i])] == []
+    print(f"{name}: {len(texts)} texts")  # noqa: T201
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_character_has_the_ids_of_the_vendors_library(
+    name: str, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Every code point, in several contexts."""
+    subject = Subject(name, cache_dir)
+    texts = subject.led(hard_texts.every_character())
+    wanted = subject.vendor(tmp_path, texts)
+    for backend in encoders.BACKENDS:
+        assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if "7b" not in name])
+def test_words_are_split_as_the_tokenizer_splits_them(name: str, cache_dir: Path) -> None:
+    """Every character that Python knows, in several contexts."""
+    subject = Subject(name, cache_dir)
+    document = json.loads(subject.json)
+    pattern = document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
+    split = Split(Regex(pattern), "isolated")
+    words = oracle.Words(pattern)
+    texts = hard_texts.every_character(0x30000)
+    known = (text for text in texts if unicodedata.category(text[-1]) != "Cn")
+    while batch := list(itertools.islice(known, 500)):
+        words("".join(batch))
+        wrong = [t for t in batch if words(t) != [w for w, _ in split.pre_tokenize_str(t)]]
+        assert wrong == []
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from itertools.chain.from_iterable(map(_strings, value.values()))
+    elif isinstance(value, list):
+        yield from itertools.chain.from_iterable(map(_strings, value))
+
+
+@pytest.mark.slow
+@pytest.mark.cases
+@pytest.mark.parametrize("name", NAMES)
+def test_real_texts_have_the_ids_of_the_vendors_library(
+    name: str, cases: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Every text of every real input file, GSM8K among them."""
+    subject = Subject(name, cache_dir)
+    found: set[str] = set()
+    for path in sorted(cases.rglob("*.json*")):
+        lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
+        for line in filter(None, lines):
+            found.update(_strings(json.loads(line)))
+    texts = subject.led(sorted(text for text in found if text.isprintable() or text.isascii()))
+    wanted = subject.vendor(tmp_path, texts)
+    print(f"{name}: {len(texts)} texts of real files")  # noqa: T201
+    assert len(texts) > 20_000
+    for backend in encoders.BACKENDS:
+        assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
+
+
+CODE = {"prompt": "Indent it.", "completion": "def f():\n" + " " * 20 + "return 1"}
+
+
+def _without(content: bytes, dropped: Callable[[str], bool]) -> bytes:
+    document = json.loads(content)
+    merges = document["model"]["merges"]
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
+    kept = [m for m, pair in zip(merges, pairs, strict=True) if not dropped("".join(pair))]
+    assert 0 < len(merges) - len(kept) < 20
+    document["model"]["merges"] = kept
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("mistral-7b-instruct-v0.3", "▁" * 16),
+        pytest.param("qwen2-1.5b", "Ġreturn", marks=pytest.mark.slow),
+    ],
+)
+def test_a_wrong_merge_stops_the_build(
+    name: str,
+    word: str,
+    make: Callable[..., Path],
+    cache_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table without one word's merges: both encoders agree, the vocabulary does not."""
+    layout = all_profiles()[name].ranks
+    assert layout is not None
+    good = builtin.tokenizer_json(all_profiles()[name], layout, cache_dir)
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps(CODE) + "\n")
+    built = make("sft", data, "good", model=name)
+    parity = read_manifest(built)["encoder"]["parity"]
+    assert parity == {"sampled": 1, "mismatches": 0, "oracle": oracle.vocabulary(layout)}
+    assert json.loads((built / "run.json").read_bytes())["oracle_compared"] == 1
+    bad = _without(good, lambda joined: joined == word)
+    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache: bad)
+    with pytest.raises(PipelineError, match="ids differ from those of the vocabulary") as caught:
+        make("sft", data, "bad", model=name)
+    assert caught.value.exit_code == 1
+    assert not (tmp_path / "bad" / "manifest.json").exists()
+
+
+def _model(*pieces: tuple[str, float, int]) -> bytes:
+    """A SentencePiece model of these pieces: text, score, kind."""
+    import struct
+
+    found = b""
+    for text, score, kind in pieces:
+        data = text.encode()
+        inner = b"\x0a" + bytes([len(data)]) + data + b"\x15" + struct.pack("<f", score)
+        inner += b"\x18" + bytes([kind])
+        found += b"\x0a" + bytes([len(inner)]) + inner
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ([("ab", -1.0, 1), ("ba", -1.0, 1)], "tie"),
+        ([("ab", -1.0, 4)], "users defined"),
+        ([("▁▁", -1.0, 1), ("ab", -2.0, 1)], "joined last"),
+        ([("▁▁a", -1.0, 1)], "tie"),
+        ([("az", -1.0, 1)], "no piece"),
+    ],
+)
+def test_a_model_that_ranked_merges_cannot_follow_is_refused(
+    pieces: list[tuple[str, float, int]], words: str
+) -> None:
+    """The conversion refuses what it could not convert exactly."""
+    singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
+    layout = all_profiles()["mistral-7b-v0.1"].ranks
+    assert layout is not None
+    assert sentencepiece.tokenizer_json(_model(*singles, ("ab", -1.0, 1)), layout)
+    with pytest.raises(ValueError, match=words):
+        sentencepiece.tokenizer_json(_model(*singles, *pieces), layout)
