@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from stages import columns, reasoning, weights
 from stages.columns import list_parts, make_list, offsets_of
-from stages.compile import Compiler, Program, Turn
+from stages.compile import Compiler, Program
 from stages.contract import Batch
 from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.profile import TargetModel
 from stages.segments import CLOSES, CONTROL, STEP, TRAINED, Segment, controls_pattern
 from stages.template import Template
+from stages.turns import Turn
 
 _MAX_SHAPES = 4096  # rows with tools of their own have a shape each
 
@@ -138,8 +139,7 @@ class Renderer:
         own = [0.0] * (len(row.roles) - len(own)) + own
         ends = None
         if self._compiler.train_all:
-            seen = [turn.seen() for turn in row.turns()]
-            ends = self._compiler.turn_ends("".join(texts), seen, _parsed(row.tools))
+            ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
         return weights.of_segments(texts, kinds, own, self._end_of_turn, ends)
 
     def led(self, text: str) -> str:
