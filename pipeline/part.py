@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.recipe import Recipe
-from stages import columns, readers
+from stages import columns, readers, turn_split
 from stages.contract import Batch, Record, Split
 from stages.fold import fold
 
@@ -142,7 +142,7 @@ def _stored(recipe: Recipe, batch: Batch) -> Batch:
     return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
 
 
-def _count(report: PartReport, batch: Batch) -> None:
+def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
         report.tally("sums", {name: total})
@@ -150,6 +150,8 @@ def _count(report: PartReport, batch: Batch) -> None:
         if name in batch.schema.names:
             pairs = batch.column(name).drop_null().value_counts().to_pylist()
             report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
+    if recipe.splits_turns and "messages" in batch.schema.names:
+        report.tally("turn_split", turn_split.count(batch))
 
 
 @contextlib.contextmanager
@@ -197,7 +199,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
             witness(batch)
-            _count(report, batch)
+            _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
     report.sampled = witness.sampled
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])

@@ -47,7 +47,7 @@ class Printed:
                     raise RowError("lost_in_template", detail)
 
     def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
-        """Whether an excerpt of a long conversation shows that a field (or the tools) is printed."""
+        """Whether an excerpt of a long conversation shows that a field (or the tools) is told."""
         picked = chat.excerpts.of(index) if len(chat.turns) > SHORT else None
         if picked is None:
             return False
