@@ -27,6 +27,7 @@ from stages.template import Template
 from stages.turns import Turn
 
 _MAX_SHAPES = 4096  # rows with tools of their own have a shape each
+_MAX_UNITS = 1 << 18  # of all programs that are kept; those of long conversations are large
 
 
 def template_of(model: TargetModel) -> Template:
@@ -106,6 +107,7 @@ class Renderer:
         self._lead = model.profile.text_lead
         self._markers = model.profile.text_markers
         self._shapes: dict[Hashable, Program | RowError | None] = {}
+        self._units = 0
 
     def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
         """Texts and kinds of the segments, and the path that ran.
@@ -154,8 +156,9 @@ class Renderer:
                 raise RowError("control_text", detail)
 
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
-        if len(self._shapes) >= _MAX_SHAPES:
+        if len(self._shapes) >= _MAX_SHAPES or self._units >= _MAX_UNITS:
             self._shapes.clear()
+            self._units = 0
         program: Program | RowError | None
         try:
             for text in (row.tools, *row.fields):
@@ -167,6 +170,7 @@ class Renderer:
         except RowError as error:
             program = error
         self._shapes[shape] = program
+        self._units += len(program.units) if isinstance(program, Program) else 0
         return program
 
 
