@@ -48,6 +48,7 @@ def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
     offsets, turns = list_parts(batch.column("messages"))
     starts, sizes = offsets[:-1], np.diff(offsets)
     lines = batch.column("line").to_numpy()
+    alike: np.ndarray[Any, np.dtype[np.bool_]]
     alike = (lines[:-1] == lines[1:]) & (sizes[:-1] < sizes[1:]) & (sizes[:-1] > 0)
     found = np.flatnonzero(alike)
     for place in (np.zeros(len(found), np.int64), sizes[found] - 1):  # the first turn, the last

@@ -111,7 +111,8 @@ KINDS = st.sampled_from(["ask", "ask", "steps", "again", "empty"])
 
 def talk(kinds: list[str], system: bool) -> Row:
     """A conversation of exchanges of several kinds."""
-    roles, fields, empty = ["system"] * system, [None] * system, [False] * system
+    roles, empty = ["system"] * system, [False] * system
+    fields: list[str | None] = [None] * system
 
     def say(role: str, field: str | None = None, nothing: bool = False) -> None:
         roles.append(role)
