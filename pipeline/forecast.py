@@ -21,7 +21,7 @@ from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import too_many
 from pipeline.sources import Located
-from stages import notes, pack
+from stages import notes, pack, turn_split
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.detection import Detection
@@ -34,6 +34,7 @@ MOST_FILES = 48
 MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PLANNED = 50_000  # examples that the packing table is worked out on
 _NO_LIMIT = 1 << 30
+_IDS = {"input_ids", "chosen_ids", "rejected_ids"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Sampled:
         notes: rows by what is odd about them.
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
+        tokens: of all examples, both sides of a pair counted.
+        split: what ``turn_split.count`` finds.
     """
 
     rows: int
@@ -79,6 +82,8 @@ class Sampled:
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
+    tokens: int = 0
+    split: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +203,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     made = Sampled(
         0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
     )
-    lengths, trained, rows, large = [], [], 0, 0
+    lengths, trained, rows, large, tokens = [], [], 0, 0, 0
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
@@ -206,12 +211,16 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         batch = _through(machine, look, records, made)
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
+        tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
+        if recipe.splits_turns and "messages" in batch.schema.names:
+            made.split.update(turn_split.count(batch))
     return replace(
         made,
         rows=rows,
         large=large,
         lengths=np.concatenate(lengths),
         trained=np.concatenate(trained),
+        tokens=tokens,
     )
 
 

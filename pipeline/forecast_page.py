@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.drawing import Drawer
 from pipeline.forecast import Forecast, packing_table, would_stop
 from pipeline.manifest import model_of
-from stages import encoders, notes
+from stages import encoders, notes, turn_split
 from stages.columns import IGNORED
 
 Piece = tuple[str, str]  # what it is trained as, and its text
@@ -97,7 +97,7 @@ def _lengths(found: Forecast) -> dict[str, Any]:
     if not len(lengths):
         return {"examples": 0}
     known = {name: int(np.quantile(lengths, q, method="higher")) for name, q in _QUANTILES.items()}
-    trained = int(found.sampled.trained.sum()) / max(int(lengths.sum()), 1)
+    trained = int(found.sampled.trained.sum()) / max(found.sampled.tokens, 1)
     return {
         "examples": len(lengths),
         "mean": round(float(lengths.mean()), 1),
@@ -166,6 +166,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         },
         "notes": dict(sorted(made.notes.items())),
         "lengths": _lengths(found),
+        "turn_split": turn_split.told(made.split),
         "packing": packing_table(found),
         "stages": stages,
     }
@@ -222,6 +223,8 @@ def _length_lines(said: dict[str, Any]) -> Iterator[str]:
         return
     words = "  ".join(f"{name} {lengths[name]:,}" for name in ("mean", *_QUANTILES))
     yield f"tokens    {words}  ({lengths['trained_share']:.1%} trained)"
+    if said["turn_split"]:
+        yield f"turns     of the sample, {turn_split.sentence(said['turn_split'])}"
     yield f"{'length':>16} {'too long':>9} {'packs':>12} {'full':>8}"
     for entry in said["packing"]:
         packs = "-" if entry["packs"] is None else f"{entry['packs']:,}"

@@ -21,7 +21,7 @@ from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
-from stages import encoders, formats
+from stages import encoders, formats, turn_split
 from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers import oracle
 
@@ -291,6 +291,7 @@ def _tokens(outcome: Outcome) -> dict[str, Any]:
         "trained": int(plan.examples.trained[plan.kept].sum()),
         "padding": sum(s.padding for s in outcome.shards),
         "truncated": outcome.counts.get("sums", Counter())["truncated"],
+        "turn_split": turn_split.told(outcome.counts.get("turn_split", {})),
     }
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pipeline import seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
-from stages import columns, notes, readers
+from stages import columns, notes, readers, turn_split
 from stages.contract import Batch, Record, Split
 from stages.errors import PipelineError
 from stages.fold import fold
@@ -184,13 +184,15 @@ def _stored(recipe: Recipe, batch: Batch) -> Batch:
     return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
 
 
-def _count(report: PartReport, batch: Batch) -> None:
+def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
         report.tally("sums", {name: total})
     for name in ("note", "rendered"):
         if name in batch.schema.names:
             report.tally(name, notes.tally(batch.column(name)))
+    if recipe.splits_turns and "messages" in batch.schema.names:
+        report.tally("turn_split", turn_split.count(batch))
 
 
 @contextlib.contextmanager
@@ -239,7 +241,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
             witness(batch)
-            _count(report, batch)
+            _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
     report.sampled, report.compared = witness.sampled, witness.compared
     report.filtered = normalize.tally.filtered

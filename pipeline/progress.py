@@ -13,7 +13,7 @@ import click
 from pipeline import drift
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
-from stages import notes
+from stages import notes, turn_split
 
 MAX_INPUTS = 8  # that the summary names
 
@@ -55,6 +55,8 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
         _ledger("examples", examples["made"], "made", examples["kept"], "kept", examples),
         f"tokens    {tokens['total']}, {tokens['trained']} trained, {tokens['padding']} padding",
     ]
+    if tokens.get("turn_split"):
+        lines.append(f"turns     {turn_split.sentence(tokens['turn_split'])}")
     lines += [f"          {n} {code}" for code, n in rows["rejected_by_code"].items()]
     for note, count in rows["notes"].items():
         label = "warning" if note in notes.WARNINGS else ""

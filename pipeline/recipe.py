@@ -71,6 +71,11 @@ class Recipe:
         return tasks.load(self.config.task)
 
     @property
+    def splits_turns(self) -> bool:
+        """Whether every trained turn of a conversation becomes an example of its own."""
+        return self.model.profile.one_example_per_turn and self.config.task == "sft"
+
+    @property
     def context(self) -> Context:
         """What the shards of this build are judged against."""
         config = self.config
@@ -84,7 +89,7 @@ class Recipe:
             formats.load(format_name),
             config.format_options(),
             config.train_on,
-            self.model.profile.one_example_per_turn and config.task == "sft",
+            self.splits_turns,
             config.prm_template == "raw",
             self._reasoning_field,
             config.reasoning == "strip",

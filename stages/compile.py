@@ -7,17 +7,15 @@ the rendering is a program of literals and slots, some of them stripped. What it
 becomes a condition of the program; rows that do not meet it are rendered one by one, and so are all
 rows of a shape whose texts it looks into in another way (see ``placeholders``).
 
-Training starts at the end of the generation prompt, and every trained turn must begin with
-exactly the prompt that inference would feed; both are read off renderings of the turns before it.
+Where training starts and stops is read off the rendered text (see ``turns``).
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +28,13 @@ from stages.placeholders import (
     placeholder,
     stripped,
 )
-from stages.segments import Segment, Span, cut
+from stages.printed import Printed, require_reasoning
+from stages.segments import Segment, cut
 from stages.template import Template
+from stages.turns import Chat, Spans, Turn
 
-_TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
 _PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
-_REASONING = "</think>"
+_MOST_HELD = 4096  # excerpts that are kept in mind
 _HIDE, _SHOW = "\ue002", "\ue003"
 _HIDDEN = re.compile(f"{_HIDE}(\\d+){_SHOW}")
 
@@ -104,19 +103,6 @@ class Program:
         return texts
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message as the template sees it."""
-
-    role: str
-    content: str | None
-    fields: dict[str, Any] | None
-    trained: bool
-
-    def seen(self) -> dict[str, Any]:
-        return {"role": self.role, "content": self.content, **(self.fields or {})}
-
-
 class Compiler:
     """Compiles shapes of one template, and renders what cannot be compiled.
 
@@ -138,7 +124,9 @@ class Compiler:
         self._template = template
         self._controls = controls
         self._end_of_turn = end_of_turn
-        self._variants = variants
+        self._spans = Spans(template, end_of_turn, variants, train_all)
+        self._printed = Printed(template)
+        self._held: dict[Hashable, bool] = {}
         self.train_all = train_all
 
     def compile(self, turns: Sequence[Turn], tools: list[Any] | None) -> Program | None:
@@ -154,65 +142,44 @@ class Compiler:
         asked: list[Guard] = []
         Placeholder.asked = asked
         try:
-            text, spans = self._rendered(placed, tools)
-            self._require_printed(placed, tools, text)
+            chat = Chat(placed, tools, placed=True)
+            text = self._template.render(chat.seen, tools)
+            spans = self._spans(chat, text)
+            self._printed.require(chat, text)
         except LookedIntoError:
             return None
         present = sorted(int(match[1]) for match in SLOT.finditer(text))
         wanted = [i for i, turn in enumerate(turns) if turn.content]
         if present != wanted:
-            missing = [i + 1 for i in wanted if present.count(i) != 1]
+            times = Counter(present)
+            missing = [i + 1 for i in wanted if times[i] != 1]
             raise RowError("lost_in_template", f"the template drops or repeats turn {missing[0]}")
         units = tuple(_unit(segment) for segment in cut(text, spans, self._controls))
         program = Program(units, tuple(dict.fromkeys(asked)))
-        return program if self._holds(program, turns, tools) else None
+        held = self._holds_in_excerpt(chat) or self._holds(program, turns, tools)
+        return program if held else None
 
-    def _require_printed(self, turns: Sequence[Turn], tools: list[Any] | None, text: str) -> None:
-        """What a row says beside its texts must change what is printed.
+    def _holds_in_excerpt(self, chat: Chat) -> bool:
+        """Whether a long conversation that trains one late answer is proved by its excerpt.
 
-        Raises:
-            RowError: the template drops the tools, a call, or the reasoning of a trained turn.
+        Such conversations come by the dozen from one row, each a bit longer than the one before.
         """
-        seen = [turn.seen() for turn in turns]
-        if tools and self._template.render(seen, None) == text:
-            detail = "the template does not print the tools; use a --model or a --chat-template"
-            raise RowError("lost_in_template", f"{detail} that does")
-        for i, turn in enumerate(turns):
-            for name in _TOLD if turn.trained else _TOLD[:1]:
-                if not (turn.fields or {}).get(name):
-                    continue
-                without = {key: value for key, value in seen[i].items() if key != name}
-                if self._would_print([*seen[:i], without, *seen[i + 1 :]], tools) == text:
-                    detail = f"the template does not print {name} of turn {i + 1}"
-                    detail += "" if name == _TOLD[0] else "; see --reasoning-in think"
-                    raise RowError("lost_in_template", detail)
-
-    def _require_reasoning(self, turns: Sequence[Turn], text: str, spans: Sequence[Span]) -> None:
-        """Reasoning inside a trained answer is printed, and so is all that stands around it.
-
-        Templates look for it there, and may move its blanks; many print what follows it alone.
-
-        Raises:
-            RowError: a part of such an answer is dropped.
-        """
-        answers = [i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.trained]
-        for i, (begin, stop) in zip(answers, spans, strict=not self.train_all):
-            said = turns[i].content or ""
-            if _REASONING not in said:
-                continue
-            # What the prompt opens an answer with, <think> for instance, is not in its span.
-            opened = max(0, text.rfind(self._end_of_turn, 0, begin))
-            where = text if self.train_all else text[opened:stop]
-            if _squeezed(said) not in _squeezed(where):
-                detail = f"the template drops a part of turn {i + 1}, which holds {_REASONING}; "
-                detail += "use a --chat-template that prints it, or --reasoning strip"
-                raise RowError("lost_in_template", detail)
-
-    def _would_print(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str | None:
-        try:
-            return self._template.render(seen, tools)
-        except RowError:  # a turn without what it said beside its text may be no turn at all
-            return None
+        trained = [i for i, turn in enumerate(chat.turns) if turn.trained]
+        if len(trained) != 1 or chat.excerpts.whole(trained[0]):
+            return False
+        picked = chat.excerpts.of(trained[0])
+        if picked is None:
+            return False
+        kind = chat.kind(picked, trained[0])
+        if kind not in self._held:
+            if len(self._held) >= _MOST_HELD:
+                self._held.clear()
+            try:
+                part = self.compile([chat.turns[i] for i in picked], chat.tools)
+            except RowError:
+                part = None
+            self._held[kind] = part is not None
+        return self._held[kind]
 
     def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
         """Whether the program prints what the template prints, for texts made to trip it.
@@ -233,6 +200,10 @@ class Compiler:
             if "".join(program.fill(contents)) != rendered:
                 return False
         return True
+
+    def turn_ends(self, text: str, turns: Sequence[Turn], tools: list[Any] | None) -> list[int]:
+        """Where each turn stops in the rendered text; raises as ``Spans.turn_ends``."""
+        return self._spans.turn_ends(Chat(turns, tools, placed=False), text)
 
     def segments(self, turns: Sequence[Turn], tools: list[Any] | None) -> list[Segment]:
         """Render one row with its own texts.
@@ -255,9 +226,11 @@ class Compiler:
         ]
         if hidden and any(_HIDDEN.search(turn.content or "") for turn in turns):
             raise RowError("control_text", "a text holds both control tokens and private-use text")
-        text, spans = self._rendered(shown, tools)
-        self._require_printed(shown, tools, text)
-        self._require_reasoning(shown, text, spans)
+        chat = Chat(shown, tools, placed=False)
+        text = self._template.render(chat.seen, tools)
+        spans = self._spans(chat, text)
+        self._printed.require(chat, text)
+        require_reasoning(shown, text, spans, self._end_of_turn, self.train_all)
         segments = cut(text, spans, self._controls)
         if not hidden:
             return segments
@@ -266,79 +239,6 @@ class Compiler:
         if "".join(text for text, _ in restored) != real:
             raise RowError("control_text", "the template changes a text that holds a control token")
         return restored
-
-    def _rendered(self, turns: Sequence[Turn], tools: list[Any] | None) -> tuple[str, list[Span]]:
-        seen = [turn.seen() for turn in turns]
-        text = self._template.render(seen, tools)
-        answers = {
-            i: self._answer(text, seen[:i], tools, i)
-            for i, turn in enumerate(turns)
-            if turn.role == "assistant" and (turn.trained or self.train_all)
-        }
-        if self.train_all:
-            ends = None
-            if not all(turn.trained for turn in turns):
-                ends = self.turn_ends(text, seen, tools)
-            return text, self._all_turns(text, turns, list(answers.values()), ends)
-        return text, list(answers.values())
-
-    def turn_ends(
-        self, text: str, seen: list[dict[str, Any]], tools: list[Any] | None
-    ) -> list[int]:
-        """Where each turn stops in the rendered text.
-
-        Raises:
-            RowError: the template does not print one turn after the other.
-        """
-        ends = []
-        for i in range(len(seen)):
-            prefix = self._template.render(seen[: i + 1], tools)
-            if not text.startswith(prefix):
-                detail = f"a turn is left out, and the template joins turn {i + 1} with others"
-                raise RowError("untrainable_turn", detail)
-            ends.append(len(prefix))
-        return ends
-
-    def _all_turns(
-        self, text: str, turns: Sequence[Turn], answers: list[Span], ends: list[int] | None
-    ) -> list[Span]:
-        """Every turn up to its end-of-turn token, cut where answers start.
-
-        What stands behind the last one stays untrained, and so do turns that the row leaves out
-        (``ends`` says where each turn stops, when there are such).
-        """
-        stops = [match.end() for match in re.finditer(re.escape(self._end_of_turn), text)]
-        spans = []
-        own = [] if ends is None else [bisect_left(ends, stop) for stop in stops]
-        for at, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
-            # Before the first turn's own may stand a system turn that the template brings.
-            brought = own[at : at + 2] == [0, 0]
-            if not own or brought or turns[own[at]].trained:
-                edges = [start, *(a for a, _ in answers if start <= a < stop), stop]
-                spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
-        return spans
-
-    def _answer(
-        self, text: str, before: list[dict[str, Any]], tools: list[Any] | None, index: int
-    ) -> Span:
-        """Where a trained turn starts and stops in the rendered text."""
-        prompts = [
-            self._template.render(before, tools, add_generation_prompt=True, **variant)
-            for variant in self._variants
-        ]
-        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
-        if not fitting:
-            detail = f"turn {index + 1} is not rendered behind the prompt that inference would feed"
-            raise RowError("not_prefix_stable", detail)
-        start = max(fitting)
-        stop = text.find(self._end_of_turn, start)
-        if stop < 0:
-            raise RowError("no_end_of_turn", f"the template does not end turn {index + 1}")
-        return start, stop + len(self._end_of_turn)
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def _unit(segment: Segment) -> Unit:

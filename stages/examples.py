@@ -14,6 +14,9 @@ from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.unfinished import require_finished
 
+# Characters of all examples that one conversation becomes, each turn counted as some more.
+MOST_SPLIT = 1 << 26
+_TURN = 64
 _NOBODY_ASKED = "no turn of a user: nobody asked anything"
 
 
@@ -103,15 +106,23 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
 
 
 def turn_by_turn(found: Conversation) -> list[Conversation]:
-    """One example per trained turn: the turns up to it, with only that one trained."""
-    return [
-        Conversation(
-            [*(replace(m, trained=False) for m in found.messages[:i]), found.messages[i]],
-            found.tools,
-        )
-        for i, message in enumerate(found.messages)
-        if message.trained and message.role == "assistant"
-    ]
+    """One example per trained turn: the turns up to it, with only that one trained.
+
+    Raises:
+        RowError: ``too_many_turns``: together they would be larger than ``MOST_SPLIT``.
+    """
+    turns = found.messages
+    answers = [i for i, turn in enumerate(turns) if turn.trained and turn.role == "assistant"]
+    sizes = [_TURN + len(turn.content or "") + len(str(turn.fields or "")) for turn in turns]
+    upto = list(itertools.accumulate(sizes, initial=0))
+    total = sum(upto[i + 1] for i in answers)
+    if len(answers) > 1 and total > MOST_SPLIT:
+        detail = f"the chat template wants one example per trained turn, and the {len(answers):,} "
+        detail += f"of this conversation would repeat {total:,} characters of earlier turns, "
+        detail += f"above the limit of {MOST_SPLIT:,}; cut it into shorter rows, or use "
+        raise RowError("too_many_turns", f"{detail}--train-on last")
+    context = [replace(turn, trained=False) for turn in turns]
+    return [Conversation([*context[:i], turns[i]], found.tools) for i in answers]
 
 
 def notes(found: Example) -> list[str]:

@@ -17,15 +17,17 @@ import pyarrow as pa
 
 from stages import columns, reasoning, weights
 from stages.columns import list_parts, make_list, offsets_of
-from stages.compile import Compiler, Program, Turn
+from stages.compile import Compiler, Program
 from stages.contract import Batch
 from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.profile import TargetModel
 from stages.segments import CLOSES, CONTROL, STEP, TRAINED, Segment, controls_pattern
 from stages.template import Template
+from stages.turns import Turn
 
 _MAX_SHAPES = 4096  # rows with tools of their own have a shape each
+_MAX_UNITS = 1 << 18  # of all programs that are kept; those of long conversations are large
 
 
 def template_of(model: TargetModel) -> Template:
@@ -105,6 +107,7 @@ class Renderer:
         self._lead = model.profile.text_lead
         self._markers = model.profile.text_markers
         self._shapes: dict[Hashable, Program | RowError | None] = {}
+        self._units = 0
 
     def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
         """Texts and kinds of the segments, and the path that ran.
@@ -138,8 +141,7 @@ class Renderer:
         own = [0.0] * (len(row.roles) - len(own)) + own
         ends = None
         if self._compiler.train_all:
-            seen = [turn.seen() for turn in row.turns()]
-            ends = self._compiler.turn_ends("".join(texts), seen, _parsed(row.tools))
+            ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
         return weights.of_segments(texts, kinds, own, self._end_of_turn, ends)
 
     def led(self, text: str) -> str:
@@ -154,8 +156,9 @@ class Renderer:
                 raise RowError("control_text", detail)
 
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
-        if len(self._shapes) >= _MAX_SHAPES:
+        if len(self._shapes) >= _MAX_SHAPES or self._units >= _MAX_UNITS:
             self._shapes.clear()
+            self._units = 0
         program: Program | RowError | None
         try:
             for text in (row.tools, *row.fields):
@@ -167,6 +170,7 @@ class Renderer:
         except RowError as error:
             program = error
         self._shapes[shape] = program
+        self._units += len(program.units) if isinstance(program, Program) else 0
         return program
 
 

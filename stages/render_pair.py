@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.compile import Turn
 from stages.contract import Batch
 from stages.encoders import parsed
 from stages.errors import ModelError, RowError
 from stages.profile import PairFraming, TargetModel
 from stages.render import Growing, Row, conversations, template_of
 from stages.segments import CLOSES, CONTROL, TRAINED
+from stages.turns import Turn
 
 
 class PairRenderer:

@@ -27,7 +27,14 @@ MODEL = "qwen2-1.5b"
 def planned(cache: Path, task: str, *data: Path, **options: Any) -> Forecast:
     """A forecast, in this process."""
     return forecast(
-        Config(task, tuple(map(str, data)), MODEL, Path("out"), cache_dir=cache, **options)
+        Config(
+            task,
+            tuple(map(str, data)),
+            options.pop("model", MODEL),
+            Path("out"),
+            cache_dir=cache,
+            **options,
+        )
     )
 
 

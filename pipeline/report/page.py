@@ -17,7 +17,7 @@ from pipeline.audits import AUDITS
 from pipeline.drawing import KINDS, Shards, visible
 from pipeline.report import plots
 from pipeline.report.losses import losses
-from stages import notes
+from stages import notes, turn_split
 
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
@@ -66,6 +66,7 @@ def _template() -> jinja2.Template:
     environment.filters.update(number=_number, figure=_figure, visible=visible, spelled=_spelled)
     environment.filters["noted"] = notes.of
     environment.globals.update(percent=_percent, kinds=KINDS, status=_STATUS)
+    environment.globals.update(split_told=turn_split.sentence)
     return environment.from_string(Path(__file__).with_name("page.jinja").read_text("utf-8"))
 
 

@@ -1,0 +1,108 @@
+"""What a conversation says beside its texts must be printed, and so must all of its reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from stages.errors import RowError
+from stages.excerpts import SHORT
+from stages.placeholders import Placeholder
+from stages.segments import Span
+from stages.template import Template
+from stages.turns import Chat, Seen, Turn
+
+_TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
+_TOOLS = "tools"
+_REASONING = "</think>"
+_MOST_SEEN = 1 << 14
+
+
+class Printed:
+    """Refuses what a template drops; keeps what excerpts of long conversations have shown."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._seen: dict[Hashable, bool] = {}
+
+    def require(self, chat: Chat, text: str) -> None:
+        """What a row says beside its texts must change what is printed.
+
+        Raises:
+            RowError: the template drops the tools, a call, or the reasoning of a trained turn.
+        """
+        last = len(chat.turns) - 1
+        told = not chat.tools or self._in_excerpt(chat, last, _TOOLS)
+        if not told and self._template.render(chat.seen, None) == text:
+            detail = "the template does not print the tools; use a --model or a --chat-template"
+            raise RowError("lost_in_template", f"{detail} that does")
+        for i, turn in enumerate(chat.turns):
+            for name in (_TOLD if turn.trained else _TOLD[:1]) if turn.fields else ():
+                if not (turn.fields or {}).get(name) or self._in_excerpt(chat, i, name):
+                    continue
+                chat.spend(len(chat.seen))
+                if self._without(chat.seen, i, name, chat.tools) == text:
+                    detail = f"the template does not print {name} of turn {i + 1}"
+                    detail += "" if name == _TOLD[0] else "; see --reasoning-in think"
+                    raise RowError("lost_in_template", detail)
+
+    def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
+        """Whether an excerpt of a long conversation shows that a field (or the tools) is told."""
+        picked = chat.excerpts.of(index) if len(chat.turns) > SHORT else None
+        if picked is None:
+            return False
+        kind = (name, chat.kind(picked, index))
+        if kind not in self._seen:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            seen = [chat.seen[i] for i in picked]
+            asked, Placeholder.asked = Placeholder.asked, []
+            try:
+                text = self._template.render(seen, chat.tools)
+                without = self._without(seen, picked.index(index), name, chat.tools)
+                self._seen[kind] = without != text
+            except RowError:
+                self._seen[kind] = False
+            finally:
+                Placeholder.asked = asked
+        return self._seen[kind]
+
+    def _without(self, seen: Seen, at: int, name: str, tools: list[Any] | None) -> str | None:
+        if name == _TOOLS:
+            return self._template.render(seen, None)
+        without = {key: value for key, value in seen[at].items() if key != name}
+        try:
+            return self._template.render([*seen[:at], without, *seen[at + 1 :]], tools)
+        except RowError:  # a turn without what it said beside its text may be no turn at all
+            return None
+
+
+def require_reasoning(
+    turns: Sequence[Turn], text: str, spans: Sequence[Span], end_of_turn: str, train_all: bool
+) -> None:
+    """Reasoning inside a trained answer is printed, and so is all that stands around it.
+
+    Templates look for it there, and may move its blanks; many print what follows it alone.
+
+    Raises:
+        RowError: a part of such an answer is dropped.
+    """
+    answers = [i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.trained]
+    whole = None
+    for i, (begin, stop) in zip(answers, spans, strict=not train_all):
+        said = turns[i].content or ""
+        if _REASONING not in said:
+            continue
+        if train_all:
+            whole = where = _squeezed(text) if whole is None else whole
+        else:
+            # What the prompt opens an answer with, <think> for instance, is not in its span.
+            where = _squeezed(text[max(0, text.rfind(end_of_turn, 0, begin)) : stop])
+        if _squeezed(said) not in where:
+            detail = f"the template drops a part of turn {i + 1}, which holds {_REASONING}; "
+            detail += "use a --chat-template that prints it, or --reasoning strip"
+            raise RowError("lost_in_template", detail)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,77 @@
+"""What it costs that a template wants one example per trained turn.
+
+Where a template prints earlier turns differently once later ones follow, every trained turn becomes
+an example of its own that repeats all turns before it. The same turns are trained as in one
+example, behind many more tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.columns import list_parts
+from stages.contract import Batch
+
+COUNTS = ("conversations", "examples", "tokens", "tokens_if_whole")
+REMEDY = (
+    "--train-on last makes one example of a conversation, trained on its last answer; "
+    "a model whose template keeps earlier turns as they are makes one, trained on every answer"
+)
+
+
+def count(batch: Batch) -> dict[str, int]:
+    """What became of the conversations of a batch that are several examples.
+
+    Args:
+        batch: encoded, without refused rows: ``line``, ``messages``, ``length``.
+
+    Returns:
+        ``conversations``; their ``examples`` and the ``tokens`` of these; ``tokens_if_whole``:
+        of the last example of each conversation alone, which holds all its turns.
+    """
+    if not batch.num_rows:
+        return dict.fromkeys(COUNTS, 0)
+    continued = _continued(batch)
+    lengths = batch.column("length").to_numpy().astype(np.int64)
+    several = np.append(continued, False) | np.append(False, continued)  # of the examples
+    last = several & ~np.append(continued, False)
+    made = (last.sum(), several.sum(), lengths[several].sum(), lengths[last].sum())
+    return dict(zip(COUNTS, map(int, made), strict=True))
+
+
+def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """For each example but the last, whether the next one is the same conversation, longer."""
+    offsets, turns = list_parts(batch.column("messages"))
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    lines = batch.column("line").to_numpy()
+    alike: np.ndarray[Any, np.dtype[np.bool_]]
+    alike = (lines[:-1] == lines[1:]) & (sizes[:-1] < sizes[1:]) & (sizes[:-1] > 0)
+    found = np.flatnonzero(alike)
+    for place in (np.zeros(len(found), np.int64), sizes[found] - 1):  # the first turn, the last
+        ours, theirs = (turns.take(pa.array(starts[which] + place)) for which in (found, found + 1))
+        for number in range(3):  # role, content, fields
+            one, other = (side.field(number).fill_null("") for side in (ours, theirs))
+            alike[found] &= pc.equal(one, other).to_numpy(zero_copy_only=False)
+    return alike
+
+
+def told(counts: dict[str, int]) -> dict[str, Any] | None:
+    """The counts with the factor; None where no conversation became several examples."""
+    if not counts.get("conversations"):
+        return None
+    made = {name: counts[name] for name in COUNTS}
+    return {**made, "factor": round(made["tokens"] / made["tokens_if_whole"], 4)}
+
+
+def sentence(split: dict[str, Any]) -> str:
+    """The same for people, with the way out."""
+    return (
+        f"{split['conversations']:,} conversations became {split['examples']:,} examples, one per "
+        f"trained turn, because the chat template changes earlier turns: {split['tokens']:,} "
+        f"tokens, {split['factor']:.1f} times the {split['tokens_if_whole']:,} of whole "
+        f"conversations; {REMEDY}"
+    )

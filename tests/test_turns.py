@@ -1,0 +1,245 @@
+"""Long conversations: what they cost, and that it changes nothing about what they become."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_render import MODELS, QWEN2
+
+from stages import examples, turns
+from stages.contract import Conversation, Message
+from stages.errors import RowError
+from stages.excerpts import SHORT, Excerpts
+from stages.profile import TargetModel
+from stages.render import Renderer, Row
+from stages.template import Template
+
+CALL = (
+    '{{"tool_calls": [{{"type": "function", "function": '
+    '{{"name": "f", "arguments": {{"n": {}}}}}}}]}}'
+)
+TOOLS = '[{"type": "function", "function": {"name": "f", "parameters": {}}}]'
+
+
+def chat(exchanges: int) -> Row:
+    """Questions and answers, every answer trained."""
+    roles = ["user", "assistant"] * exchanges
+    contents: list[str | None] = [f"text {i}" for i in range(len(roles))]
+    return Row(roles, contents, [None] * len(roles), [r == "assistant" for r in roles], None)
+
+
+def agent(steps: int) -> Row:
+    """One question and many calls, no two of them alike, then an answer."""
+    roles = ["user", *["assistant", "tool"] * steps, "assistant"]
+    contents: list[str | None] = [f"text {i}" for i in range(len(roles))]
+    calls = [r == "assistant" and 0 < i < len(roles) - 1 for i, r in enumerate(roles)]
+    contents = [
+        None if call and i % 4 == 1 else c
+        for i, (c, call) in enumerate(zip(contents, calls, strict=True))
+    ]
+    fields = [CALL.format(i) if call else None for i, call in enumerate(calls)]
+    return Row(roles, contents, fields, [r == "assistant" for r in roles], TOOLS)
+
+
+def split(row: Row) -> list[Row]:
+    """One example per trained turn."""
+    ends = [i + 1 for i, trained in enumerate(row.trained) if trained]
+    return [
+        Row(
+            row.roles[:end],
+            row.contents[:end],
+            row.fields[:end],
+            [False] * (end - 1) + [True],
+            row.tools,
+        )
+        for end in ends
+    ]
+
+
+class Meter:
+    """Counts the turns that templates print."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def of(self, model: TargetModel, rows: list[Row]) -> int:
+        """Turns that are printed for some rows by a renderer that has seen none."""
+        renderer, before = Renderer(model), self.turns
+        for row in rows:
+            renderer(row)
+        return self.turns - before
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    """A meter that is running."""
+    found, render = Meter(), Template.render
+
+    def counted(self: Template, messages: Any, *rest: Any, **more: Any) -> str:
+        found.turns += len(messages)
+        return render(self, messages, *rest, **more)
+
+    monkeypatch.setattr(Template, "render", counted)
+    return found
+
+
+@pytest.mark.parametrize("make", [chat, agent])
+@pytest.mark.parametrize("family", ["qwen2.5", "qwen3-2507"])
+def test_twice_the_turns_cost_twice(meter: Meter, family: str, make: Any) -> None:
+    """One example of all turns: what is rendered grows with their number, and with no more."""
+    once, twice = (meter.of(MODELS[family], [make(n)]) for n in (100, 200))
+    assert twice < 2.5 * once
+    assert twice < 60 * 2 * 200
+
+
+@pytest.mark.parametrize("make", [chat, agent])
+def test_one_example_per_turn_costs_what_it_writes(meter: Meter, make: Any) -> None:
+    """What is rendered is a small multiple of the turns in all examples together."""
+    for size in (40, 80):
+        rows = split(make(size))
+        written = sum(len(row.roles) for row in rows)
+        most = 3 if make is chat else 8  # rows with calls are proved with and without each
+        assert meter.of(MODELS["qwen3"], rows) < most * written
+
+
+KINDS = st.sampled_from(["ask", "ask", "steps", "again", "empty"])
+
+
+def talk(kinds: list[str], system: bool) -> Row:
+    """A conversation of exchanges of several kinds."""
+    roles, empty = ["system"] * system, [False] * system
+    fields: list[str | None] = [None] * system
+
+    def say(role: str, field: str | None = None, nothing: bool = False) -> None:
+        roles.append(role)
+        fields.append(field)
+        empty.append(nothing)
+
+    for number, kind in enumerate(kinds):
+        say("user", nothing=kind == "empty")
+        for step in range(number % 4 + 1 if kind == "steps" else 0):
+            say("assistant", CALL.format(step), nothing=step % 2 == 0)
+            say("tool")
+        if kind == "again":
+            say("user")
+        say("assistant")
+    contents = ["" if gone else f"text {i}" for i, gone in enumerate(empty)]
+    return Row(roles, [*contents], fields, [r == "assistant" for r in roles], TOOLS)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(KINDS, min_size=24, max_size=40), st.booleans(), st.sampled_from(sorted(MODELS)))
+def test_excerpts_give_what_whole_conversations_give(
+    kinds: list[str], system: bool, family: str
+) -> None:
+    """Texts, what is trained, and refusals are those of a proof on all turns before."""
+    row = talk(kinds, system)
+    rows = split(row)[-3:] if MODELS[family].profile.one_example_per_turn else [row]
+    for one in rows:
+        found = outcome(MODELS[family], one)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Excerpts, "of", lambda self, index: None)
+            patch.setattr(turns, "MOST_PRINTED", 1 << 30)
+            assert outcome(MODELS[family], one) == found
+
+
+def outcome(model: TargetModel, row: Row) -> Any:
+    """The segments, or why there are none."""
+    try:
+        return Renderer(model)(row)
+    except RowError as error:
+        return (error.code, error.detail)
+
+
+def with_template(body: str) -> TargetModel:
+    """A model whose template prints each message in a way of its own."""
+    source = (
+        "{% for m in messages %}" + body + "{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    return replace(QWEN2, profile=replace(QWEN2.profile, chat_template=source))
+
+
+TURN = "{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}"
+
+
+def test_a_template_that_changes_what_is_far_behind_is_refused() -> None:
+    """A turn that looks otherwise once twenty have followed is not what inference feeds."""
+    model = with_template("{{ 'old ' if loop.revindex > 20 }}" + TURN)
+    assert outcome(model, chat(10))[2] == "compiled"
+    assert outcome(model, chat(60))[0] == "not_prefix_stable"
+
+
+def test_a_template_that_changes_one_late_kind_of_turn_is_refused() -> None:
+    """A kind of turn that first stands late in a conversation is proved there."""
+    model = with_template("{{ 'old ' if m.role == 'tool' and loop.revindex > 2 }}" + TURN)
+    row = chat(60)
+    row.roles[90] = "tool"
+    row.shape = row._own_shape()
+    assert outcome(model, row)[0] == "not_prefix_stable"
+
+
+def test_a_template_that_counts_turns_is_proved_on_all_of_them(
+    meter: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where excerpts show other text the whole conversation decides, up to a limit with a name."""
+    model = with_template("{{ loop.index ~ ' ' }}" + TURN)
+    model = replace(
+        model,
+        profile=replace(
+            model.profile,
+            chat_template=model.profile.chat_template.replace(
+                "{% if add", "{{ (messages | length + 1) ~ ' ' if add_generation_prompt }}{% if add"
+            ),
+        ),
+    )
+    texts, _, path = outcome(model, chat(40))
+    assert path == "compiled"
+    assert "80 " in "".join(texts)
+    monkeypatch.setattr(turns, "MOST_PRINTED", 1000)
+    code, detail = outcome(model, chat(40))
+    assert code == "too_many_turns"
+    assert "1,000" in detail
+    assert "--train-on last" in detail
+    assert outcome(MODELS["qwen2.5"], chat(40))[2] == "compiled"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=120), st.data())
+def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data: Any) -> None:
+    """It holds the turn, the turns beside it and those that open, in order, and is bounded."""
+    roles = ["system", "user", *roles, "assistant"]
+    found = Excerpts(roles)
+    index = data.draw(st.sampled_from([i for i, r in enumerate(roles) if r == "assistant"]))
+    picked = found.of(index)
+    if picked is None:
+        return
+    assert picked == sorted(set(picked))
+    assert index in picked
+    assert index - 1 in picked
+    assert len(picked) <= 4 * SHORT
+    whole = [i for i in range(len(roles)) if roles[i] == "assistant" and found.whole(i)]
+    assert len([i for i in whole if i >= SHORT]) <= 3
+
+
+def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit counts what all examples repeat; one example of the same turns is no split."""
+    messages = [
+        Message(role, "x" * 36, trained=role == "assistant")
+        for _ in range(10)
+        for role in ("user", "assistant")
+    ]
+    monkeypatch.setattr(examples, "MOST_SPLIT", 100 * 110)  # 2 + 4 + ... + 20 turns of 100
+    assert len(examples.turn_by_turn(Conversation(messages))) == 10
+    monkeypatch.setattr(examples, "MOST_SPLIT", 100 * 110 - 1)
+    with pytest.raises(RowError, match="--train-on last") as refused:
+        examples.turn_by_turn(Conversation(messages))
+    assert refused.value.code == "too_many_turns"
+    last = [*(replace(m, trained=False) for m in messages[:-1]), messages[-1]]
+    assert len(examples.turn_by_turn(Conversation(last))) == 1
