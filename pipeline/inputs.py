@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.config import Config
 from pipeline.sources import Located, locate
-from stages import readers
+from stages import readers, row_counts
 from stages.contract import Reader, Split
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.readers import _bytes
@@ -101,6 +101,7 @@ def reader_of(file: Located) -> Reader:
 def _opened(file: Located, name: str, salvage: bool) -> Input:
     reader = reader_of(file)
     splits = [replace(split, salvage=salvage) for split in reader.splits(file.path)]
+    row_counts.require_covered(file.path, splits)
     whole = len(splits) == 1
     sha256 = splits[0].sha256 if whole else _bytes.sha256_of(file.path)
     size = os.path.getsize(file.path)

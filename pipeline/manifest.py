@@ -226,7 +226,11 @@ def _encoder(outcome: Outcome) -> dict[str, Any]:
     return {
         "backend": encoder.name,
         "version": encoder.version,
-        "parity": {"sampled": sum(part.sampled for part in outcome.parts), "mismatches": 0},
+        "parity": {
+            "sampled": sum(part.sampled for part in outcome.parts),
+            "skipped": sum(part.skipped for part in outcome.parts),
+            "mismatches": 0,
+        },
         "rendered": dict(sorted(outcome.counts.get("rendered", Counter()).items())),
         "merged_cuts": outcome.counts.get("sums", Counter())["merged_cuts"],
     }

@@ -21,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.recipe import Recipe
-from stages import columns, readers
+from stages import columns, readers, row_counts
 from stages.contract import Batch, Record, Split
+from stages.errors import ReadingError
 from stages.fold import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
@@ -35,6 +36,7 @@ class PartReport:
     Attributes:
         lines: lines of the split, blank ones included.
         rows: rows read.
+        sampled: rows that were read twice; ``skipped``: rows that could not be.
         made: sequences that came out of the door.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
@@ -45,6 +47,7 @@ class PartReport:
     rows: int = 0
     made: int = 0
     sampled: int = 0
+    skipped: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
     sha256: str = ""
@@ -169,12 +172,35 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _where(split: Split) -> str:
+    """What a message calls a split; its lines count from its start."""
+    name = os.path.basename(split.path)
+    return name if not split.start else f"{name} from {split.start} on"
+
+
+def _require_counted(report: PartReport, split: Split, kept: int) -> None:
+    """The rows of the split were all read, and some of those that stayed were read twice.
+
+    Raises:
+        ReadingError: they were not.
+    """
+    found = None if report.damage else row_counts.count(split)
+    if found is not None and (found.rows, found.lines) != (report.rows, report.lines):
+        raise ReadingError(
+            f"{_where(split)}: {report.rows} rows on {report.lines} lines were read, and "
+            f"{found.rows} on {found.lines} are there."
+        )
+    if kept and not report.sampled + report.skipped:
+        raise ReadingError(f"{_where(split)}: none of its {kept} rows was read a second time.")
+
+
 def make(recipe: Recipe, work: Work) -> PartReport:
     """Make the part, unless it is there already.
 
     Raises:
         ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
         ParityError: a sampled row's ids are not the reference's.
+        ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
     """
     done = finished(work)
     if done is not None:
@@ -196,10 +222,11 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             if gone is not None:
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
-            witness(batch)
+            witness(batch, records, _where(work.split))
             _count(report, batch)
             batches.append(_stored(recipe, batch))
-    report.sampled = witness.sampled
+    report.sampled, report.skipped = witness.sampled, witness.skipped
+    _require_counted(report, work.split, sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     work.path.parent.mkdir(parents=True, exist_ok=True)

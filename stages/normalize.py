@@ -143,6 +143,20 @@ class Normalize:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
 
+    def said(self, record: Record) -> list[Example | RowError]:
+        """What a record says, before anything is decided about it; an error for a refused one."""
+        if record.data is None:
+            return []
+        found: list[Example | RowError] = []
+        for example in self._read(renamed(record.data, self.options.columns)):
+            try:
+                if self.strip_reasoning or self.reasoning != reasoning.FIELD:
+                    self._treat_reasoning(example)
+                found.append(example)
+            except RowError as error:
+                found.append(error)
+        return found
+
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
         """The columns of a batch of plain exchanges; None where a row or an option says more."""
         rows = [record.data for record in records if record.data is not None]
