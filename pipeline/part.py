@@ -178,18 +178,19 @@ def _where(split: Split) -> str:
     return name if not split.start else f"{name} from {split.start} on"
 
 
-def _require_counted(report: PartReport, split: Split, kept: int) -> None:
+def _require_counted(report: PartReport, split: Split, last: int, kept: int) -> None:
     """The rows of the split were all read, and some of those that stayed were read twice.
+
+    Args:
+        last: the last row's line; ``kept``: how many rows stayed.
 
     Raises:
         ReadingError: they were not.
     """
     found = None if report.damage else row_counts.count(split)
-    if found is not None and (found.rows, found.lines) != (report.rows, report.lines):
-        raise ReadingError(
-            f"{_where(split)}: {report.rows} rows on {report.lines} lines were read, and "
-            f"{found.rows} on {found.lines} are there."
-        )
+    read = row_counts.Count(report.rows, report.lines, last)
+    if found is not None and found != read:
+        raise ReadingError(f"{_where(split)}: {read} were read, and {found} are there.")
     if kept and not report.sampled + report.skipped:
         raise ReadingError(f"{_where(split)}: none of its {kept} rows was read a second time.")
 
@@ -208,10 +209,12 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     normalize, stages, witness = _machinery(recipe, work.format)
     witness.restart()
     report, rejects, batches = PartReport(), _Rejects(), []
+    last = -1
     for lines in readers.load(work.split.reader).read(work.split):
         records = {record.line: record for record in lines.records}
         report.lines += lines.lines
-        report.rows += len(records)
+        report.rows += len(lines.records)
+        last = max(records, default=last)
         report.damage = lines.damage or report.damage
         batch, gone = split_off(normalize(lines.records))
         report.made += batch.num_rows
@@ -226,7 +229,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             _count(report, batch)
             batches.append(_stored(recipe, batch))
     report.sampled, report.skipped = witness.sampled, witness.skipped
-    _require_counted(report, work.split, sum(map(len, batches)))
+    _require_counted(report, work.split, last, sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     work.path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,10 +33,22 @@ _DEPTH[list(b"]}")] = -1
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Rows of a split, and the lines that they and blank lines stand on."""
+    """Rows of a split, the lines that they and blank lines stand on, and the last row's line.
+
+    Lines count from the split's start; ``last`` is -1 where there is no row.
+    """
 
     rows: int
     lines: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows on {self.lines} lines, the last on line {self.last + 1},"
+
+
+def _alone(rows: int) -> Count:
+    """A container without blank lines."""
+    return Count(rows, rows, rows - 1)
 
 
 @contextmanager
@@ -68,17 +80,19 @@ def _chunks(split: Split, file: IO[bytes]) -> Iterator[bytes]:
 def _lines(split: Split) -> Count:
     """Line ends, and how many of the lines between them are not blank."""
     rows = lines = 0
+    last = -1
     begun = filled = False
     with _stream(split) as file:
         for chunk in _chunks(split, file):
             head, *others = chunk.split(b"\n")
             begun, filled = True, filled or bool(head.strip())
             for piece in others:
+                last = lines if filled else last
                 lines += 1
                 rows += filled
                 filled = bool(piece.strip())
             begun = bool(others[-1]) if others else begun
-    return Count(rows + filled, lines + begun)
+    return Count(rows + filled, lines + begun, lines if filled else last)
 
 
 def _unquoted(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -113,14 +127,14 @@ def _values(split: Split) -> Count | None:
             filled |= bool((after - (steps > 0) > 0).any())
             loose |= bool(((steps == 0) & (after == 0)).any())
     if in_array:
-        return Count(commas + filled, commas + filled)
-    return None if loose else Count(opened, opened)  # values that are no objects have no marks
+        return _alone(commas + filled)
+    return None if loose else _alone(opened)  # values that are no objects have no marks
 
 
 def _row_groups(split: Split) -> Count:
     found = pq.read_metadata(split.path)
     rows = sum(found.row_group(group).num_rows for group in range(split.start, split.stop))
-    return Count(rows, rows)
+    return _alone(rows)
 
 
 def _record_batches(split: Split) -> Count:
@@ -129,7 +143,7 @@ def _record_batches(split: Split) -> Count:
         source.seek(0)
         opened = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
         rows = opened.read_all().num_rows
-    return Count(rows, rows)
+    return _alone(rows)
 
 
 _COUNTERS: dict[str, Callable[[Split], Count | None]] = {
