@@ -182,17 +182,17 @@ def test_a_reading_that_compares_nothing_is_noticed(
 
 def test_many_answers_are_read_up_to_a_limit(bench: Bench) -> None:
     """A row of a thousand answers costs a few renderings more, and its ids are all compared."""
-    talk = [{"role": role, "content": f"{i}"} for i in range(300) for role in ("user", "assistant")]
+    talk = [{"role": role, "content": f"{i}"} for i in range(100) for role in ("user", "assistant")]
     batch, records, witness = bench("sft", [{"messages": talk}])
     witness(batch, records)
     with pytest.raises(ParityError):
         witness(damaged(batch, "input_ids", set_at(-3, lambda x: x + 1)), records)
 
 
-TEXTS = st.text(
-    st.sampled_from(["a", "B", "1", " ", "\n", "<|im_end|>", "<|im_start|>", "é", "\U000f0000"]),
+TEXTS = st.lists(
+    st.sampled_from(["a", "B", " ", "\n", "<|im_end|>", "<|im_start|>", "é", "\U000f0000"]),
     max_size=8,
-)  # fmt: skip
+).map("".join)
 ANSWERS = TEXTS.filter(lambda text: bool(text.strip()))
 
 
