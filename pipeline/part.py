@@ -23,7 +23,7 @@ import pyarrow as pa
 from pipeline.recipe import Recipe
 from stages import columns, readers, row_counts
 from stages.contract import Batch, Record, Split
-from stages.errors import ReadingError
+from stages.errors import PipelineError, ReadingError
 from stages.fold import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
@@ -178,6 +178,26 @@ def _where(split: Split) -> str:
     return name if not split.start else f"{name} from {split.start} on"
 
 
+# What a row can break by what it says: texts that differ but not in their ids, and text that
+# gives an id which stands for something else.
+_OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
+
+
+def _require_theirs(gone: Batch, stage: str, where: str) -> None:
+    """What we rendered and encoded ourselves breaks no law by its own fault.
+
+    Raises:
+        PipelineError: it does, and the fault is ours.
+    """
+    names = ("line", "reject_code", "reject_detail")
+    for line, code, detail in zip(*(gone.column(n).to_pylist() for n in names), strict=True):
+        if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
+            raise PipelineError(
+                f"{where}:{line + 1}: the example made from this row breaks {code}: {detail}.",
+                "Nothing was published; please report it with the row and the recipe.",
+            )
+
+
 def _require_counted(report: PartReport, split: Split, last: int, kept: int) -> None:
     """The rows of the split were all read, and some of those that stayed were read twice.
 
@@ -201,6 +221,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     Raises:
         ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
         ParityError: a sampled row's ids are not the reference's.
+        PipelineError: an example that was rendered here breaks a law.
         ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
     """
     done = finished(work)
@@ -223,6 +244,8 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         for stage in stages:
             batch, gone = split_off(stage(batch))
             if gone is not None:
+                if normalize.kind != "tokens":
+                    _require_theirs(gone, stage.name, _where(work.split))
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
             witness(batch, records, _where(work.split))

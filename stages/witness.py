@@ -34,6 +34,7 @@ _READ = (
     *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
     *("problem", "steps", "tail", "step_labels", "step_positions", "input_ids", "labels"),
     *("loss_weights", "chosen_ids", "rejected_ids", "prompt_length", "truncated", "merged_cuts"),
+    "digest",
 )
 _JUDGED = (
     *("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "margin"),
@@ -61,6 +62,8 @@ class Witness:
     skipped: int = 0
     _seen: int = field(default=0, repr=False)
     _proved: bool = field(default=False, repr=False)
+    _examples: dict[bytes, bytes] = field(default_factory=dict, repr=False)
+    _digests: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._all = self.normalize.train_on == "all"
@@ -71,6 +74,7 @@ class Witness:
     def restart(self) -> None:
         """Begin another split: sampling depends on the split alone."""
         self.sampled = self.skipped = self._seen = 0
+        self._examples, self._digests = {}, {}
 
     def _sample(self, batch: Batch) -> list[int]:
         number = np.arange(self._seen, self._seen + batch.num_rows)
@@ -91,6 +95,7 @@ class Witness:
         names = [name for name in _READ if name in batch.schema.names]
         sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
         for row in sample.to_pylist():
+            self._tell_apart(row)
             place = f"{where}:{row['line'] + 1}"
             said = self.said(row, records[row["line"]])
             if said is None:
@@ -105,6 +110,19 @@ class Witness:
             self.skipped += not compared
             if compared and not self._proved:
                 self._prove(row, said)
+
+    def _tell_apart(self, row: Row) -> None:
+        """Rows have one digest where their examples are equal, and only there.
+
+        Raises:
+            ReadingError: two rows of the sample show otherwise.
+        """
+        columns = [row.get(name) for name in _JUDGED if name not in ("margin", "prompt_length")]
+        example = repr(columns).encode()
+        if self._examples.setdefault(row["digest"], example) != example:
+            raise ReadingError(f"row {row['line'] + 1} has the digest of another one.")
+        if self._digests.setdefault(example, row["digest"]) != row["digest"]:
+            raise ReadingError(f"row {row['line'] + 1} has not the digest of its equal.")
 
     def said(self, row: Row, record: Record) -> Said | None:
         """What the record says of a row; None where that is something else."""

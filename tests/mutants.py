@@ -4,7 +4,7 @@ Each mutant changes a line or two of the code that builds, and builds a small in
 change shows. It is *caught* when the build's own checks end the build, without any test; the few
 that a build cannot notice say why, and what notices instead. As a program it prints a table:
 
-    python tests/mutants.py [part of a name]
+    python tests/mutants.py [parts of names]
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ BUILDS = {
     "rm-padded": built("rm", SIDES, layout="padded"),
     "prm": built("prm", STEPS),
     "prm-raw": built("prm", STEPS, prm_template="raw"),
-    "prm-packed": built("prm", STEPS, layout="packed", max_length=256),
+    "prm-packed": built("prm", STEPS * 3, layout="packed", max_length=150),
     "trimmed": built("sft", CHATS, max_length=32, too_long="trim-turns"),
 }
 
@@ -432,7 +432,9 @@ def the_system_text_is_left_out() -> None:
 
 
 @mutant("sft")
-def slots_change_places() -> None:
+def slots_change_places_in_a_program_that_nobody_proved() -> None:
+    wrap(compiling.Compiler, "_holds", lambda old, *rest: True)
+
     def change(old: Any, self: Any, contents: Any) -> Any:
         return old(self, contents[::-1])
 
@@ -788,7 +790,7 @@ def the_plan_stores_an_example_twice() -> None:
     _planned(_ordered(lambda order: np.concatenate([order[:1], order[:-1]])))
 
 
-@mutant("flat")
+@mutant("flat", reason="every row is right and has its own name; see test_input_order_is_kept")
 def the_plan_turns_the_order_round() -> None:
     _planned(_ordered(lambda order: order[::-1]))
 
@@ -953,7 +955,7 @@ def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
-    chosen = [m for m in MUTANTS if not words or words[0] in m.name]
+    chosen = [m for m in MUTANTS if not words or any(word in m.name for word in words)]
     bad = 0
     tell = functools.partial(print, flush=True)
     for name in dict.fromkeys(m.build for m in chosen):
