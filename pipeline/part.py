@@ -215,6 +215,20 @@ def _require_counted(report: PartReport, split: Split, last: int, kept: int) -> 
         raise ReadingError(f"{_where(split)}: none of its {kept} rows was read a second time.")
 
 
+def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
+    """Write the part's files; the report last."""
+    work.path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(work.path) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        report.sha256 = _sha256(path)
+    with _replacing(work.rejects) as path:
+        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
+        report.rejects_sha256 = _sha256(path)
+    with _replacing(work.report) as path:  # last: it vouches for the others
+        path.write_bytes(json.dumps(asdict(report)).encode())
+
+
 def make(recipe: Recipe, work: Work) -> PartReport:
     """Make the part, unless it is there already.
 
@@ -254,17 +268,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     report.sampled, report.skipped = witness.sampled, witness.skipped
     _require_counted(report, work.split, last, sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
-    table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    work.path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(work.path) as path:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(table)
-        report.sha256 = _sha256(path)
-    with _replacing(work.rejects) as path:
-        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
-        report.rejects_sha256 = _sha256(path)
-    with _replacing(work.report) as path:  # last: it vouches for the others
-        path.write_bytes(json.dumps(asdict(report)).encode())
+    _write(work, report, pa.Table.from_batches(batches, schema=schema).combine_chunks(), rejects)
     return report
 
 
