@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.config import Config
 from pipeline.sources import Located, locate
-from stages import readers
+from stages import readers, row_counts
 from stages.contract import Reader, Split
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.file_version import take
@@ -101,6 +101,7 @@ def reader_of(file: Located) -> Reader:
 def _opened(file: Located, name: str, salvage: bool) -> Input:
     reader = reader_of(file)
     splits = tuple(replace(split, salvage=salvage) for split in reader.splits(file.path))
+    row_counts.require_covered(file.path, splits)
     known = next((split.version for split in splits if split.version), None)
     version = known or take(file.path)
     return Input(file.path, name, version.size, version.sha256, reader.name, splits, file.origin)

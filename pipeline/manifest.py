@@ -258,6 +258,7 @@ def _parity(outcome: Outcome) -> dict[str, Any]:
     """What sampled rows were compared with; a build with a difference has no manifest."""
     return {
         "sampled": sum(part.sampled for part in outcome.parts),
+        "skipped": sum(part.skipped for part in outcome.parts),
         "mismatches": 0,
         # How many were compared with it is in run.json: not every machine has the vocabulary.
         "oracle": oracle.vocabulary(outcome.recipe.model.profile.ranks),

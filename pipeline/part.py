@@ -24,9 +24,9 @@ import pyarrow as pa
 from pipeline import seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
-from stages import columns, notes, readers, turn_split
+from stages import columns, notes, readers, row_counts, turn_split
 from stages.contract import Batch, Record, Split
-from stages.errors import PipelineError
+from stages.errors import PipelineError, ReadingError
 from stages.fold import fold
 
 Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused a sequence of it
@@ -42,6 +42,7 @@ class PartReport:
     Attributes:
         lines: lines of the split, blank ones included.
         rows: rows read.
+        sampled: rows that were read twice; ``skipped``: rows that could not be.
         made: sequences that came out of the door.
         filtered: rows that ``--where`` left out.
         sampled: of them, encoded again by the reference; ``compared``: from the vocabulary too.
@@ -56,6 +57,7 @@ class PartReport:
     filtered: int = 0
     sampled: int = 0
     compared: int = 0
+    skipped: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
     sha256: str = ""
@@ -212,12 +214,71 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _where(split: Split) -> str:
+    """What a message calls a split; its lines count from its start."""
+    name = os.path.basename(split.path)
+    return name if not split.start else f"{name} from {split.start} on"
+
+
+# What a row can break by what it says: texts that differ but not in their ids, and text that
+# gives an id which stands for something else.
+_OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
+
+
+def _require_theirs(gone: Batch, stage: str, where: str) -> None:
+    """What we rendered and encoded ourselves breaks no law by its own fault.
+
+    Raises:
+        PipelineError: it does, and the fault is ours.
+    """
+    names = ("line", "reject_code", "reject_detail")
+    for line, code, detail in zip(*(gone.column(n).to_pylist() for n in names), strict=True):
+        if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
+            raise PipelineError(
+                f"{where}:{line + 1}: the example made from this row breaks {code}: {detail}.",
+                "Nothing was published; please report it with the row and the recipe.",
+            )
+
+
+def _require_counted(report: PartReport, split: Split, last: int, kept: int) -> None:
+    """The rows of the split were all read, and some of those that stayed were read twice.
+
+    Args:
+        last: the last row's line; ``kept``: how many rows stayed.
+
+    Raises:
+        ReadingError: they were not.
+    """
+    found = None if report.damage else row_counts.count(split)
+    read = row_counts.Count(report.rows, report.lines, last)
+    if found is not None and found != read:
+        raise ReadingError(f"{_where(split)}: {read} were read, and {found} are there.")
+    if kept and not report.sampled + report.skipped:
+        raise ReadingError(f"{_where(split)}: none of its {kept} rows was read a second time.")
+
+
+def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
+    """Write the part's files; the report last."""
+    work.path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(work.path) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        report.sha256 = _sha256(path)
+    with _replacing(work.rejects) as path:
+        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
+        report.rejects_sha256 = _sha256(path)
+    with _replacing(work.report) as path:  # last: it vouches for the others
+        write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
+
+
 def make(recipe: Recipe, work: Work) -> PartReport:
     """Make the part, unless it is there already.
 
     Raises:
         ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
         ParityError: a sampled row's ids are not the reference's.
+        PipelineError: an example that was rendered here breaks a law.
+        ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
     """
     done = finished(work)
     if done is not None:
@@ -226,10 +287,12 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     witness.restart()
     normalize.restart()
     report, rejects, batches = PartReport(), _Rejects(), []
+    last = -1
     for lines in readers.load(work.split.reader).read(work.split):
         records = {record.line: record for record in lines.records}
         report.lines += lines.lines
-        report.rows += len(records)
+        report.rows += len(lines.records)
+        last = max(records, default=last)
         report.damage = lines.damage or report.damage
         batch, gone = split_off(normalize(lines.records))
         report.made += batch.num_rows
@@ -238,28 +301,23 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         for stage in stages:
             batch, gone = split_off(stage(batch))
             if gone is not None:
+                if normalize.kind != "tokens":
+                    _require_theirs(gone, stage.name, _where(work.split))
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
-            witness(batch)
+            witness(batch, records, _where(work.split))
             _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
-    report.sampled, report.compared = witness.sampled, witness.compared
+    report.sampled, report.skipped = witness.sampled, witness.skipped
+    report.compared = witness.compared
     report.filtered = normalize.tally.filtered
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
+    _require_counted(report, work.split, last, sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     _require_counts(work, report, table, rejects.refused)
-    work.path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(work.path) as path:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(table)
-        report.sha256 = _sha256(path)
-    with _replacing(work.rejects) as path:
-        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
-        report.rejects_sha256 = _sha256(path)
-    with _replacing(work.report) as path:  # last: it vouches for the others
-        write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
+    _write(work, report, table, rejects)
     return report
 
 

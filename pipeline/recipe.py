@@ -19,7 +19,7 @@ from pipeline.config import Config
 from pipeline.detection import recognise
 from pipeline.inputs import Input
 from stages import encoders, formats, probes, reasoning
-from stages.accept import Accept, Unwitnessed
+from stages.accept import Accept
 from stages.contract import Stage, TokenRows
 from stages.errors import ModelError, UsageError
 from stages.normalize import Normalize
@@ -113,15 +113,14 @@ class Recipe:
             return (Accept(self.model, self.config.longest_example), Validate(tools.context))
         return self.task.stages(tools)
 
-    def witness(self, format_name: str) -> Witness | Unwitnessed:
-        """The independent check on sampled rows of one format."""
-        if isinstance(formats.load(format_name), TokenRows):
-            return Unwitnessed()
+    def witness(self, format_name: str) -> Witness:
+        """The second reading of sampled rows of one format."""
         reference = encoders.load("tokenizers", self.model.tokenizer_json)
         config = self.config
-        raw = config.prm_template == "raw"
-        over_vocabulary = oracle.find(self.model, config.cache_dir)
-        return Witness(self.model, reference, config.task, config.system, raw, over_vocabulary)
+        mask = config.reasoning == "mask"
+        normalize = self.normalize(format_name)
+        vocabulary = oracle.find(self.model, config.cache_dir)
+        return Witness(self.model, reference, normalize, config.system, mask, vocabulary)
 
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)

@@ -1,7 +1,7 @@
 """Rows that are token ids already: counted and bounded, but neither rendered nor encoded.
 
 What the invariants ask of every example they ask of these as well, so a trained stretch must end
-in the model's end-of-turn token. No template ran, so there is nothing to compare the ids with.
+in the model's end-of-turn token.
 """
 
 from __future__ import annotations
@@ -67,17 +67,3 @@ class Accept:
         over = lengths > self.max_length
         details = [f"{n} tokens; --max-length is {self.max_length}" for n in lengths[over]]
         return columns.refuse(batch, over, "too_long", details)
-
-
-@dataclass
-class Unwitnessed:
-    """Stands in for the witness where there is no text to encode again."""
-
-    sampled: int = 0
-    compared: int = 0
-
-    def restart(self) -> None:
-        """Nothing to begin again."""
-
-    def __call__(self, batch: Batch) -> None:
-        """Nothing to compare."""

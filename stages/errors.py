@@ -6,6 +6,7 @@
     |-- DataError       exit 3    the data was refused
     |   |-- ContainerError        a file is damaged as a whole
     |   `-- ExpectationError      what was written breaks a critical expectation
+    |-- ReadingError    exit 1    a second reading of the input gives something else: our fault
     |-- GateError       exit 4    the gate could not judge
     `-- SurroundingsError exit 5  disk, lock, permission, or an input that changed meanwhile
 
@@ -57,6 +58,13 @@ class ContainerError(DataError):
 
 class ExpectationError(DataError):
     """What was written breaks a critical expectation."""
+
+
+class ReadingError(PipelineError):
+    """A row or a file, read a second time by other means, gives something else than the build."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what, remedy or "Nothing was published; please report it with the recipe.")
 
 
 class GateError(PipelineError, RuntimeError):

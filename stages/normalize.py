@@ -145,6 +145,17 @@ class Normalize:
         """Begin another tally."""
         object.__setattr__(self, "tally", Tally())
 
+    def _row(self, record: Record, data: Row) -> Row:
+        """A record's row as the format reads it.
+
+        Raises:
+            AskError: a table may have made some of its nulls.
+        """
+        row = self.selection.read(data)
+        if record.typed:
+            row = null_fields.settled(row, self.options.null_fields)
+        return renamed(row, self.options.columns)
+
     def _read(self, row: Row) -> list[Example]:
         """A row's examples.
 
@@ -152,14 +163,18 @@ class Normalize:
             RowError: it has none, or what it says beside them must not be left out unasked.
         """
         watched = Watched(row)
+        found = self._examples(watched)
+        self._account(watched, found)
+        return found
+
+    def _examples(self, row: Watched) -> list[Example]:
         try:
-            found = self.format.read(watched, self.task, self.options)
+            found = self.format.read(row, self.task, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
         if not found:
             raise RowError("no_examples", "the row holds no example")
-        self._account(watched, found)
         return found
 
     def _account(self, row: Watched, found: Sequence[Example]) -> None:
@@ -175,6 +190,21 @@ class Normalize:
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
         return formats.settled_by(self.format, self.options.columns)
+
+    def said(self, record: Record) -> list[Example | RowError]:
+        """What a record says, before anything is decided about it; an error for a refused one."""
+        if record.data is None:
+            return []
+        found: list[Example | RowError] = []
+        for example in self._examples(Watched(self._row(record, record.data))):
+            try:
+                stop_text.treat(example, self.stop_text)
+                if self.strip_reasoning or self.reasoning != reasoning.FIELD:
+                    self._treat_reasoning(example)
+                found.append(example)
+            except RowError as error:
+                found.append(error)
+        return found
 
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
         """The columns of a batch of plain exchanges; None where a row or an option says more."""
@@ -220,17 +250,13 @@ class Normalize:
         lines: list[int] = []
         sequences: list[int] = []
         refused: dict[int, tuple[str, str]] = {}
-        columns_by_name = self.options.columns
         told: dict[int, list[str]] = {}
         for record in records:
             first = len(rows)
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
-                row = self.selection.read(record.data)
-                if record.typed:
-                    row = null_fields.settled(row, self.options.null_fields)
-                found = self._read(renamed(row, columns_by_name))
+                found = self._read(self._row(record, record.data))
             except RowError as error:
                 refused[first] = (error.code, error.detail)
                 rows.append(None)

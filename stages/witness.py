@@ -1,58 +1,77 @@
-"""The independent check on a sample of every build's own rows.
+"""The second reading of a sample of every build's own rows, which the first must agree with.
 
-Each sampled row is rendered again by the chat template as a whole and encoded by the reference
-tokenizer as a whole, the way ``apply_chat_template`` does it, and must give the ids that the
-segments gave. Where the tokenizer would merge across the cut at which training starts, ids differ
-on purpose: the prompt is what inference feeds. Such rows are counted, not compared.
+Each sampled row is read again from its record, rendered by the chat template as a whole and encoded
+by the reference tokenizer (see ``second_said`` and ``second_ids``): its turns, ids, labels, loss
+weights, prompt length, margin, step markers and step labels must be those of the columns. Where the
+tokenizer would merge across the place at which training starts, ids differ from those of the text
+as a whole on purpose, since the prompt is what inference feeds; such rows must have been counted.
 
-Both encoders read one ``tokenizer.json``. Where that was converted from a vocabulary, some of these
-rows are also compared with an encoder over the vocabulary itself (see ``tokenizers.oracle``).
+Before a build relies on it, the second reading is seen to fail: each of those columns is damaged in
+turn in a row that it found right, and it must notice.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from stages.contract import Batch
-from stages.encoders import Encoder, parsed
-from stages.errors import ParityError, RowError
-from stages.formats.text import BARE
+from stages.columns import IGNORED
+from stages.contract import Batch, Message, Record
+from stages.encoders import Encoder
+from stages.errors import ParityError, ReadingError, RowError
+from stages.normalize import Normalize
 from stages.profile import TargetModel
-from stages.render import conversations, template_of
-from stages.render_pair import PairRenderer, prompt_turns
-from stages.segments import controls_pattern
+from stages.second_ids import Reading, SecondReading
+from stages.second_said import Said, named, sequences
 from stages.tokenizers.oracle import Oracle
-
-Text: TypeAlias = str | tuple[str, str] | None  # None where there is nothing to compare with
 
 HEAD = 32  # rows at the start of a split
 EVERY = 256  # and then every so many
+_READ = (
+    *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
+    *("problem", "steps", "tail", "step_labels", "step_positions", "input_ids", "labels"),
+    *("loss_weights", "chosen_ids", "rejected_ids", "prompt_length", "truncated", "merged_cuts"),
+    "digest",
+)
+_JUDGED = (
+    *("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "margin"),
+    *("step_labels", "step_positions", "loss_weights"),
+)
+Row = Mapping[str, Any]
 
 
 @dataclass
 class Witness:
-    """Counts what it sampled and raises on the first row that differs."""
+    """Counts what it sampled and raises on the first row that differs.
+
+    Attributes:
+        normalize: reads a record again.
+        sampled: rows that were read twice.
+        skipped: rows whose text holds control tokens that the template does not leave alone.
+    """
 
     model: TargetModel
     reference: Encoder
-    task: str
+    normalize: Normalize
     system: str | None = None
-    raw: bool = False
+    mask_reasoning: bool = False
     oracle: Oracle | None = None
     sampled: int = 0
     skipped: int = 0
     _seen: int = field(default=0, repr=False)
+    _proved: bool = field(default=False, repr=False)
+    _examples: dict[bytes, bytes] = field(default_factory=dict, repr=False)
+    _digests: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self._template = template_of(self.model)
-        self._controls = controls_pattern(self.model.controls)
+        self._all = self.normalize.train_on == "all"
+        self._reading = SecondReading(
+            self.model, self.reference, self.system, self.mask_reasoning, self._all, self.oracle
+        )
 
     @property
     def compared(self) -> int:
@@ -64,111 +83,178 @@ class Witness:
         self.sampled = self.skipped = self._seen = 0
         if self.oracle is not None:
             self.oracle.restart()
+        self._examples, self._digests = {}, {}
 
     def _sample(self, batch: Batch) -> list[int]:
-        open_rows = batch.column("reject_code").is_null().to_numpy(zero_copy_only=False)
         number = np.arange(self._seen, self._seen + batch.num_rows)
         self._seen += batch.num_rows
-        return np.flatnonzero(open_rows & ((number < HEAD) | (number % EVERY == 0))).tolist()
+        return np.flatnonzero((number < HEAD) | (number % EVERY == 0)).tolist()
 
-    def __call__(self, batch: Batch) -> None:
-        """Check a sample of a batch that has been encoded.
+    def __call__(self, batch: Batch, records: Mapping[int, Record], where: str = "row") -> None:
+        """Check a sample of a batch that has been encoded, none of whose rows is refused.
+
+        Args:
+            records: by line; ``where``: what a message calls the file.
 
         Raises:
             ParityError: a row's ids are not the reference's.
+            ReadingError: something else of a row is not what the second reading finds.
         """
         rows = self._sample(batch)
-        if not rows:
-            return
-        sample = pa.table(batch).take(pa.array(rows))
-        for name, texts in self._texts(sample):
-            ours = sample.column(name).to_pylist()
-            merged = sample.column("merged_cuts").to_pylist()
-            plain = [i for i, text in enumerate(texts) if text is not None and not merged[i]]
-            self.skipped += len(texts) - len(plain)
-            found = self._whole([texts[i] for i in plain])
-            for theirs, i in zip(found, plain, strict=True):
-                self.sampled += 1
-                end = len(ours[i]) if self.model.profile.pair is None else None
-                if theirs[:end] != ours[i]:
-                    line = sample.column("line")[i].as_py() + 1
-                    raise ParityError(f"row {line} of its split: ids differ from the reference's")
-                if self.oracle is not None and self.oracle.differs(str(texts[i]), ours[i]):
-                    line = sample.column("line")[i].as_py() + 1
-                    what = f"ids differ from those of the vocabulary {self.oracle.name}"
-                    raise ParityError(f"row {line} of its split: {what}")
+        names = [name for name in _READ if name in batch.schema.names]
+        sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
+        for row in sample.to_pylist():
+            self._tell_apart(row)
+            place = f"{where}:{row['line'] + 1}"
+            said = self.said(row, records[row["line"]])
+            if said is None:
+                raise ReadingError(f"{place}: the turns in the build are not those of the row.")
+            try:
+                compared = self._compare(row, said)
+            except ParityError as error:
+                raise ParityError(f"{place}: {error}") from error
+            except ReadingError as error:
+                raise ReadingError(f"{place}: {error.what}") from error
+            self.sampled += compared
+            self.skipped += not compared
+            if compared and not self._proved:
+                self._prove(row, said)
 
-    def _whole(self, texts: list[Text]) -> list[list[int]]:
-        """Ids of whole texts; a pair of texts is framed by the tokenizer itself."""
-        if self.model.profile.pair is not None:
-            tokenizer = parsed(self.model.tokenizer_json)
-            return [tokenizer.encode(*text).ids for text in texts if isinstance(text, tuple)]
-        ids, offsets = self.reference.encode_whole([str(text) for text in texts])
-        bounds = itertools.pairwise(offsets.tolist())
-        return [ids[start:stop].tolist() for start, stop in bounds]
+    def _tell_apart(self, row: Row) -> None:
+        """Rows have one digest where their examples are equal, and only there.
 
-    def _pairs(self, sample: pa.Table) -> Iterator[tuple[str, list[Text]]]:
-        renderer = PairRenderer(self.model)
-        names = ("chosen", "rejected")
-        batch = sample.combine_chunks().to_batches()[0]
-        sides = [list(conversations(batch, f"{n}_messages", self.system)) for n in names]
-        prompts = [prompt_turns(*rows) for rows in zip(*sides, strict=True)]
-        for name, rows in zip(names, sides, strict=True):
-            texts = [renderer.texts(r, n) for r, n in zip(rows, prompts, strict=True)]
-            yield f"{name}_ids", [None if self._forged(*pair) else pair for pair in texts]
+        Raises:
+            ReadingError: two rows of the sample show otherwise.
+        """
+        columns = [row.get(name) for name in _JUDGED if name not in ("margin", "prompt_length")]
+        example = repr(columns).encode()
+        if self._examples.setdefault(row["digest"], example) != example:
+            raise ReadingError(f"row {row['line'] + 1} has the digest of another one.")
+        if self._digests.setdefault(example, row["digest"]) != row["digest"]:
+            raise ReadingError(f"row {row['line'] + 1} has not the digest of its equal.")
 
-    def _texts(self, sample: pa.Table) -> Iterator[tuple[str, list[Text]]]:
-        if self.model.profile.pair is not None:
-            yield from self._pairs(sample)
-            return
-        if self.task == "prm":
-            yield "input_ids", [self._steps(row) for row in sample.to_pylist()]
-            return
-        sides = ("chosen_", "rejected_") if self.task == "rm" else ("",)
-        for side in sides:
-            turns = sample.column(f"{side}messages").to_pylist()
-            tools = sample.column("tools").to_pylist()
-            texts: list[Text] = [self._turns(t, x) for t, x in zip(turns, tools, strict=True)]
-            yield f"{side}ids" if side else "input_ids", texts
+    def said(self, row: Row, record: Record) -> Said | None:
+        """What the record says of a row; None where that is something else."""
+        normalize, found = self.normalize, []
+        for example in normalize.said(record):
+            by_turn, raw = normalize.turn_by_turn, normalize.raw
+            if not isinstance(example, RowError):
+                found.append(sequences(example, normalize.train_on, by_turn, raw))
+        return named(found, row)
 
-    def _forged(self, *texts: str | None) -> bool:
-        return any(self._controls.search(text or "") for text in (self.system, *texts))
+    def _prove(self, row: Row, said: Said) -> None:
+        """See the second reading fail on each column that it judges.
 
-    def _turns(self, turns: list[dict[str, str | None]], tools: str | None) -> str | None:
-        if self._forged(*(turn["content"] for turn in turns)):
-            return None
-        if turns[0]["role"] == BARE:
-            return (turns[0]["content"] or "") + self.model.profile.end_of_turn
-        seen = [
-            {
-                "role": turn["role"],
-                "content": turn["content"],
-                **(json.loads(turn["fields"]) if turn["fields"] else {}),
-            }
-            for turn in turns
-        ]
-        if self.system is not None and seen[0]["role"] != "system":
-            seen.insert(0, {"role": "system", "content": self.system})
-        try:
-            return self._template.render(seen, json.loads(tools) if tools else None)
-        except RowError as error:
+        Raises:
+            ReadingError: it does not.
+        """
+        for name in _JUDGED:
+            value = row.get(name)
+            if value is None or value == []:
+                continue
+            damaged = (
+                value + 1 if not isinstance(value, list) else [(value[0] or 0) + 1, *value[1:]]
+            )
+            try:
+                self._compare({**row, name: damaged}, said)
+            except (ParityError, ReadingError):
+                continue
+            raise ReadingError(f"The second reading does not notice a damaged {name}.")
+        self._proved = True
+
+    def _compare(self, row: Row, said: Said) -> bool:
+        """Whether there was something to compare with; raises where it differs."""
+        if said.tokens is not None:
+            labels = [IGNORED, *said.tokens.labels[1:]]
+            _same("ids", row["input_ids"], said.tokens.ids)
+            _same("labels", row["labels"], labels)
+            return True
+        if said.steps:
+            return self._compare_steps(row, said)
+        if len(said.sides) == 2:
+            return self._compare_pair(row, said)
+        reading = self._reading.conversation(said.sides[0], said.tools)
+        if reading is None:
+            return False
+        self._compare_ids(row["input_ids"], reading, row)
+        upto = min(reading.upto, len(row["labels"]))
+        _same("labels", row["labels"][:upto], reading.labels[:upto])
+        weights = [float(np.float32(weight)) for weight in reading.weights[:upto]]
+        given = row["loss_weights"] or [float(label != IGNORED) for label in row["labels"]]
+        _same("loss weights", given[:upto], weights)
+        return True
+
+    def _compare_pair(self, row: Row, said: Said) -> bool:
+        readings = self._sides(said)
+        if None in readings:
+            return False
+        starts = []
+        for name, reading in zip(("chosen", "rejected"), readings, strict=True):
+            assert reading is not None
+            self._compare_ids(row[f"{name}_ids"], reading, row)
+            starts.append(next(i for i, weight in enumerate(reading.weights) if weight))
+        _same("prompt length", [row["prompt_length"]], [min(starts)])
+        margin = None if said.margin is None else float(np.float32(said.margin))
+        _same("margin", [row["margin"]], [margin])
+        return True
+
+    def _sides(self, said: Said) -> list[Reading | None]:
+        if self.model.profile.pair is None:
+            found = [self._reading.conversation(side, said.tools) for side in said.sides]
+            return [reading and reading.ended() for reading in found]
+        sides = [list(side) for side in said.sides]
+        if self.system is not None and sides[0][0].role != "system":
+            sides = [[Message("system", self.system, None, False, 0.0), *s] for s in sides]
+        prompt = min(next(i for i, turn in enumerate(side) if turn.trained) for side in sides)
+        return [self._reading.pair(side[:prompt], side[prompt:]) for side in sides]
+
+    def _compare_steps(self, row: Row, said: Said) -> bool:
+        kept = len(row["step_labels"])
+        if not row["truncated"] and kept != len(said.steps):
+            raise ReadingError(f"{len(said.steps)} steps, and {kept} labels of steps.")
+        reading = self._reading.steps(said.problem, said.steps[:kept], said.tail)
+        if reading is None:
+            return False
+        model = self.model
+        self._compare_ids(row["input_ids"], reading, {**row, "truncated": 0})
+        places = [i for i, token in enumerate(reading.ids) if token == model.step_id]
+        ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[:kept]]
+        labels = [IGNORED] * len(reading.ids)
+        for place, rating in zip(places, ratings, strict=True):
+            if rating is not None:
+                labels[place] = model.good_id if rating >= 0.5 else model.bad_id
+        _same("positions of steps", row["step_positions"], places)
+        _same("labels of steps", row["step_labels"], ratings)
+        _same("labels", row["labels"], labels)
+        return True
+
+    def _compare_ids(self, ours: list[int], reading: Reading, row: Row) -> None:
+        """Ids as read twice; all of them where nothing was cut off the end.
+
+        Raises:
+            ParityError: they differ.
+        """
+        theirs, upto = reading.ids, reading.upto
+        if upto < len(theirs) and reading.whole and not row["merged_cuts"]:
+            theirs, upto = reading.whole, len(reading.whole)
+        if row["truncated"]:
+            upto = min(upto, len(ours))
+        elif upto == len(theirs) != len(ours):
+            raise ParityError(f"{len(ours)} tokens, and {len(theirs)} when it is read again")
+        at = next((i for i in range(upto) if ours[i : i + 1] != theirs[i : i + 1]), None)
+        if at is not None:
             raise ParityError(
-                f"the template refused a row that had been rendered: {error}"
-            ) from error
+                f"id {at} is {ours[at : at + 1]}, {theirs[at : at + 1]} when read again"
+            )
+        if reading.whole and not row["merged_cuts"] and reading.whole[:upto] != theirs[:upto]:
+            raise ParityError("the tokenizer merges across the start of an answer, uncounted")
 
-    def _steps(self, row: dict[str, Any]) -> str | None:
-        labels, steps = row["step_labels"], row["steps"]
-        if self._forged(str(row["problem"]), *steps):
-            return None
-        marker = self.model.profile.step_tokens.step
-        steps = steps[: len(labels)]  # the steps that stayed under --too-long
-        if self.raw:
-            return "".join(step + marker for step in steps) + str(row["tail"] or "")
-        answer = "\n".join(step + marker for step in steps)
-        seen = [
-            {"role": "user", "content": row["problem"]},
-            {"role": "assistant", "content": answer},
-        ]
-        if self.system is not None:
-            seen.insert(0, {"role": "system", "content": self.system})
-        return self._template.render(seen)
+
+def _same(what: str, ours: list[Any], theirs: list[Any]) -> None:
+    """Raise with the first place where two lists differ."""
+    if ours == theirs:
+        return
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+    if at is None:
+        raise ReadingError(f"{len(ours)} {what}, and {len(theirs)} when it is read again.")
+    raise ReadingError(f"{what}[{at}] is {ours[at]}, and {theirs[at]} when it is read again.")

@@ -273,6 +273,7 @@ def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> No
     assert manifest["tokens"]["trained"] == 42
     assert manifest["encoder"]["parity"] == {
         "sampled": 14,
+        "skipped": 0,
         "mismatches": 0,
         "oracle": "dashscope/resources/qwen.tiktoken",
     }
@@ -294,3 +295,18 @@ def test_other_families(pipeline: Run, tmp_path: Path) -> None:
         assert row["input_ids"] == whole["input_ids"]
         answer = [label for label in row["labels"] if label != IGNORED]
         assert tokenizer.decode(answer) == "100 °C, or 212 °F.<|im_end|>"
+
+
+def test_input_order_is_kept(make: Callable[..., Path], tmp_path: Path) -> None:
+    """Rows stand as they came; packs by their first example, examples in a pack as they came."""
+    data = tmp_path / "rows.jsonl"
+    rows = [{"question": f"What is {i}?", "answer": f"{i} " * (i * 37 % 50 + 1)} for i in range(40)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    names = [f"rows.jsonl:{i + 1}" for i in range(len(rows))]
+    ragged = load_from_disk(str(make("sft", data, "a", layout="ragged")))["train"]
+    assert ragged["row_id"][:] == names
+    packed = load_from_disk(str(make("sft", data, "b", layout="packed", max_length=256)))["train"]
+    places = [[names.index(name) for name in pack] for pack in packed["row_ids"][:]]
+    assert all(pack == sorted(pack) for pack in places)
+    assert [pack[0] for pack in places] == sorted(pack[0] for pack in places)
+    assert len(places) > 2

@@ -29,7 +29,7 @@ from stages.normalize import Normalize
 from stages.profile import TargetModel, bind
 from stages.profiles import all_profiles
 from stages.render import Render, Renderer, RenderSteps
-from stages.segments import controls_pattern
+from stages.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.tokenizers import builtin
 
 END = "<|im_end|>"
@@ -720,3 +720,25 @@ def test_text_is_never_a_control_token(fast: Encoder, reference: Encoder, text: 
     for encoder in (fast, reference):
         assert max(encoder.encode([text])[0]) < 151643
         assert max(encoder.encode_whole([text])[0]) >= 151643
+
+
+@pytest.mark.parametrize("shorter", ["chosen", "rejected"])
+def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(
+    qwen2: Bench, shorter: str
+) -> None:
+    """One side's prompt opens reasoning for it, the other's does not: the shorter is shared."""
+    prompt, block, end = [("Go", 0)], [("<think>", 0)], (END, CONTROL | TRAINED | CLOSES)
+    sides = {"chosen": prompt + block, "rejected": prompt + block} | {shorter: list(prompt)}
+    columns_of = {f"{n}_segments": [[*s, ("yes", TRAINED), end]] for n, s in sides.items()}
+    arrays = [
+        pa.array([[{"text": t, "kind": k} for t, k in row] for row in rows], columns.SEGMENTS)
+        for rows in columns_of.values()
+    ]
+    none = pa.nulls(1, pa.string())
+    batch = pa.RecordBatch.from_arrays(
+        [*arrays, none, none], [*columns_of, "reject_code", "reject_detail"]
+    )
+    made = EncodePair(segments_to_ids(qwen2, 4096, "reject"))(batch).to_pylist()[0]
+    lengths = {name: len(made[f"{name}_ids"]) for name in sides}
+    assert lengths[shorter] < max(lengths.values())
+    assert made["prompt_length"] == lengths[shorter] - 2 == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -1096,9 +1097,12 @@ def test_a_row_that_says_nothing_clear_is_refused(
     assert caught.value.code == code
 
 
-def test_a_margin_that_no_stored_number_can_hold_is_refused() -> None:
-    """A margin is stored as float32; one that would become infinite there is not a margin."""
-    row = {"prompt": "q", "chosen": "a", "rejected": "b", "margin": 1e300}
+@pytest.mark.parametrize("margin", [1e300, -1e300, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["margin", "scores"])
+def test_a_margin_that_no_stored_number_can_hold_is_refused(margin: float, name: str) -> None:
+    """A margin is stored as float32; one that is infinite there, or no number, is not a margin."""
+    told = {"score_chosen": margin, "score_rejected": 0.0} if name == "scores" else {name: margin}
+    row = {"prompt": "q", "chosen": "a", "rejected": "b", **told}
     door = Normalize("rm", formats.load("preference"), FormatOptions())
     assert door([Record(0, 0, b"", row)])["reject_code"].to_pylist() == ["bad_margin"]
 

@@ -181,6 +181,59 @@ def test_publication_that_died_between_two_renames_is_finished(tmp_path: Path) -
         assert (tmp_path / "out" / "manifest.json").read_text() == "{}"
 
 
+def staged(folder: Path, text: str) -> None:
+    """Something to publish, with a folder inside it."""
+    (folder / "train").mkdir()
+    for name in ("manifest.json", "train/data.arrow"):
+        (folder / name).write_text(text)
+
+
+def test_everything_is_flushed_before_it_is_named_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, folders and the folder that holds the name: what is published outlives a power cut."""
+    flushed: list[tuple[int, bool]] = []  # which file or folder, and whether it was in place
+    target = tmp_path / "out"
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        flushed.append((os.fstat(handle).st_ino, (target / "train").exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with publish.staging(target) as folder:
+        staged(folder, "one")
+        paths = [folder, *folder.rglob("*")]
+        wanted = {path.stat().st_ino for path in paths}
+        publish.publish(folder, target)
+    assert len(wanted) == 4
+    assert {inode for inode, in_place in flushed if not in_place} == wanted
+    assert [inode for inode, in_place in flushed if in_place] == [tmp_path.stat().st_ino]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other platforms cannot exchange two names")
+def test_the_old_build_is_exchanged_for_the_new_one_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rename takes the old build's name away: at no moment is there no build."""
+    target = tmp_path / "out"
+    with publish.staging(target) as folder:
+        staged(folder, "one")
+        publish.publish(folder, target)
+
+    def refused(*names: object) -> None:
+        raise AssertionError(f"renamed {names}")
+
+    with publish.staging(target) as folder:
+        staged(folder, "two")
+        for owner, name in ((Path, "rename"), (Path, "replace"), (os, "rename"), (os, "replace")):
+            monkeypatch.setattr(owner, name, refused)
+        publish.publish(folder, target)
+        assert (folder / "manifest.json").read_text() == "one"  # the old one, until staging ends
+        assert (target / "manifest.json").read_text() == "two"
+    assert leftovers(tmp_path) == []
+
+
 def test_without_an_exchange_two_renames_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,317 @@
+"""The ids and labels of a conversation, found a second time and by another road.
+
+The first road compiles the template, cuts its text at control tokens and encodes the pieces, the
+same ones once for a whole batch. Here the template runs on the one conversation as it is, once for
+the whole and once for the prompt of each answer, and the reference tokenizer encodes the text of a
+prompt as inference would, control tokens and all. Labels are then read off the ids: what stands
+behind a prompt is trained up to the next end-of-turn token.
+
+A text that holds a control token would become one on this road. Such tokens are put behind
+characters that the row does not have; the rendered text is then cut at the control tokens that are
+left, which are the template's own, and what was hidden is encoded as the text that it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.columns import IGNORED
+from stages.contract import Message
+from stages.encoders import Encoder, parsed
+from stages.errors import ParityError, ReadingError, RowError
+from stages.formats.text import BARE
+from stages.profile import TargetModel
+from stages.render import template_of
+from stages.tokenizers.oracle import Oracle
+
+MOST = 32  # answers of one row whose prompts are rendered: a row of n answers takes n renderings
+_FREE = range(0xF0000, 0xFFFFE)  # private characters
+_BLANKS = "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))) + (
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a sequence must be.
+
+    Attributes:
+        ids: its tokens.
+        weights: of each token in the loss; 0 where it is context.
+        upto: how many of the tokens were read twice; more stand behind the ``MOST`` answers.
+        whole: ids of the rendered text as one, where no text holds a control token: they differ
+            only where the tokenizer merges across the start of an answer.
+    """
+
+    ids: list[int]
+    weights: list[float]
+    upto: int
+    whole: list[int] | None
+
+    @property
+    def labels(self) -> list[int]:
+        """The ids where trained, else -100."""
+        pairs = zip(self.ids, self.weights, strict=True)
+        return [token if weight else IGNORED for token, weight in pairs]
+
+    def ended(self) -> Reading:
+        """Up to the last trained token, where a reward is read."""
+        last = max(i for i, weight in enumerate(self.weights) if weight)
+        end = slice(last + 1)
+        whole = None if self.whole is None else self.whole[end]
+        return Reading(self.ids[end], self.weights[end], min(self.upto, last + 1), whole)
+
+
+class _Hidden:
+    """Control tokens in a row's own texts, behind characters that the row does not have."""
+
+    def __init__(self, controls: re.Pattern[str], texts: Iterable[str]) -> None:
+        self._controls = controls
+        every = "".join(texts)
+        self.found = list(dict.fromkeys(controls.findall(every)))
+        taken = set(every)
+        free = (chr(code) for code in _FREE if chr(code) not in taken)
+        self._signs = dict(zip(self.found, free, strict=False))
+
+    def hide(self, text: str) -> str:
+        return self._controls.sub(lambda match: self._signs[match.group()], text)
+
+    def restore(self, text: str) -> str:
+        for token, sign in self._signs.items():
+            text = text.replace(sign, token)
+        return text
+
+
+class SecondReading:
+    """Reads conversations of one model.
+
+    Args:
+        reference: the tokenizer that is believed.
+        mask_reasoning: an answer is trained from behind its reasoning.
+        train_all: everything but turns that the row leaves out is trained.
+        oracle: encodes by the vocabulary that the tokenizer was converted from.
+    """
+
+    def __init__(
+        self,
+        model: TargetModel,
+        reference: Encoder,
+        system: str | None = None,
+        mask_reasoning: bool = False,
+        train_all: bool = False,
+        oracle: Oracle | None = None,
+    ) -> None:
+        self._model = model
+        self._reference = reference
+        self._system = system
+        self._mask = mask_reasoning
+        self._all = train_all
+        self._oracle = oracle
+        self._template = template_of(model)
+        names = sorted(model.controls, key=len, reverse=True)
+        self._controls = re.compile("|".join(map(re.escape, names)))
+        added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
+        self._flags = {token.content: token for token in added}
+        self._prompts = [dict(variant) for variant in model.profile.template_variants]
+
+    def _segments(self, text: str, before: str) -> list[tuple[str, bool]]:
+        """The text between control tokens, and those; without the blanks that they swallow."""
+        parts: list[tuple[str, bool]] = []
+        swallowing = tuple(name for name, token in self._flags.items() if token.rstrip)
+        if before.endswith(swallowing):
+            text = text.lstrip(_BLANKS)
+        at = 0
+        for match in self._controls.finditer(text):
+            parts += [(text[at : match.start()], False), (match.group(), True)]
+            at = match.end()
+        parts.append((text[at:], False))
+        for i, (part, is_control) in enumerate(parts):
+            if is_control:
+                continue
+            if i and self._flags[parts[i - 1][0]].rstrip:
+                part = part.lstrip(_BLANKS)
+            if i + 1 < len(parts) and self._flags[parts[i + 1][0]].lstrip:
+                part = part.rstrip(_BLANKS)
+            parts[i] = (part, False)
+        return [part for part in parts if part[0]]
+
+    def _begun(self, text: str) -> list[int]:
+        """Ids of a text that begins a row, its control tokens as text."""
+        tokenizer = parsed(self._model.tokenizer_json)
+        tokenizer.encode_special_tokens = True
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        tokenizer.encode_special_tokens = False  # shared; as it was
+        return ids
+
+    def whole(self, text: str) -> list[int]:
+        """Ids of a row's text as a trainer encodes it: the control tokens in it are meant."""
+        ids: list[int] = self._reference.encode_whole([text])[0].tolist()
+        if self._oracle is not None and self._oracle.differs(text, ids):
+            what = f"ids differ from those of the vocabulary {self._oracle.name}"
+            raise ParityError(what)
+        return ids
+
+    def _ids(self, text: str, hidden: _Hidden, before: str = "") -> list[int]:
+        """Ids of a stretch of rendered text, which begins a row or stands behind other text."""
+        first = not before
+        if first and not hidden.found:
+            return self.whole(text)
+        segments = self._segments(text, before)
+        plain = [hidden.restore(part) for part, is_control in segments if not is_control]
+        flat, starts = self._reference.encode(plain)
+        bounds = itertools.pairwise(starts.tolist())
+        encoded = iter([flat[a:b].tolist() for a, b in bounds])
+        ids: list[int] = []
+        for i, (part, is_control) in enumerate(segments):
+            if is_control:
+                ids.append(self._model.controls[part])
+                continue
+            found = next(encoded)
+            ids += self._begun(hidden.restore(part)) if first and not i else found
+        return ids
+
+    def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
+        """Where an answer starts: behind the longest of the prompts that inference may feed."""
+        prompts = [
+            self._template.render(before, tools, add_generation_prompt=True, **variant)
+            for variant in self._prompts
+        ]
+        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
+        if not fitting:
+            raise ReadingError(f"turn {len(before) + 1} does not stand behind its own prompt.")
+        return max(fitting)
+
+    def _reasoning(self, text: str, start: int, stop: int) -> int:
+        """Characters of an answer that are reasoning."""
+        said = text[start:stop]
+        if not (said.lstrip().startswith("<think>") or text[:start].rstrip().endswith("<think>")):
+            return 0
+        closed = said.find("</think>") + len("</think>")
+        return len(said) - len(said[closed:].lstrip())
+
+    def conversation(self, turns: Sequence[Message], tools: list[Any] | None) -> Reading | None:
+        """The ids and weights of a conversation whose turns are decided.
+
+        Returns:
+            None where control tokens that a text holds cannot be hidden from the template.
+
+        Raises:
+            ReadingError: the template does not print an answer behind its prompt, or no end.
+        """
+        if turns[0].role == BARE:
+            return self._bare(turns[0])
+        if self._system is not None and turns[0].role != "system":
+            turns = [Message("system", self._system, None, False, 0.0), *turns]
+        hidden = _Hidden(self._controls, [turn.content or "" for turn in turns])
+        seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+        shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
+        shown = [a if b["content"] is not None else b for a, b in zip(shown, seen, strict=True)]
+        text = self._rendered(shown, tools)
+        if hidden.found and hidden.restore(text) != self._rendered(seen, tools):
+            return None
+        answers = [
+            i for i, t in enumerate(turns) if t.role == "assistant" and (t.trained or self._all)
+        ]
+        starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
+        weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
+        ids, found, last = self._read(text, starts, weights, hidden)
+        upto = len(ids) if len(answers) <= MOST else last
+        if self._all:
+            found = self._every_turn(ids, turns)
+        found[0] = 0.0  # a trainer's shift would predict it from the document before
+        return Reading(ids, found, upto, None if hidden.found else self.whole(text))
+
+    def _rendered(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str:
+        try:
+            return self._template.render(seen, tools)
+        except RowError as error:
+            raise ReadingError(
+                f"the template refuses it the second time: {error.detail}"
+            ) from error
+
+    def _read(
+        self, text: str, starts: list[int], weights: list[float], hidden: _Hidden
+    ) -> tuple[list[int], list[float], int]:
+        """Ids and weights of a rendered text that is cut where its answers start, and where the
+        last of them ends."""
+        ids = self._ids(text[: starts[0] if starts else len(text)], hidden)
+        found = [0.0] * len(ids)
+        upto = len(ids)
+        for (start, stop), weight in zip(
+            itertools.pairwise([*starts, len(text)]), weights, strict=True
+        ):
+            left = self._reasoning(text, start, stop) if self._mask else 0
+            cut = start + left
+            head = self._ids(text[start:cut], hidden, text[:start]) if left else []
+            tail = self._ids(text[cut:stop], hidden, text[:cut])
+            if self._model.end_of_turn_id not in tail:
+                raise ReadingError("an answer has no end of turn.")
+            end = tail.index(self._model.end_of_turn_id) + 1
+            upto = len(ids) + len(head) + end
+            ids += head + tail
+            found += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
+        return ids, found, upto
+
+    def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
+        """Weights where all turns are trained, each up to its end of turn."""
+        ends = [i + 1 for i, token in enumerate(ids) if token == self._model.end_of_turn_id]
+        weights = [turn.weight or 0.0 for turn in turns]
+        if len(ends) == len(turns) + 1:  # before them a system turn that the template brings
+            weights = [1.0, *weights]
+        if len(ends) != len(weights):  # a template that joins turns
+            if set(weights) != {1.0}:
+                raise ReadingError("turns have weights of their own, and no ends of their own.")
+            weights = [1.0] * len(ends)
+        found = [0.0] * len(ids)
+        for (start, stop), weight in zip(itertools.pairwise([0, *ends]), weights, strict=True):
+            found[start:stop] = [weight] * (stop - start)
+        return found
+
+    def _bare(self, turn: Message) -> Reading:
+        said, end = turn.content or "", self._model.profile.end_of_turn
+        hidden = _Hidden(self._controls, [said])
+        ids = self._ids(hidden.hide(said) + end, hidden)
+        weights = [0.0, *[turn.weight or 0.0] * (len(ids) - 1)]
+        return Reading(ids, weights, len(ids), None if hidden.found else self.whole(said + end))
+
+    def steps(self, problem: str, steps: Sequence[str], tail: str | None) -> Reading | None:
+        """The ids of a problem and its steps with a marker behind each; nothing is weighed.
+
+        Args:
+            tail: of the row's own text; None where the steps are an answer in a chat.
+        """
+        marker = self._model.profile.step_tokens.step
+        texts = [self._system or "", problem, *steps, tail or ""]
+        hidden = _Hidden(self._controls, texts)
+        marked = [hidden.hide(step) + marker for step in steps]
+        if tail is not None:
+            text = "".join(marked) + hidden.hide(tail)
+            ids = self._ids(text, hidden)
+            return Reading(ids, [0.0] * len(ids), len(ids), None)
+        shown = [{"role": "user", "content": hidden.hide(problem)}]
+        if self._system is not None:
+            shown.insert(0, {"role": "system", "content": hidden.hide(self._system)})
+        answer = {"role": "assistant", "content": "\n".join(marked)}
+        text = self._rendered([*shown, answer], None)
+        start = self._start(text, shown, None)
+        ids, weights, _ = self._read(text, [start], [0.0], hidden)
+        whole = None if hidden.found else self.whole(text)
+        return Reading(ids, weights, len(ids), whole)
+
+    def pair(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Reading:
+        """The ids of two texts, framed by an encoder's tokenizer itself; the second is trained."""
+        texts = []
+        for turns in (prompt, answer):
+            seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+            texts.append(self._rendered(seen, None))
+        tokenizer = parsed(self._model.tokenizer_json)
+        tokenizer.encode_special_tokens = True
+        found = tokenizer.encode(texts[0], texts[1])
+        tokenizer.encode_special_tokens = False  # shared; as it was
+        start = found.sequence_ids.index(1)
+        weights = [0.0] * start + [1.0] * (len(found.ids) - start)
+        return Reading(found.ids, weights, len(found.ids), found.ids)

@@ -1,0 +1,151 @@
+"""What a row says, read once more for the second reading: before any column and any batch.
+
+The format reads the row again, one row at a time. Which turns are trained, which sequence of the
+row is which, and what a chain of steps is made of is decided here anew, from the contract's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stages.contract import Conversation, Example, Message, Pair, StepChain, Tokens
+from stages.formats.text import BARE
+from stages.strict_json import dump
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One sequence of a row.
+
+    Attributes:
+        sides: one conversation, or the chosen and the rejected one; every turn's ``trained`` is
+            decided, and so is the ``weight`` of those that are trained.
+        steps, tail: of a chain: the texts before each marker, and what stands behind the last.
+    """
+
+    sides: tuple[tuple[Message, ...], ...] = ()
+    tools: list[Any] | None = None
+    margin: float | None = None
+    problem: str = ""
+    steps: tuple[str, ...] = ()
+    tail: str | None = None
+    ratings: tuple[float | None, ...] = ()
+    tokens: Tokens | None = None
+
+
+def _conversation(found: Conversation, train_on: str) -> tuple[Message, ...]:
+    answers = [i for i, turn in enumerate(found.messages) if turn.role == "assistant"]
+    by_policy = {
+        "assistant": set(answers),
+        "last": set(answers[-1:]),
+        "all": set(range(len(found.messages))),
+    }[train_on]
+    turns = []
+    for i, turn in enumerate(found.messages):
+        trained = i in by_policy if turn.trained is None else turn.trained
+        turns.append(_decided(turn, trained or turn.role == BARE))
+    return tuple(turns)
+
+
+def _decided(turn: Message, trained: bool) -> Message:
+    weight = 1.0 if turn.weight is None else turn.weight
+    return replace(turn, trained=trained, weight=weight if trained else 0.0)
+
+
+def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+    """The conversation up to each trained answer, with that one alone trained."""
+    for i, turn in enumerate(turns):
+        if turn.trained and turn.role == "assistant":
+            yield (*(_decided(t, False) for t in turns[:i]), turn)
+
+
+def _pair(found: Pair) -> Said:
+    prompt = [_decided(turn, False) for turn in found.prompt]
+    sides = [
+        (*prompt, *(_decided(turn, turn.role == "assistant") for turn in side))
+        for side in (found.chosen, found.rejected)
+    ]
+    return Said(tuple(sides), found.tools, found.margin)
+
+
+def _chain(found: StepChain, raw: bool) -> Said:
+    problem = found.problem.strip()
+    steps = [step.strip() for step in found.steps]
+    tail = None
+    if raw and found.pieces is not None:
+        *steps, tail = found.pieces
+    elif raw:
+        steps = ["\n" + step for step in steps]
+        steps[0], tail = problem + steps[0], ""
+    return Said(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(found.labels))
+
+
+def sequences(example: Example, train_on: str, by_turn: bool, raw: bool) -> list[Said]:
+    """The sequences that an example is to become.
+
+    Args:
+        by_turn: one for each trained answer; ``raw``: steps are the row's own text.
+    """
+    if isinstance(example, Conversation):
+        turns = _conversation(example, train_on)
+        each = _turn_by_turn(turns) if by_turn else [turns]
+        return [Said((one,), example.tools) for one in each]
+    if isinstance(example, Pair):
+        return [_pair(example)]
+    if isinstance(example, StepChain):
+        return [_chain(example, raw)]
+    return [Said(tokens=example)]
+
+
+_SIDES = ("messages", "chosen_messages", "rejected_messages")
+
+
+def _same_turns(turns: tuple[Message, ...], column: list[dict[str, Any]]) -> bool:
+    said = [(t.role, t.content, dump(t.fields) if t.fields else None, t.trained) for t in turns]
+    return said == [(t["role"], t["content"], t["fields"], t["trained"]) for t in column]
+
+
+def _same_steps(said: Said, row: Mapping[str, Any]) -> bool:
+    labels = row["step_labels"]
+    ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[: len(labels)]]
+    own = (said.problem, list(said.steps), said.tail, ratings)
+    return own == (row["problem"], row["steps"], row["tail"], labels)
+
+
+def matches(said: Said, row: Mapping[str, Any]) -> bool:
+    """Whether the columns of a row say the same.
+
+    Args:
+        row: the columns that normalize writes; step ratings may be fewer, of steps that stayed.
+    """
+    if said.tokens is not None:
+        return True  # ids have no columns but those that the reading compares
+    if said.steps:
+        return _same_steps(said, row)
+    tools = dump(said.tools) if said.tools else None
+    columns = [row[name] for name in _SIDES if name in row]
+    same = len(columns) == len(said.sides) and row["tools"] == tools
+    if not same or not all(map(_same_turns, said.sides, columns)):
+        return False
+    margin = None if said.margin is None else float(np.float32(said.margin))
+    return "margin" not in row or bool(row["margin"] == margin)
+
+
+def named(found: list[list[Said]], row: Mapping[str, Any]) -> Said | None:
+    """The sequence of a row's examples that a row of columns is; None when it is none of them.
+
+    Args:
+        found: the sequences of each example.
+    """
+    every = [said for one in found for said in one]
+    number = row["sequence"]
+    if number < 0:
+        return every[0] if len(every) == 1 and matches(every[0], row) else None
+    if len(found) > 1 and any(len(one) != 1 for one in found):
+        # An example that was refused before it became several has one number, whatever it holds.
+        return next((said for said in every if matches(said, row)), None)
+    return every[number] if number < len(every) and matches(every[number], row) else None
