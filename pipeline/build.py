@@ -25,7 +25,7 @@ from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
-from pipeline import data_docs, exporting, gate, gather, manifest, part, publish, rejects
+from pipeline import data_docs, exporting, gate, gather, manifest, margins, part, publish, rejects
 from pipeline import plan as planning
 from pipeline import report as report_page
 from pipeline.audits import audit
@@ -271,6 +271,9 @@ def _assemble(
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources = _sources(inputs, works, parts)
     lines = _lines_of_parts(plan, parts)
+    rated = (
+        margins.of_parts(works, plan.examples.starts, plan.kept) if config.task == "rm" else None
+    )
     ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
     kept = int(plan.kept.sum())
     _refuse_too_many(ledger, sum(p.rows for p in parts), kept, config.max_reject)
@@ -281,7 +284,7 @@ def _assemble(
         plan.examples.starts,
         str(folder),
         plan.width,
-        "margin" in recipe.task.kept and _all_margins(works),
+        rated is not None and rated.present > 0,
         "loss_weights" in recipe.task.kept and _any_weights(works),
     )
     (folder / METRICS).mkdir()
@@ -296,6 +299,7 @@ def _assemble(
         shards,
         ledger,
         len(np.unique(plan.examples.row)) - len(np.unique(plan.examples.row[plan.kept])),
+        rated,
     )
     report("judge", 0, 1)
     verdict = _judge(outcome, folder, users)
@@ -330,15 +334,6 @@ def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
     gate.require_passed(verdict)
     write_json(folder / publish.VALIDATION, verdict.described())
     return verdict
-
-
-def _all_margins(works: list[Work]) -> bool:
-    """Whether every example has a margin: the column is stored for all rows or for none."""
-    for work in works:
-        with pa.memory_map(str(work.path)) as source:
-            if pa.ipc.open_file(source).read_all().column("margin").null_count:
-                return False
-    return True
 
 
 def _any_weights(works: list[Work]) -> bool:

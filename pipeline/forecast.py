@@ -18,6 +18,7 @@ from pipeline.build import MIN_REJECTS
 from pipeline.config import Config
 from pipeline.detection import recognise_rows
 from pipeline.inputs import expand, reader_of, short_names
+from pipeline.margins import Margins, of_column
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.sources import Located
@@ -62,6 +63,7 @@ class Sampled:
         refused: rows by refusal code; ``first``: where the first ones of each code stand.
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
+        margins: of the sampled pairs (rm); None elsewhere.
     """
 
     rows: int
@@ -71,6 +73,7 @@ class Sampled:
     lengths: Ints
     trained: Ints
     shown: list[tuple[str, dict[str, Any]]]
+    margins: Margins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     machine = replace(recipe, config=unlimited)
     made = Sampled(0, 0, Counter(), {}, np.zeros(0, np.int64), np.zeros(0, np.int64), [])
     lengths, trained, rows, large = [], [], 0, 0
+    rated = Margins() if recipe.config.task == "rm" else None
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
@@ -188,12 +192,15 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         batch = _through(machine, look, records, made)
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
+        if rated is not None:
+            rated += of_column(batch.column("margin"))
     return replace(
         made,
         rows=rows,
         large=large,
         lengths=np.concatenate(lengths),
         trained=np.concatenate(trained),
+        margins=rated,
     )
 
 
@@ -223,12 +230,14 @@ def of_glimpses(
 
 
 def would_stop(found: Forecast) -> bool:
-    """Whether a build would refuse more rows than ``--max-reject`` allows, as far as one sees."""
+    """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
+    margins are below zero, as far as one sees."""
     made, config = found.sampled, found.recipe.config
     long = int((made.lengths > config.longest_example).sum()) if config.too_long == "reject" else 0
     share = (made.refused.total() + long) / max(made.rows, 1)
     enough = share * found.rows > MIN_REJECTS or config.max_reject == 0
-    return not len(made.lengths) or (share > config.max_reject and enough)
+    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.tolerance)
+    return not len(made.lengths) or (share > config.max_reject and enough) or reversed_pairs
 
 
 def packing_table(found: Forecast) -> list[dict[str, Any]]:

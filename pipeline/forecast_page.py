@@ -145,6 +145,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
                 for code, count in made.refused.most_common()
             },
         },
+        "margins": made.margins and {**made.margins.recorded(), "negative": made.margins.negative},
         "lengths": _lengths(found),
         "packing": packing_table(found),
         "stages": stages,
@@ -180,9 +181,21 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     for code, entry in rejects["by_code"].items():
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
     if rejects["build_would_stop"]:
-        yield "          a build would stop: more rows than --max-reject allows, or nothing left"
+        yield (
+            "          a build would stop: more rows than --max-reject allows, nothing left, "
+            "or most margins below zero"
+        )
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
+
+
+def _margin_lines(said: dict[str, Any]) -> Iterator[str]:
+    found = said["margins"]
+    if found and found["present"]:
+        total = found["present"] + found["absent"]
+        below = f"{found['negative']} are below zero: the rejected answer is rated higher"
+        yield f"margins   {found['absent']} of {total} sampled pairs have none"
+        yield from [f"          {below}"] if found["negative"] else []
 
 
 def _length_lines(said: dict[str, Any]) -> Iterator[str]:
@@ -212,6 +225,7 @@ def as_text(found: Forecast) -> str:
         *_input_lines(said),
         f"stages    {' -> '.join(said['stages'])}",
         *_reject_lines(said),
+        *_margin_lines(said),
         *_length_lines(said),
     ]
     for row in said["first_rows"]:

@@ -17,6 +17,7 @@ import numpy as np
 from pipeline import __version__
 from pipeline.gather import ShardReport
 from pipeline.inputs import Input, identity
+from pipeline.margins import Margins
 from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
@@ -39,6 +40,7 @@ class Outcome:
     shards: list[ShardReport]
     ledger: Ledger
     duplicate_rows: int
+    margins: Margins | None = None  # rm only
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -284,6 +286,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "options": config.recorded(),
         "model": model_of(recipe.model),
         "prm": _prm(outcome),
+        "rm": {"margins": outcome.margins.recorded()} if outcome.margins else None,
         "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         "inputs": _inputs(outcome),
         "rows": _rows(outcome),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipeline import drift
+from pipeline import drift, exports, margins
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 
@@ -56,6 +56,10 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
     lines += [f"          {n} rows: {note}" for note, n in rows["notes"].items()]
     if rows["duplicates_found"] and not rows["duplicates"]:
         lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
+    rated = margins.line((manifest["rm"] or {}).get("margins"))
+    lines += [rated] if rated else []
+    if rated and manifest.get("for"):
+        lines.append(f"          {manifest['for']}: {exports.load(manifest['for']).no_margin}")
     if manifest["packing"]:
         packing = manifest["packing"]
         lines.append(

@@ -726,11 +726,11 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         {"prompt": "q", "chosen": "a", "rejected": "b", "margin": True},
         "bad_margin",
     ),
-    "one_score": (
+    "equal_scores": (
         "preference",
         "rm",
-        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 1},
-        "bad_margin",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 1, "score_rejected": 1.0},
+        "tie",
     ),
     "no_tag": ("math_shepherd", "prm", {"input": "P Step 1: s", "label": "P"}, "no_steps"),
     "texts_differ": (
