@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.recipe import Recipe
@@ -35,7 +36,7 @@ class PartReport:
     Attributes:
         lines: lines of the split, blank ones included.
         rows: rows read.
-        made: sequences that came out of the door.
+        made: sequences that rows became, those refused beside others of their row included.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
@@ -137,6 +138,14 @@ def split_off(batch: Batch) -> tuple[Batch, Batch | None]:
     return batch.filter(stays), gone
 
 
+def _made(normalized: Batch) -> int:
+    """Sequences that rows became. A refused row that became one or none is no sequence."""
+    lines = normalized.column("line").to_numpy()
+    _, place, counts = np.unique(lines, return_inverse=True, return_counts=True)
+    stays = normalized.column("reject_code").is_null().to_numpy(zero_copy_only=False)
+    return int((stays | (counts[place] > 1)).sum())
+
+
 def _stored(recipe: Recipe, batch: Batch) -> Batch:
     stored = recipe.task.stored
     return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
@@ -146,10 +155,13 @@ def _count(report: PartReport, batch: Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
         report.tally("sums", {name: total})
-    for name in ("note", "rendered"):
-        if name in batch.schema.names:
-            pairs = batch.column(name).drop_null().value_counts().to_pylist()
-            report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
+    if "rendered" in batch.schema.names:
+        pairs = batch.column("rendered").drop_null().value_counts().to_pylist()
+        report.tally("rendered", {pair["values"]: pair["counts"] for pair in pairs})
+    if "note" in batch.schema.names:  # once a row, however many sequences it became
+        both = (batch.column(name).to_pylist() for name in ("line", "note"))
+        noted = {(line, note) for line, note in zip(*both, strict=True) if note is not None}
+        report.tally("note", Counter(note for _, note in noted))
 
 
 @contextlib.contextmanager
@@ -187,8 +199,9 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         report.lines += lines.lines
         report.rows += len(records)
         report.damage = lines.damage or report.damage
-        batch, gone = split_off(normalize(lines.records))
-        report.made += batch.num_rows
+        normalized = normalize(lines.records)
+        batch, gone = split_off(normalized)
+        report.made += _made(normalized)
         if gone is not None:
             rejects.take(gone, "normalize", records)
         for stage in stages:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
     ]
     lines += [f"          {n} {code}" for code, n in rows["rejected_by_code"].items()]
     lines += [f"          {n} rows: {note}" for note, n in rows["notes"].items()]
+    beside = Counter(examples["rejected_by_code"]) - Counter(rows["rejected_by_code"])
+    lines += [f"          {n} examples of rows with others: {code}" for code, n in beside.items()]
     if rows["duplicates_found"] and not rows["duplicates"]:
         lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
     rated = margins.line((manifest["rm"] or {}).get("margins"))

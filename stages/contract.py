@@ -189,7 +189,19 @@ class Tokens:
     labels: list[int]
 
 
-Example: TypeAlias = Conversation | Pair | StepChain | Tokens
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A sequence of a row that cannot be used, beside others that can: counted, never left out.
+
+    Attributes:
+        code, detail: as those of a RowError.
+    """
+
+    code: str
+    detail: str
+
+
+Example: TypeAlias = Conversation | Pair | StepChain | Tokens | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +234,7 @@ class Format(Protocol):
         ...
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        """Turn a row into examples.
+        """Turn a row into examples; what it says and no example has in it is a ``Refused``.
 
         Raises:
             RowError: the row cannot be used.

@@ -25,6 +25,7 @@ from stages.contract import (
     Message,
     Pair,
     Record,
+    Refused,
     Row,
     StepChain,
     TokenRows,
@@ -127,6 +128,8 @@ class Normalize:
                 reasoning.place(turns, self.reasoning)
 
     def _ready(self, example: Example) -> list[Any]:
+        if isinstance(example, Refused):
+            raise RowError(example.code, example.detail)
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
             self._treat_reasoning(example)
         if isinstance(example, Conversation):
