@@ -211,12 +211,12 @@ def ledger(outcome: Outcome) -> dict[str, int]:
 
 
 def _prm(outcome: Outcome) -> dict[str, Any] | None:
-    config = outcome.recipe.config
+    config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
     if config.task != "prm":
         return None
     return {
         "template": config.prm_template,
-        "step_separator": "\n" if config.prm_template == "chat" else None,
+        "step_separator": step_tokens.separator if config.prm_template == "chat" else None,
         "label_kind": "soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
         "neutral": config.neutral,
     }

@@ -95,6 +95,7 @@ class Recipe:
             config.prm_template == "raw",
             self._reasoning_field,
             config.reasoning == "strip",
+            self.model.profile.step_tokens.separator,
         )
 
     @property

@@ -38,7 +38,7 @@ IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 WRITES = {
     "sft": ("messages", "turn_weights", "tools", "note"),
     "rm": ("chosen_messages", "rejected_messages", "tools", "margin"),
-    "prm": ("problem", "steps", "tail", "step_labels"),
+    "prm": ("problem", "steps", "tail", "step_labels", "note"),
     "tokens": ("input_ids", "labels"),
 }
 
@@ -91,6 +91,7 @@ class Normalize:
         reasoning: the field in which the template looks for reasoning; None puts it into a
             ``<think>`` block of the answer.
         strip_reasoning: answers lose it instead.
+        step_separator: stands between two steps of a PRM row, where the row has nothing there.
     """
 
     task: str
@@ -101,6 +102,7 @@ class Normalize:
     raw: bool = False
     reasoning: str | None = reasoning.FIELD
     strip_reasoning: bool = False
+    step_separator: str = "\n"
 
     @property
     def kind(self) -> str:
@@ -137,7 +139,9 @@ class Normalize:
             return examples.turn_by_turn(ready) if self.turn_by_turn else [ready]
         if isinstance(example, Pair):
             return [(*examples.pair(example), example.margin)]
-        return [example if isinstance(example, Tokens) else examples.chain(example)]
+        if isinstance(example, Tokens):
+            return [example]
+        return [(examples.chain(example), example.steps)]
 
     def _read(self, row: Row) -> list[Example]:
         try:
@@ -198,7 +202,12 @@ class Normalize:
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made
-        return _batch(lines, sequences, refused, _FILL[self.kind](rows, self.raw))
+        return _batch(lines, sequences, refused, self._columns(rows))
+
+    def _columns(self, rows: list[Any]) -> dict[str, Any]:
+        if self.kind == "prm":
+            return _prm(rows, self.raw, self.step_separator)
+        return _FILL[self.kind](rows)
 
 
 def _batch(
@@ -229,7 +238,7 @@ def _tools(found: Conversation | None) -> str | None:
     return dump(found.tools) if found and found.tools else None
 
 
-def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
+def _sft(rows: list[Any]) -> dict[str, Any]:
     turns = [row.messages if row else () for row in rows]
     return {
         "messages": _turns(turns),
@@ -239,7 +248,7 @@ def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
     }
 
 
-def _rm(rows: list[Any], raw: bool) -> dict[str, Any]:
+def _rm(rows: list[Any]) -> dict[str, Any]:
     chosen, rejected = ([row[side].messages if row else () for row in rows] for side in (0, 1))
     return {
         "chosen_messages": _turns(chosen),
@@ -249,38 +258,54 @@ def _rm(rows: list[Any], raw: bool) -> dict[str, Any]:
     }
 
 
-def _prm(rows: list[StepChain | None], raw: bool) -> dict[str, Any]:
+def _prm(
+    rows: list[tuple[StepChain, list[str]] | None], raw: bool, separator: str
+) -> dict[str, Any]:
+    """The columns of chains, each beside its steps as the row has them."""
     steps: list[list[str]] = []
     tails: list[str | None] = []
-    for row in rows:
-        if row is None or not raw:
-            steps.append(row.steps if row else [])
+    for chain, written in (row or (None, []) for row in rows):
+        if chain is None or not raw:
+            steps.append(chain.steps if chain else [])
             tails.append(None)
-        elif row.pieces is not None:
-            steps.append(row.pieces[:-1])
-            tails.append(row.pieces[-1])
-        else:  # rows given as lists: the problem, a newline, the steps joined by newlines
-            first, *others = row.steps
-            steps.append([f"{row.problem}\n{first}", *(f"\n{step}" for step in others)])
+        elif chain.pieces is not None:
+            steps.append(chain.pieces[:-1])
+            tails.append(chain.pieces[-1])
+        else:
+            steps.append(_one_text(chain.problem, written, separator))
             tails.append("")
+    chains = [row[0] if row else None for row in rows]
+    rewritten = [not raw and row is not None and examples.is_rewritten(row[1]) for row in rows]
     return {
-        "problem": [row.problem if row else None for row in rows],
+        "problem": [chain.problem if chain else None for chain in chains],
         "steps": steps,
         "tail": tails,
-        "step_labels": [row.labels if row else [] for row in rows],
+        "step_labels": [chain.labels if chain else [] for chain in chains],
+        "note": ["steps_rewritten" if changed else None for changed in rewritten],
     }
 
 
-def _tokens(rows: list[Tokens | None], raw: bool) -> dict[str, Any]:
+def _one_text(problem: str, steps: list[str], separator: str) -> list[str]:
+    """The pieces of one text from a problem and steps given as a list: the steps as written, with a
+    separator where the row has no line break between them."""
+    pieces, before = [], problem
+    for number, step in enumerate(steps):
+        between = separator if number else "\n"
+        broken = before.endswith("\n") or step.startswith("\n")
+        pieces.append(step if broken else f"{between}{step}")
+        before = step
+    return [problem + pieces[0], *pieces[1:]]
+
+
+def _tokens(rows: list[Tokens | None]) -> dict[str, Any]:
     return {
         "input_ids": [row.ids if row else [] for row in rows],
         "labels": [row.labels if row else [] for row in rows],
     }
 
 
-_FILL: dict[str, Callable[[list[Any], bool], dict[str, Any]]] = {
+_FILL: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
     "sft": _sft,
     "rm": _rm,
-    "prm": _prm,
     "tokens": _tokens,
 }

@@ -148,7 +148,8 @@ class Witness:
         steps = steps[: len(labels)]  # the steps that stayed under --too-long
         if self.raw:
             return "".join(step + marker for step in steps) + str(row["tail"] or "")
-        answer = "\n".join(step + marker for step in steps)
+        between = self.model.profile.step_tokens.separator
+        answer = between.join(step + marker for step in steps)
         seen = [
             {"role": "user", "content": row["problem"]},
             {"role": "assistant", "content": answer},
