@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -601,8 +602,9 @@ def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Ex
 def test_every_format_is_tested() -> None:
     """No format is without an example here."""
     known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
-    read = {name.partition("/")[0] for name, *_ in READ.values()}
-    assert read | {"prm800k", "pretokenized"} >= known
+    read = {name.partition("/")[0] for name, *_ in (*READ.values(), *test_shapes.READ.values())}
+    refused = {name for name, *_ in test_shapes.REFUSED.values()}
+    assert read | refused | {"prm800k", "pretokenized"} >= known
 
 
 def steps_row(**more: Any) -> Row:
