@@ -271,9 +271,7 @@ def _assemble(
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources = _sources(inputs, works, parts)
     lines = _lines_of_parts(plan, parts)
-    rated = (
-        margins.of_parts(works, plan.examples.starts, plan.kept) if config.task == "rm" else None
-    )
+    rated = margins.of_parts(config.task, works, plan)
     ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
     kept = int(plan.kept.sum())
     _refuse_too_many(ledger, sum(p.rows for p in parts), kept, config.max_reject)
@@ -284,7 +282,7 @@ def _assemble(
         plan.examples.starts,
         str(folder),
         plan.width,
-        rated is not None and rated.present > 0,
+        bool(rated and rated.present),
         "loss_weights" in recipe.task.kept and _any_weights(works),
     )
     (folder / METRICS).mkdir()

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.audit import share, with_tolerances
 from pipeline.part import Work
-from stages.columns import Ints
+from pipeline.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +53,15 @@ def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
     return Margins(len(values), column.null_count, int((values < 0).sum()))
 
 
-def of_parts(works: Sequence[Work], starts: Ints, kept: npt.NDArray[np.bool_]) -> Margins:
-    """Those of the examples that a build keeps.
-
-    Args:
-        starts: index of each part's first example, and the total.
-        kept: of all examples, those that are stored.
-    """
+def of_parts(task: str, works: Sequence[Work], plan: Plan) -> Margins | None:
+    """Those of the pairs that a build keeps; None for other tasks than rm."""
+    if task != "rm":
+        return None
     total = Margins()
-    for work, start, stop in zip(works, starts, starts[1:], strict=False):
+    for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):
         with pa.memory_map(str(work.path)) as source:
             column = pa.ipc.open_file(source).read_all().column("margin")
-            total += of_column(column.filter(pa.array(kept[start:stop])))
+            total += of_column(column.filter(pa.array(plan.kept[start:stop])))
     return total
 
 
