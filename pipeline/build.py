@@ -265,16 +265,14 @@ def _assemble(
     users: list[Suite],
     report: Report,
 ) -> tuple[dict[str, Any], Verdict]:
-    """Everything of the build but ``run.json`` and the manifest; returns the manifest, and the
-    verdict without which it cannot be written."""
+    """All of a build but ``run.json`` and the manifest; what that will say, and the verdict."""
     config = recipe.config
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources = _sources(inputs, works, parts)
     lines = _lines_of_parts(plan, parts)
     rated = margins.of_parts(config.task, works, plan)
     ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
-    kept = int(plan.kept.sum())
-    _refuse_too_many(ledger, sum(p.rows for p in parts), kept, config.max_reject)
+    _refuse_too_many(ledger, sum(p.rows for p in parts), int(plan.kept.sum()), config.max_reject)
     shared = Gather(
         recipe,
         tuple(sources),
