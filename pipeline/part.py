@@ -158,7 +158,8 @@ def _count(report: PartReport, batch: Batch) -> None:
     if "rendered" in batch.schema.names:
         pairs = batch.column("rendered").drop_null().value_counts().to_pylist()
         report.tally("rendered", {pair["values"]: pair["counts"] for pair in pairs})
-    if "note" in batch.schema.names:  # once a row, however many sequences it became
+    if "note" in batch.schema.names and batch.column("note").null_count < batch.num_rows:
+        # once a row, however many sequences it became
         both = (batch.column(name).to_pylist() for name in ("line", "note"))
         noted = {(line, note) for line, note in zip(*both, strict=True) if note is not None}
         report.tally("note", Counter(note for _, note in noted))

@@ -149,6 +149,15 @@ def test_a_step_that_quotes_itself_is_not_cut() -> None:
     assert refused.value.code == "two_first_steps"
 
 
+def test_a_question_that_alone_numbers_steps_is_refused() -> None:
+    """No step ends between its first and its second one, so they are no steps of the answer."""
+    text = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
+    with pytest.raises(RowError, match=r"'Step 2:' stands behind") as refused:
+        split_of(text)
+    assert refused.value.code == "two_first_steps"
+    assert split_of(text, "Two.")[1] == ["Two. "]
+
+
 def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands() -> None:
     """Named by hand it says where the problem ends, whatever follows."""
     text = f"Why?\n\nBecause.\n\nAnd so. {TAG}"

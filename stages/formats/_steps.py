@@ -122,13 +122,13 @@ def _first_step(text: str, separator: str) -> int:
     if second == separator:  # a separator that numbers nothing: the problem ends where it first is
         return places[0]
     numbered = [second in text[a:b] for a, b in pairwise(places)]
-    if not all(numbered):
-        detail = f"{separator!r} stands {len(places)} times before the first tag, so where the "
-        detail += (
-            "problem ends is not clear; give --prompt-separator a longer text that stands once"
-        )
-        raise RowError("two_first_steps", detail)
-    return places[-1]
+    if all(numbered) and second not in text[places[-1] :]:
+        return places[-1]
+    seen = f"{separator!r} stands {len(places)} times before the first tag"
+    if all(numbered):  # the step before a tag does not number the one behind it
+        seen = f"{second!r} stands behind {separator!r} before the first tag"
+    detail = "so where the problem ends is not clear; give --prompt-separator a longer text that "
+    raise RowError("two_first_steps", f"{seen}, {detail}stands once")
 
 
 def _asked(text: str, options: FormatOptions) -> str:
