@@ -61,8 +61,8 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
         lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
     rated = margins.line((manifest["rm"] or {}).get("margins"))
     lines += [rated] if rated else []
-    if rated and manifest.get("for"):
-        lines.append(f"          {manifest['for']}: {exports.load(manifest['for']).no_margin}")
+    said = exports.load(manifest["for"]).no_margin if rated and manifest.get("for") else ""
+    lines += [f"          {manifest['for']}: {said}"] if said else []
     if manifest["packing"]:
         packing = manifest["packing"]
         lines.append(
