@@ -112,6 +112,7 @@ class Audit:
             the number of cases below which neither does. Without ``fail`` it never fails.
         tasks: where it applies; empty means everywhere.
         whole: of a build with a test split it measures every row, not a sample.
+        instead: what to do about data that fails it, in words; else the data is to be changed.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Audit:
     tolerances: Tolerances = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     whole: bool = False
+    instead: str = "Change the data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +248,10 @@ def require(results: Iterable[AuditResult]) -> None:
         if figure.status == FAIL
     ]
     first = failed[0]
+    instead = next((audit.instead for audit in audits() if audit.name == first.name), "")
     raise ExpectationError(
         f"The data fails {'an audit' if len(failed) == 1 else f'{len(failed)} audits'} "
         f"({first.why}):\n" + "\n".join(lines),
-        "Mend the data, or allow it with "
+        f"{instead}, or allow it with "
         f"--tolerance {first.name}.fail={max(1.0, first.tolerances['fail']):g}.",
     )

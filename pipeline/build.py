@@ -32,6 +32,7 @@ from pipeline import (
     gate,
     gather,
     manifest,
+    margins,
     part,
     preflight,
     publish,
@@ -264,12 +265,12 @@ def _assemble(
     users: list[Suite],
     report: Report,
 ) -> tuple[dict[str, Any], Verdict]:
-    """Everything of the build but ``run.json`` and the manifest; returns the manifest, and the
-    verdict without which it cannot be written."""
+    """All of a build but ``run.json`` and the manifest; what that will say, and the verdict."""
     config = recipe.config
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources = _sources(inputs, works, parts)
     lines = _lines_of_parts(plan, parts)
+    rated = margins.of_parts(config.task, works, plan)
     ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
     kept = int(plan.kept.sum())
     refuse_too_many(ledger, sum(p.rows - p.filtered for p in parts), kept, config)
@@ -280,7 +281,7 @@ def _assemble(
         plan.examples.starts,
         str(folder),
         plan.width,
-        "margin" in recipe.task.kept and _all_margins(works),
+        bool(rated and rated.present),
         "loss_weights" in recipe.task.kept and _any_weights(works),
     )
     (folder / METRICS).mkdir()
@@ -295,6 +296,7 @@ def _assemble(
         shards,
         ledger,
         len(np.unique(plan.examples.row)) - len(np.unique(plan.examples.row[plan.kept])),
+        rated,
     )
     report("judge", 0, 1)
     verdict = _judge(outcome, folder, users)
@@ -329,15 +331,6 @@ def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
     gate.require_passed(verdict)
     write_json(folder / publish.VALIDATION, verdict.described())
     return verdict
-
-
-def _all_margins(works: list[Work]) -> bool:
-    """Whether every example has a margin: the column is stored for all rows or for none."""
-    for work in works:
-        with pa.memory_map(str(work.path)) as source:
-            if pa.ipc.open_file(source).read_all().column("margin").null_count:
-                return False
-    return True
 
 
 def _any_weights(works: list[Work]) -> bool:

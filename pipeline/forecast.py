@@ -17,6 +17,7 @@ import numpy as np
 from pipeline.config import Config
 from pipeline.detection import recognise_rows, way_on
 from pipeline.inputs import expand, reader_of, short_names
+from pipeline.margins import Margins, of_column
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import too_many
@@ -69,6 +70,7 @@ class Sampled:
         shown: the first rows as they are stored, each with its name.
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds.
+        margins: of the sampled pairs (rm); None elsewhere.
     """
 
     rows: int
@@ -84,6 +86,7 @@ class Sampled:
     unread: dict[str, Counter[str]] = field(default_factory=dict)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
+    margins: Margins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
                 made.details.setdefault(code, detail)
                 made.first.setdefault(code, []).append(look.row_name(records[line]))
     if "note" in batch.schema.names:
-        made.notes.update(notes.tally(batch.column("note")))
+        made.notes.update(notes.tally(batch))
     _show(look, records, batch, made)
     return batch
 
@@ -204,6 +207,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
     )
     lengths, trained, rows, large, tokens = [], [], 0, 0, 0
+    rated = Margins() if recipe.config.task == "rm" else None
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
@@ -214,6 +218,8 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
         if recipe.splits_turns and "messages" in batch.schema.names:
             made.split.update(turn_split.count(batch))
+        if rated is not None:
+            rated += of_column(batch.column("margin"))
     return replace(
         made,
         rows=rows,
@@ -221,6 +227,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         lengths=np.concatenate(lengths),
         trained=np.concatenate(trained),
         tokens=tokens,
+        margins=rated,
     )
 
 
@@ -250,12 +257,15 @@ def of_glimpses(
 
 
 def would_stop(found: Forecast) -> bool:
-    """Whether a build would refuse more rows than ``--max-reject`` allows, as far as one sees."""
+    """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
+    margins are below zero, as far as one sees."""
     made, config = found.sampled, found.recipe.config
     long = int((made.lengths > config.longest_example).sum()) if config.too_long == "reject" else 0
     share = (made.refused.total() + long) / max(made.rows, 1)
     rows = max(found.rows, made.rows)
-    return not len(made.lengths) or too_many(round(share * rows), rows, config.max_reject)
+    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.tolerance)
+    refused = too_many(round(share * rows), rows, config.max_reject)
+    return not len(made.lengths) or refused or reversed_pairs
 
 
 def packing_table(found: Forecast) -> list[dict[str, Any]]:

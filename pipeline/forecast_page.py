@@ -165,6 +165,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
             },
         },
         "notes": dict(sorted(made.notes.items())),
+        "margins": made.margins and {**made.margins.recorded(), "negative": made.margins.negative},
         "lengths": _lengths(found),
         "turn_split": turn_split.told(made.split),
         "packing": packing_table(found),
@@ -208,13 +209,25 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
         yield f"                 {entry['detail']}"
     if rejects["build_would_stop"]:
-        yield "          a build would stop: more rows than --max-reject allows, or nothing left"
+        yield (
+            "          a build would stop: more rows than --max-reject allows, nothing left, "
+            "or most margins below zero"
+        )
     for name, count in said["notes"].items():
         label = "warning" if name in notes.WARNINGS else "note"
         of = f"{count} of {rejects['sampled']} sampled rows"
         yield f"{label:<9} {of}: {name} ({notes.of(name)})"
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
+
+
+def _margin_lines(said: dict[str, Any]) -> Iterator[str]:
+    found = said["margins"]
+    if found and found["present"]:
+        total = found["present"] + found["absent"]
+        below = f"{found['negative']} are below zero: the rejected answer is rated higher"
+        yield f"margins   {found['absent']} of {total} sampled pairs have none"
+        yield from [f"          {below}"] if found["negative"] else []
 
 
 def _length_lines(said: dict[str, Any]) -> Iterator[str]:
@@ -246,6 +259,7 @@ def as_text(found: Forecast) -> str:
         *_input_lines(said),
         f"stages    {' -> '.join(said['stages'])}",
         *_reject_lines(said),
+        *_margin_lines(said),
         *_length_lines(said),
     ]
     for row in said["first_rows"]:

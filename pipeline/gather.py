@@ -41,7 +41,7 @@ class Gather:
         starts: index of each part's first example, and the total.
         inputs: all that row ids may name.
         width: of padded rows.
-        with_margin: every row of the build has a margin.
+        with_margin: some row of the build has a margin; the others have null.
         with_weights: some row of the build has a loss weight other than 0 and 1.
     """
 

@@ -17,6 +17,7 @@ import numpy as np
 from pipeline import __version__
 from pipeline.gather import ShardReport
 from pipeline.inputs import Input, identity
+from pipeline.margins import Margins
 from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
@@ -41,6 +42,7 @@ class Outcome:
     shards: list[ShardReport]
     ledger: Ledger
     duplicate_rows: int
+    margins: Margins | None = None  # rm only
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -212,12 +214,12 @@ def ledger(outcome: Outcome) -> dict[str, int]:
 
 
 def _prm(outcome: Outcome) -> dict[str, Any] | None:
-    config = outcome.recipe.config
+    config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
     if config.task != "prm":
         return None
     return {
         "template": config.prm_template,
-        "step_separator": "\n" if config.prm_template == "chat" else None,
+        "step_separator": step_tokens.separator if config.prm_template == "chat" else None,
         "label_kind": "soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
         "neutral": config.neutral,
     }
@@ -313,6 +315,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "options": config.recorded(),
         "model": model_of(recipe.model),
         "prm": _prm(outcome),
+        "rm": {"margins": outcome.margins.recorded()} if outcome.margins else None,
         "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         "inputs": _inputs(outcome),
         "rows": _rows(outcome),

@@ -16,20 +16,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from pipeline import seal
+from pipeline import part_checks, seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
-from stages import columns, notes, readers, row_counts, turn_split
+from stages import columns, notes, readers, turn_split
 from stages.contract import Batch, Record, Split
-from stages.errors import PipelineError, ReadingError
 from stages.fold import fold
 
-Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused a sequence of it
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
@@ -42,10 +39,10 @@ class PartReport:
     Attributes:
         lines: lines of the split, blank ones included.
         rows: rows read.
-        sampled: rows that were read twice; ``skipped``: rows that could not be.
-        made: sequences that came out of the door.
+        made: sequences that rows became, those refused beside others of their row included.
         filtered: rows that ``--where`` left out.
-        sampled: of them, encoded again by the reference; ``compared``: from the vocabulary too.
+        sampled: rows that were read twice; ``skipped``: rows that could not be; ``compared``:
+            of those that were, how many from the vocabulary too.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
@@ -111,7 +108,7 @@ def finished(work: Work) -> PartReport | None:
             return None
         found = json.loads(data)
         report = PartReport(**found[_REPORT])
-        whole = found[_KEY] == work.key and _counts_lines(work, report)
+        whole = found[_KEY] == work.key and part_checks.counts_lines(work, report)
         whole = whole and _sha256(work.path) == report.sha256
         whole = whole and _sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError, KeyError):
@@ -122,36 +119,12 @@ def finished(work: Work) -> PartReport | None:
     return report
 
 
-def _counts_lines(work: Work, report: PartReport) -> bool:
-    """Whether the part has the lines that were counted when the input was hashed."""
-    return work.split.lines in (None, report.lines)
-
-
-def _require_counts(work: Work, report: PartReport, made: pa.Table, refused: list[Refused]) -> None:
-    """What was counted on the way is what the part holds.
-
-    Raises:
-        PipelineError: it is not; every row id behind such a part would be wrong.
-    """
-    refused_lines = np.array([line for line, _ in refused], np.int64)
-    lines = np.union1d(made.column("line").to_numpy(), refused_lines)
-    sequences = made.num_rows + sum(stage != "normalize" for _, stage in refused)
-    counted = (len(lines) + report.filtered, sequences, True)
-    if counted != (report.rows, report.made, _counts_lines(work, report)):
-        raise PipelineError(
-            f"{work.split.path}: a part counts {report.lines} lines, {report.rows} rows and "
-            f"{report.made} sequences, and holds {work.split.lines or report.lines} lines, "
-            f"{len(lines) + report.filtered} rows and {sequences} sequences.",
-            "Nothing was built. Please report this.",
-        )
-
-
 class _Rejects:
     """The refused rows of a part, as lines of JSON, with their raw text."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
-        self.refused: list[Refused] = []
+        self.refused: list[part_checks.Refused] = []
 
     def take(self, batch: Batch, stage: str, records: dict[int, Record]) -> None:
         names = ("line", "sequence", "reject_code", "reject_detail")
@@ -190,9 +163,11 @@ def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
         report.tally("sums", {name: total})
-    for name in ("note", "rendered"):
-        if name in batch.schema.names:
-            report.tally(name, notes.tally(batch.column(name)))
+    if "rendered" in batch.schema.names:
+        pairs = batch.column("rendered").drop_null().value_counts().to_pylist()
+        report.tally("rendered", {pair["values"]: pair["counts"] for pair in pairs})
+    if "note" in batch.schema.names:
+        report.tally("note", notes.tally(batch))
     if recipe.splits_turns and "messages" in batch.schema.names:
         report.tally("turn_split", turn_split.count(batch))
 
@@ -212,49 +187,6 @@ def _replacing(path: Path) -> Iterator[Path]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _where(split: Split) -> str:
-    """What a message calls a split; its lines count from its start."""
-    name = os.path.basename(split.path)
-    return name if not split.start else f"{name} from {split.start} on"
-
-
-# What a row can break by what it says: texts that differ but not in their ids, and text that
-# gives an id which stands for something else.
-_OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
-
-
-def _require_theirs(gone: Batch, stage: str, where: str) -> None:
-    """What we rendered and encoded ourselves breaks no law by its own fault.
-
-    Raises:
-        PipelineError: it does, and the fault is ours.
-    """
-    names = ("line", "reject_code", "reject_detail")
-    for line, code, detail in zip(*(gone.column(n).to_pylist() for n in names), strict=True):
-        if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
-            raise PipelineError(
-                f"{where}:{line + 1}: the example made from this row breaks {code}: {detail}.",
-                "Nothing was published; please report it with the row and the recipe.",
-            )
-
-
-def _require_counted(report: PartReport, split: Split, last: int, kept: int) -> None:
-    """The rows of the split were all read, and some of those that stayed were read twice.
-
-    Args:
-        last: the last row's line; ``kept``: how many rows stayed.
-
-    Raises:
-        ReadingError: they were not.
-    """
-    found = None if report.damage else row_counts.count(split)
-    read = row_counts.Count(report.rows, report.lines, last)
-    if found is not None and found != read:
-        raise ReadingError(f"{_where(split)}: {read} were read, and {found} are there.")
-    if kept and not report.sampled + report.skipped:
-        raise ReadingError(f"{_where(split)}: none of its {kept} rows was read a second time.")
 
 
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
@@ -294,18 +226,19 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         report.rows += len(lines.records)
         last = max(records, default=last)
         report.damage = lines.damage or report.damage
-        batch, gone = split_off(normalize(lines.records))
-        report.made += batch.num_rows
+        normalized = normalize(lines.records)
+        batch, gone = split_off(normalized)
+        report.made += part_checks.made(normalized)
         if gone is not None:
             rejects.take(gone, "normalize", records)
         for stage in stages:
             batch, gone = split_off(stage(batch))
             if gone is not None:
                 if normalize.kind != "tokens":
-                    _require_theirs(gone, stage.name, _where(work.split))
+                    part_checks.require_theirs(gone, stage.name, part_checks.where(work.split))
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
-            witness(batch, records, _where(work.split))
+            witness(batch, records, part_checks.where(work.split))
             _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
     report.sampled, report.skipped = witness.sampled, witness.skipped
@@ -313,10 +246,10 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     report.filtered = normalize.tally.filtered
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
-    _require_counted(report, work.split, last, sum(map(len, batches)))
+    part_checks.require_counted(report, work.split, last, sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    _require_counts(work, report, table, rejects.refused)
+    part_checks.require_counts(work, report, table, rejects.refused)
     _write(work, report, table, rejects)
     return report
 

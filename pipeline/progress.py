@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pipeline import drift
+from pipeline import drift, exports, margins
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 from stages import notes, turn_split
@@ -61,8 +62,14 @@ def _lines(manifest: dict[str, Any]) -> list[str]:
     for note, count in rows["notes"].items():
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
+    beside = Counter(examples["rejected_by_code"]) - Counter(rows["rejected_by_code"])
+    lines += [f"          {n} examples of rows with others: {code}" for code, n in beside.items()]
     if rows["duplicates_found"] and not rows["duplicates"]:
         lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
+    rated = margins.line((manifest["rm"] or {}).get("margins"))
+    lines += [rated] if rated else []
+    said = exports.load(manifest["for"]).no_margin if rated and manifest.get("for") else ""
+    lines += [f"          {manifest['for']}: {said}"] if said else []
     if manifest["packing"]:
         packing = manifest["packing"]
         lines.append(

@@ -96,6 +96,7 @@ class Recipe:
             selection=config.selection(),
             printed=printed_fields(self.model.profile.chat_template),
             stop_text=config.stop_text,
+            step_separator=self.model.profile.step_tokens.separator,
         )
 
     @property

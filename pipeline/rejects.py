@@ -22,7 +22,7 @@ class Ledger:
 
     Attributes:
         rows_by_code: refused rows, by the code of their first refused sequence.
-        examples_by_code: refused sequences.
+        examples_by_code: refused sequences; a row that is refused as a whole is none.
         first: the first ids of each code.
         details: what the first row of each code was told.
         long: tokens of every row that was refused for its length.
@@ -72,6 +72,12 @@ def _entries(work: Work, source: Source) -> Iterator[tuple[int, dict[str, Any]]]
             )
 
 
+def _several(refused: Ints, encoded: Ints) -> set[int]:
+    """Lines that became more than one sequence, refused ones included."""
+    lines, counts = np.unique(np.concatenate([refused, encoded]), return_counts=True)
+    return set(lines[counts > 1].tolist())
+
+
 def write(path: Path, works: list[Work], sources: list[Source], encoded: list[Ints]) -> Ledger:
     """Write the file, in input order.
 
@@ -84,10 +90,11 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
             found = sorted(_entries(work, source), key=lambda pair: pair[0])
             refused = np.array([line for line, _ in found], np.int64)
             counted = set(refused[np.isin(refused, lines)].tolist())
+            several = _several(refused, lines)
             for line, entry in found:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 code = entry["code"]
-                if entry["stage"] != "normalize":
+                if entry["stage"] != "normalize" or line in several:
                     ledger.examples_by_code[code] += 1
                 if line not in counted:
                     counted.add(line)

@@ -11,7 +11,7 @@ from pipeline import tasks
 from pipeline.config import Config
 from stages import catalog
 from stages.accept import Accept
-from stages.normalize import IDENTITY, WRITES
+from stages.normalized import IDENTITY, WRITES
 
 Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 

@@ -230,7 +230,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     _require(batches, [*kept, "length"], name, source)
     table = weights.stored(pa.Table.from_batches(batches).combine_chunks())
     kept += [weights.NAME] if weights.NAME in table.schema.names else []
-    if "margin" in table.schema.names and not table.column("margin").null_count:
+    if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")
     lengths = table.column("length").to_numpy().astype(np.int64)
     width = pad.width(config.pad_to, int(lengths.max(initial=0)), config.max_length)

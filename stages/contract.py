@@ -198,7 +198,19 @@ class Tokens:
     labels: list[int]
 
 
-Example: TypeAlias = Conversation | Pair | StepChain | Tokens
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A sequence of a row that cannot be used, beside others that can: counted, never left out.
+
+    Attributes:
+        code, detail: as those of a RowError.
+    """
+
+    code: str
+    detail: str
+
+
+Example: TypeAlias = Conversation | Pair | StepChain | Tokens | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +247,7 @@ class Format(Protocol):
         ...
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        """Turn a row into examples.
+        """Turn a row into examples; what it says and no example has in it is a ``Refused``.
 
         A column that is read ends in an example: ``row[name]`` and ``row.get(name)`` count as
         reading (see ``watched``), and every other column is reported as not read.

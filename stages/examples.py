@@ -177,6 +177,23 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
     return sides[0], sides[1]
 
 
+def is_rewritten(steps: list[str]) -> bool:
+    """Whether stripping steps and joining them takes indentation or blank lines off them.
+
+    One line break between two steps, and blanks at the end of a line, are not counted.
+    """
+    before = ""
+    for step in steps:
+        body = step.lstrip()
+        lead = step[: len(step) - len(body)]
+        if not lead.endswith(("\n", "\r")) and lead:
+            return True
+        if (before + lead).count("\n") > 1:
+            return True
+        before = step[len(step.rstrip()) :]
+    return before.count("\n") > 1
+
+
 def chain(found: StepChain) -> StepChain:
     """Strip what a chat renders stripped.
 

@@ -8,15 +8,11 @@ whose reject columns are filled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from stages import (
-    columns,
     examples,
     exchanges,
     formats,
@@ -24,7 +20,6 @@ from stages import (
     null_fields,
     reasoning,
     stop_text,
-    weights,
 )
 from stages.contract import (
     Batch,
@@ -36,40 +31,17 @@ from stages.contract import (
     Message,
     Pair,
     Record,
+    Refused,
     Row,
     StepChain,
     TokenRows,
     Tokens,
 )
 from stages.errors import RowError
+from stages.normalized import FILL, IDENTITY, WRITES, batch_of, of_chains
 from stages.selection import Selection, renamed
-from stages.strict_json import dump
 from stages.unread import Tally, left_over, require_asked
 from stages.watched import EMPTY, Watched
-
-IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
-WRITES = {
-    "sft": ("messages", "turn_weights", "tools", "note"),
-    "rm": ("chosen_messages", "rejected_messages", "tools", "margin", "note"),
-    "prm": ("problem", "steps", "tail", "step_labels", "note"),
-    "tokens": ("input_ids", "labels"),
-}
-
-
-def _turns(conversations: Sequence[Sequence[Message]]) -> pa.Array:
-    """A list<message> column; flat, so that no object is made per row."""
-    flat = [message for messages in conversations for message in messages]
-    kinds = columns.MESSAGES.value_type
-    data = (
-        [message.role for message in flat],
-        [message.content for message in flat],
-        [dump(message.fields) if message.fields else None for message in flat],
-        [message.trained for message in flat],
-    )
-    arrays = [pa.array(values, kinds.field(i).type) for i, values in enumerate(data)]
-    lengths = np.fromiter(map(len, conversations), np.int64, len(conversations))
-    turns = pa.StructArray.from_arrays(arrays, fields=list(kinds))
-    return columns.make_list(columns.offsets_of(lengths), turns)
 
 
 @dataclass(frozen=True)
@@ -86,6 +58,7 @@ class Normalize:
         printed: the fields of a turn that the chat template prints.
         tally: what was left out of the rows since it was last taken.
         stop_text: what becomes of stop tokens that stand as text at the end of answers.
+        step_separator: stands between two steps of a PRM row, where the row has nothing there.
     """
 
     task: str
@@ -100,6 +73,7 @@ class Normalize:
     printed: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally, compare=False)
     stop_text: str = stop_text.KEEP
+    step_separator: str = "\n"
 
     @property
     def kind(self) -> str:
@@ -128,10 +102,15 @@ class Normalize:
 
     def _notes(self, example: Example) -> list[str]:
         """What the row is told of; stop tokens at the end of answers go, or refuse it."""
+        found = list(examples.notes(example))
+        if isinstance(example, StepChain) and not self.raw and examples.is_rewritten(example.steps):
+            found.append("steps_rewritten")
         stopped = stop_text.treat(example, self.stop_text)
-        return [*([stopped] if stopped else []), *examples.notes(example)]
+        return [stopped, *found] if stopped else found
 
     def _ready(self, example: Example) -> list[Any]:
+        if isinstance(example, Refused):
+            raise RowError(example.code, example.detail)
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
             self._treat_reasoning(example)
         if isinstance(example, Conversation):
@@ -139,7 +118,9 @@ class Normalize:
             return examples.turn_by_turn(ready) if self.turn_by_turn else [ready]
         if isinstance(example, Pair):
             return [(*examples.pair(example), example.margin)]
-        return [example if isinstance(example, Tokens) else examples.chain(example)]
+        if isinstance(example, Tokens):
+            return [example]
+        return [(examples.chain(example), example.steps)]
 
     def restart(self) -> None:
         """Begin another tally."""
@@ -197,6 +178,9 @@ class Normalize:
             return []
         found: list[Example | RowError] = []
         for example in self._examples(Watched(self._row(record, record.data))):
+            if isinstance(example, Refused):
+                found.append(RowError(example.code, example.detail))
+                continue
             try:
                 stop_text.treat(example, self.stop_text)
                 if self.strip_reasoning or self.reasoning != reasoning.FIELD:
@@ -234,7 +218,7 @@ class Normalize:
         if plain is not None:
             lines = [record.line for record in records]
             plain["note"] = notes.column("sft", plain, {}, lines)
-            return _batch(lines, [-1] * len(lines), {}, plain)
+            return batch_of(lines, [-1] * len(lines), {}, plain)
         return self._one_by_one(self._selected(records))
 
     def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
@@ -274,91 +258,12 @@ class Normalize:
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made
-        texts = _FILL[self.kind](rows, self.raw)
+        texts = self._columns(rows)
         if self.kind != "tokens":
             texts["note"] = notes.column(self.kind, texts, told, lines)
-        return _batch(lines, sequences, refused, texts)
+        return batch_of(lines, sequences, refused, texts)
 
-
-def _batch(
-    lines: list[int],
-    sequences: list[int],
-    refused: Mapping[int, tuple[str, str]],
-    made: Mapping[str, Any],
-) -> Batch:
-    arrays: dict[str, Any] = {
-        "line": lines,
-        "sequence": sequences,
-        "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(lines)),
-        "reject_detail": _spread({i: said for i, (_, said) in refused.items()}, len(lines)),
-        **made,
-    }
-    typed = [pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()]
-    return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
-
-
-def _spread(values: dict[int, str], count: int) -> pa.Array:
-    """A text column with values at a few places and nulls elsewhere."""
-    if not values:
-        return pa.nulls(count, pa.string())
-    return pa.array([values.get(i) for i in range(count)], pa.string())
-
-
-def _tools(found: Conversation | None) -> str | None:
-    return dump(found.tools) if found and found.tools else None
-
-
-def _sft(rows: list[Any], raw: bool) -> dict[str, Any]:
-    turns = [row.messages if row else () for row in rows]
-    return {
-        "messages": _turns(turns),
-        "turn_weights": weights.of_turns(turns),
-        "tools": [_tools(row) for row in rows],
-    }
-
-
-def _rm(rows: list[Any], raw: bool) -> dict[str, Any]:
-    chosen, rejected = ([row[side].messages if row else () for row in rows] for side in (0, 1))
-    return {
-        "chosen_messages": _turns(chosen),
-        "rejected_messages": _turns(rejected),
-        "tools": [_tools(row[0]) if row else None for row in rows],
-        "margin": [row[2] if row else None for row in rows],
-    }
-
-
-def _prm(rows: list[StepChain | None], raw: bool) -> dict[str, Any]:
-    steps: list[list[str]] = []
-    tails: list[str | None] = []
-    for row in rows:
-        if row is None or not raw:
-            steps.append(row.steps if row else [])
-            tails.append(None)
-        elif row.pieces is not None:
-            steps.append(row.pieces[:-1])
-            tails.append(row.pieces[-1])
-        else:  # rows given as lists: the problem, a newline, the steps joined by newlines
-            first, *others = row.steps
-            steps.append([f"{row.problem}\n{first}", *(f"\n{step}" for step in others)])
-            tails.append("")
-    return {
-        "problem": [row.problem if row else None for row in rows],
-        "steps": steps,
-        "tail": tails,
-        "step_labels": [row.labels if row else [] for row in rows],
-    }
-
-
-def _tokens(rows: list[Tokens | None], raw: bool) -> dict[str, Any]:
-    return {
-        "input_ids": [row.ids if row else [] for row in rows],
-        "labels": [row.labels if row else [] for row in rows],
-    }
-
-
-_FILL: dict[str, Callable[[list[Any], bool], dict[str, Any]]] = {
-    "sft": _sft,
-    "rm": _rm,
-    "prm": _prm,
-    "tokens": _tokens,
-}
+    def _columns(self, rows: list[Any]) -> dict[str, Any]:
+        if self.kind == "prm":
+            return of_chains(rows, self.raw, self.step_separator)
+        return FILL[self.kind](rows)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from stages import stop_text
 from stages.columns import count_per_row, list_parts
+from stages.contract import Batch
 
 WORDS = {
     "ends_without_answer": "the conversation ends with a turn that nobody answers",
@@ -21,6 +22,7 @@ WORDS = {
     "template_text": "a text holds the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
     "stop_text_stripped": "an answer ended in the text of a stop token, which was taken off",
+    "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
     "salvaged_before_damage": "read before the damage of an input",
 }
 WARNINGS = ("template_text", "stop_text_kept")  # what a model learns from these is seldom meant
@@ -48,13 +50,12 @@ def of(note: str) -> str:
     return WORDS.get(note, note)
 
 
-def tally(column: pa.Array) -> Counter[str]:
-    """How many rows have each note."""
-    found: Counter[str] = Counter()
-    for entry in column.drop_null().value_counts().to_pylist():
-        for name in entry["values"].split(_JOINED):
-            found[name] += entry["counts"]
-    return found
+def tally(batch: Batch) -> Counter[str]:
+    """How many rows have each note; a row counts once, however many sequences it became."""
+    noted = batch.filter(batch.column("note").is_valid())
+    pairs = zip(noted.column("line").to_pylist(), noted.column("note").to_pylist(), strict=True)
+    told = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
+    return Counter(name for _, name in told)
 
 
 def _holding(values: Any) -> npt.NDArray[np.bool_]:

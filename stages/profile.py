@@ -55,11 +55,15 @@ class StepTokens:
     """The special tokens of PRM data: the marker after a step, and its two ratings.
 
     Tokens that the vocabulary has keep their ids; others take the first free ones.
+
+    Attributes:
+        separator: the text between a step's marker and the next step.
     """
 
     step: str = "<|step|>"
     good: str = "<|good|>"
     bad: str = "<|bad|>"
+    separator: str = "\n"
 
     def __iter__(self) -> Iterator[str]:
         return iter((self.step, self.good, self.bad))

@@ -105,6 +105,7 @@ class Renderer:
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
         self._lead = model.profile.text_lead
+        self.step_separator = model.profile.step_tokens.separator
         self._markers = model.profile.text_markers
         self._shapes: dict[Hashable, Program | RowError | None] = {}
         self._units = 0
@@ -308,7 +309,8 @@ class RenderSteps:
     writes: tuple[str, ...] = ("segments", "rendered")
 
     def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
-        answer = "\n".join(steps)
+        between = self.renderer.step_separator
+        answer = between.join(steps)
         row = Row(["user", "assistant"], [problem, answer], [None, None], [False, True], None)
         if self.system is not None:
             row.prepend(self.system)
@@ -318,7 +320,7 @@ class RenderSteps:
         for text, kind in zip(texts, kinds, strict=True):
             if kind & TRAINED and not kind & CONTROL and text.endswith(answer):
                 first = text.removesuffix(answer) + steps[0]  # what the template opens answers with
-                segments += [(first, STEP), *((f"\n{step}", STEP) for step in steps[1:])]
+                segments += [(first, STEP), *((f"{between}{step}", STEP) for step in steps[1:])]
                 placed = True
             else:
                 segments.append((text, kind & CONTROL))

@@ -295,7 +295,10 @@ class SecondReading:
         shown = [{"role": "user", "content": hidden.hide(problem)}]
         if self._system is not None:
             shown.insert(0, {"role": "system", "content": hidden.hide(self._system)})
-        answer = {"role": "assistant", "content": "\n".join(marked)}
+        answer = {
+            "role": "assistant",
+            "content": self._model.profile.step_tokens.separator.join(marked),
+        }
         text = self._rendered([*shown, answer], None)
         start = self._start(text, shown, None)
         ids, weights, _ = self._read(text, [start], [0.0], hidden)

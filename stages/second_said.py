@@ -14,6 +14,7 @@ import numpy as np
 
 from stages.contract import Conversation, Example, Message, Pair, StepChain, Tokens
 from stages.formats.text import BARE
+from stages.normalize import Normalize
 from stages.strict_json import dump
 
 
@@ -72,33 +73,33 @@ def _pair(found: Pair) -> Said:
     return Said(tuple(sides), found.tools, found.margin)
 
 
-def _chain(found: StepChain, raw: bool) -> Said:
+def _chain(found: StepChain, raw: bool, between: str) -> Said:
     problem = found.problem.strip()
     steps = [step.strip() for step in found.steps]
     tail = None
     if raw and found.pieces is not None:
         *steps, tail = found.pieces
-    elif raw:
-        steps = ["\n" + step for step in steps]
-        steps[0], tail = problem + steps[0], ""
+    elif raw:  # a row of lists: as it is written, with a break where it has none of its own
+        steps, tail = list(found.steps), ""
+        for i in range(len(steps) - 1, -1, -1):
+            left = found.steps[i - 1] if i else problem
+            if left[-1:] != "\n" and steps[i][:1] != "\n":
+                steps[i] = (between if i else "\n") + steps[i]
+        steps[0] = problem + steps[0]
     return Said(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(found.labels))
 
 
-def sequences(example: Example, train_on: str, by_turn: bool, raw: bool) -> list[Said]:
-    """The sequences that an example is to become.
-
-    Args:
-        by_turn: one for each trained answer; ``raw``: steps are the row's own text.
-    """
+def sequences(example: Example, asked: Normalize) -> list[Said]:
+    """The sequences that an example is to become, by what was asked of normalize."""
     if isinstance(example, Conversation):
-        turns = _conversation(example, train_on)
-        each = _turn_by_turn(turns) if by_turn else [turns]
+        turns = _conversation(example, asked.train_on)
+        each = _turn_by_turn(turns) if asked.turn_by_turn else [turns]
         return [Said((one,), example.tools) for one in each]
     if isinstance(example, Pair):
         return [_pair(example)]
     if isinstance(example, StepChain):
-        return [_chain(example, raw)]
-    return [Said(tokens=example)]
+        return [_chain(example, asked.raw, asked.step_separator)]
+    return [Said(tokens=example)] if isinstance(example, Tokens) else []
 
 
 _SIDES = ("messages", "chosen_messages", "rejected_messages")
@@ -135,17 +136,21 @@ def matches(said: Said, row: Mapping[str, Any]) -> bool:
     return "margin" not in row or bool(row["margin"] == margin)
 
 
-def named(found: list[list[Said]], row: Mapping[str, Any]) -> Said | None:
+def named(found: list[list[Said | None]], row: Mapping[str, Any]) -> Said | None:
     """The sequence of a row's examples that a row of columns is; None when it is none of them.
 
     Args:
-        found: the sequences of each example.
+        found: the sequences of each example; None for one that is refused, which has a number too.
     """
     every = [said for one in found for said in one]
     number = row["sequence"]
     if number < 0:
-        return every[0] if len(every) == 1 and matches(every[0], row) else None
+        return _if_it_is(every[0], row) if len(every) == 1 else None
     if len(found) > 1 and any(len(one) != 1 for one in found):
         # An example that was refused before it became several has one number, whatever it holds.
-        return next((said for said in every if matches(said, row)), None)
-    return every[number] if number < len(every) and matches(every[number], row) else None
+        return next((said for said in every if _if_it_is(said, row)), None)
+    return _if_it_is(every[number], row) if number < len(every) else None
+
+
+def _if_it_is(said: Said | None, row: Mapping[str, Any]) -> Said | None:
+    return said if said is not None and matches(said, row) else None

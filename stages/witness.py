@@ -135,11 +135,13 @@ class Witness:
 
     def said(self, row: Row, record: Record) -> Said | None:
         """What the record says of a row; None where that is something else."""
-        normalize, found = self.normalize, []
+        normalize = self.normalize
+        found: list[list[Said | None]] = []
         for example in normalize.said(record):
-            by_turn, raw = normalize.turn_by_turn, normalize.raw
-            if not isinstance(example, RowError):
-                found.append(sequences(example, normalize.train_on, by_turn, raw))
+            if isinstance(example, RowError):
+                found.append([None])
+            else:
+                found.append([*sequences(example, normalize)])
         return named(found, row)
 
     def _prove(self, row: Row, said: Said) -> None:

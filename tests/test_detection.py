@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import Ran, read_manifest
 
 from stages import formats
-from stages.contract import FormatOptions, Pair, Row, StepChain
+from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
 
@@ -209,12 +209,20 @@ def ranked(name: str, row: Row) -> list[tuple[str | None, str | None, float | No
 
 
 def test_ranked_answers_pair_up_as_asked() -> None:
-    """Neighbours by default, every two with ranked/all; equally good answers give no pair."""
+    """Neighbours by default, every two with ranked/all; two equally good ones are a tie."""
     row = {"prompt": "q", "responses": ["a", "b", "c", "d"], "scores": [4, 2, 2, 1]}
     near = [("a", "b", 2.0), ("c", "d", 1.0)]
     every = [("a", "b", 2.0), ("a", "c", 2.0), ("a", "d", 3.0), ("b", "d", 1.0), ("c", "d", 1.0)]
     assert ranked("ranked", row) == ranked("ranked/adjacent", row) == near
     assert ranked("ranked/all", row) == every
+    assert ranked("ranked/extremes", row) == [("a", "d", 3.0)]
+    ties = [
+        one
+        for name in ("ranked", "ranked/all", "ranked/extremes")
+        for one in formats.load(name).read(row, "rm", FormatOptions())
+        if isinstance(one, Refused)
+    ]
+    assert ties == [Refused("tie", "two answers have the same score 2")] * 2
     with pytest.raises(RowError, match="equally good"):
         ranked("ranked", {**row, "scores": [1, 1, 1, 1]})
 

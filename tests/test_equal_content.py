@@ -24,7 +24,8 @@ def door(rows: Sequence[Row], task: str, **options: Any) -> tuple[str, list[dict
     found = detect(rows, task, "x.jsonl")
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
     batch = Normalize(task, found.format, FormatOptions(**options))(records)
-    return found.reading, batch.drop_columns(["sequence"]).to_pylist()
+    own = ["sequence", *(["note"] if task == "prm" else [])]  # what this row lost, not the example
+    return found.reading, batch.drop_columns(own).to_pylist()
 
 
 def spoken(*said: tuple[str, str], role: str = "role", content: str = "content") -> list[Row]:

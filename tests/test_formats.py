@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from stages.contract import (
     Message,
     Pair,
     Record,
+    Refused,
     Row,
     StepChain,
     Varied,
@@ -602,8 +604,9 @@ def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Ex
 def test_every_format_is_tested() -> None:
     """No format is without an example here."""
     known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
-    read = {name.partition("/")[0] for name, *_ in READ.values()}
-    assert read | {"prm800k", "pretokenized"} >= known
+    read = {name.partition("/")[0] for name, *_ in (*READ.values(), *test_shapes.READ.values())}
+    refused = {name for name, *_ in test_shapes.REFUSED.values()}
+    assert read | refused | {"prm800k", "pretokenized"} >= known
 
 
 def steps_row(**more: Any) -> Row:
@@ -728,11 +731,11 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         {"prompt": "q", "chosen": "a", "rejected": "b", "margin": True},
         "bad_margin",
     ),
-    "one_score": (
+    "equal_scores": (
         "preference",
         "rm",
-        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 1},
-        "bad_margin",
+        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 1, "score_rejected": 1.0},
+        "tie",
     ),
     "no_tag": ("math_shepherd", "prm", {"input": "P Step 1: s", "label": "P"}, "no_steps"),
     "texts_differ": (
@@ -1275,17 +1278,44 @@ def test_alternatives_fan_out_in_the_published_order(neutral: str, value: float 
         StepChain("P", ["a", "e", "g", "h", "i"], [*before, 0.0]),
         StepChain("P", ["a", "e", "g", "h", "j"], [*before, 1.0]),
         StepChain("P", ["a", "e", "g", "h"], before),
+        Refused(
+            "behind_chain_end",
+            "step 6 completion 0: nothing was chosen at step 5, so no step goes on from there",
+        ),
     ]
 
 
 def test_a_chosen_completion_goes_before_a_human_one() -> None:
-    """A human step beside a chosen one is not used."""
+    """A human step beside a chosen one is not used, and counted."""
     row = steps_row(
         completions=[completion("a", -1)], chosen_completion=0, human_completion={"text": "h"}
     )
+    detail = "step 1: a human wrote a completion, and another was chosen"
     assert formats.load("prm800k").read(row, "prm", FormatOptions()) == [
-        StepChain("P", ["a"], [0.0])
+        Refused("unrated_completion", detail),
+        StepChain("P", ["a"], [0.0]),
     ]
+
+
+@given(st.data())
+def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObject) -> None:
+    """Whatever was chosen, rated or written, each completion's text ends a chain or has a code."""
+    steps: list[dict[str, Any]] = []
+    for number in range(data.draw(st.integers(1, 4))):
+        ratings = data.draw(st.lists(st.sampled_from([-1, 0, 1, None]), max_size=3))
+        made = [completion(f"{number}.{i}", rating) for i, rating in enumerate(ratings)]
+        chosen = data.draw(st.one_of(st.none(), st.integers(0, len(made) - 1))) if made else None
+        human = data.draw(st.sampled_from([None, {"text": f"{number}.h"}]))
+        steps.append(
+            {"completions": made or None, "chosen_completion": chosen, "human_completion": human}
+        )
+    row = {"question": {"problem": "P"}, "label": {"steps": steps}}
+    found = formats.load("prm800k").read(row, "prm", FormatOptions())
+    chains = [one for one in found if isinstance(one, StepChain)]
+    used = {text for chain in chains for text in chain.steps}
+    written = sum(len(step["completions"] or []) for step in steps)
+    written += sum(step["human_completion"] is not None for step in steps)
+    assert len(used) + sum(isinstance(one, Refused) for one in found) == written
 
 
 def test_alternatives_without_any_chosen_step_still_give_their_own_examples() -> None:

@@ -217,6 +217,16 @@ def lose_a_margin_to_infinity(rows: Rows, model: TargetModel) -> None:
     rows[AT]["margin"] = float("inf")
 
 
+@breaks("margin_finite", "examples_as_encoded", task="rm")
+def make_a_margin_no_number(rows: Rows, model: TargetModel) -> None:
+    rows[AT]["margin"] = float("nan")
+
+
+@breaks("examples_as_encoded", task="rm")
+def lose_a_margin(rows: Rows, model: TargetModel) -> None:
+    rows[AT]["margin"] = None
+
+
 @breaks("markers_match_steps", "labels_match_ratings", "examples_as_encoded", task="prm")
 def drop_a_marker(rows: Rows, model: TargetModel) -> None:
     rows[AT]["input_ids"][rows[AT]["step_positions"][0]] = 13

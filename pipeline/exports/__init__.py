@@ -28,6 +28,7 @@ class Facts:
         splits: names, in order; ``rows``: stored in ``train``, packs where they are packed.
         tokenizer_json: of the build; empty where nothing is projected yet.
         soft: some step's rating is neither 0 nor 1; ``unlabelled``: some step has none.
+        without_margin: pairs whose ``margin`` is null in a build that has the column.
     """
 
     task: str
@@ -39,6 +40,7 @@ class Facts:
     rows: int = 0
     soft: bool = False
     unlabelled: bool = False
+    without_margin: int = 0
     tokenizer_json: bytes = field(default=b"", repr=False)
 
 
@@ -85,6 +87,7 @@ class Export:
         container: ``arrow``, ``parquet`` or ``jsonl``.
         takes_weights: reads ``loss_weights``.
         takes_margins: reads ``margin``; where it does not, the verdict says so.
+        no_margin: what it makes of a pair whose margin is null; for the verdict.
         takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
     """
 
@@ -100,6 +103,7 @@ class Export:
     container: str = "arrow"
     takes_weights: bool = False
     takes_margins: bool = False
+    no_margin: str = ""
     takes_encoders: bool = False
 
     def layout(self, task: str, offered: tuple[str, ...]) -> str:
@@ -160,7 +164,14 @@ def facts_of(manifest: Mapping[str, Any]) -> Facts:
         manifest["splits"]["train"]["rows"] if "train" in manifest["splits"] else 0,
         prm.get("label_kind") == "soft",
         bool(prm.get("unlabelled")),
+        _without_margin(manifest),
     )
+
+
+def _without_margin(manifest: Mapping[str, Any]) -> int:
+    """Pairs without a margin in a build where others have one; older manifests have no count."""
+    found = (manifest.get("rm") or {}).get("margins") or {"present": 0, "absent": 0}
+    return int(found["absent"]) if found["present"] else 0
 
 
 def key(name: str) -> str:
@@ -195,5 +206,7 @@ def verdicts(facts: Facts) -> dict[str, dict[str, Any]]:
         text = why if why is not None else f"{export.versions}: {export.detail(facts)}"
         if why is None and "margin" in facts.columns and not export.takes_margins:
             text += "; it does not read the margins that this build has"
+        elif why is None and facts.without_margin and export.no_margin:
+            text += f"; {facts.without_margin} pairs have no margin: {export.no_margin}"
         found[name] = {"supported": why is None, "detail": text}
     return found

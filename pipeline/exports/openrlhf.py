@@ -122,4 +122,5 @@ EXPORT = Export(
     refuses=_refuses,
     takes_weights=True,
     takes_margins=True,
+    no_margin="it reads a missing one as 0",
 )

@@ -114,4 +114,5 @@ EXPORT = Export(
     refuses=_refuses,
     projection=_projection,
     takes_margins=True,
+    no_margin="it reads a missing one as 0",
 )

@@ -56,6 +56,10 @@ model.config.pad_token_id = tokenizer.pad_token_id
 model.config.use_cache = False
 """
 
+_NO_MARGIN = """
+rows = rows.remove_columns("margin")  # some pairs have none, and the trainer cannot read null
+"""
+
 _PRM = """
 model = AutoModelForTokenClassification.from_pretrained(model_dir, dtype="auto", num_labels=2)
 model.config.pad_token_id = tokenizer.pad_token_id
@@ -76,6 +80,8 @@ def _program(facts: Facts) -> str:
     if facts.task == "sft":
         attention = "flash_attention_2" if facts.layout == "packed" else "sdpa"
         body = body.format(attention=attention)
+    if facts.task == "rm" and facts.without_margin:
+        body = _NO_MARGIN + body
     head = _HEAD.format(
         imports=imports, config=f"{names}Config", defaults=",\n    ".join(defaults) + ","
     ).replace("from pathlib import Path\n\n", "\n")
@@ -139,4 +145,5 @@ EXPORT = Export(
     takes_encoders=True,
     projection=_projection,
     takes_margins=True,
+    no_margin="it needs one for every pair or for none, so its program leaves the column out",
 )

@@ -183,8 +183,10 @@ class Stack:
 
 
 def _pairs(rows: list[Row], batch: Batch) -> Batch:
+    """Add the margins, where the build has them; a pair without one has 0, the loss without it."""
     if "margin" in rows[0]:
-        batch["margin"] = torch.tensor([row["margin"] for row in rows], dtype=torch.float32)
+        given = [0.0 if row["margin"] is None else row["margin"] for row in rows]
+        batch["margin"] = torch.tensor(given, dtype=torch.float32)
     return batch
 
 

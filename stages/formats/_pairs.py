@@ -14,13 +14,11 @@ from stages.watched import peek
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input")
 _TURNS = ("conversations", "messages")
-SCORES = (
-    ("score_chosen", "score_rejected"),
-    ("chosen_score", "rejected_score"),
-    ("chosen_rating", "rejected_rating"),
-    ("rating_chosen", "rating_rejected"),
-    ("chosen_reward", "rejected_reward"),
-    ("reward_chosen", "reward_rejected"),
+SCORES = tuple(
+    (f"{prefix}chosen{suffix}", f"{prefix}rejected{suffix}")
+    for noun in ("score", "rating", "reward", "avg_rating", "reward_score")
+    for joint in ("_", "-")
+    for prefix, suffix in ((f"{noun}{joint}", ""), ("", f"{joint}{noun}"))
 )
 MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for name in names)}
 # What every pair may say beside its answers.
@@ -126,19 +124,21 @@ def number(value: Any, where: str) -> float:
 def margin(row: Row) -> float | None:
     """How much better the chosen side is: the margin column, or the difference of two scores.
 
+    A ``margin`` of 0 is kept: it is what the loss shall ask for. Two equal scores say that neither
+    side is better. One score alone says nothing of the other side, and is not read.
+
     Raises:
-        RowError: it is no number.
+        RowError: ``bad_margin``, it is no number; ``tie``, the scores are equal.
     """
-    if row.get("margin") is not None:
+    if dict.get(row, "margin") is not None:
         return number(row["margin"], "margin")
     for names in SCORES:
-        if all(row.get(name) is None for name in names):
+        if any(dict.get(row, name) is None for name in names):
             continue
-        try:
-            better, worse = (number(row.get(name), name) for name in names)
-        except RowError as error:
-            raise RowError("bad_margin", f"{names[0]} and {names[1]} are not numbers") from error
-        return number(better - worse, "margin")
+        better, worse = (number(row[name], name) for name in names)
+        if better == worse:
+            raise RowError("tie", f"{names[0]} and {names[1]} are both {better:g}")
+        return number(better - worse, f"{names[0]} - {names[1]}")
     return None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from itertools import pairwise
 from typing import Any
 
 from stages import templated
@@ -93,23 +95,46 @@ def chain(
 ) -> StepChain:
     """A chain from a joined text, cut at its tags.
 
-    The problem ends where the first step begins: at the first ``Step 1:``, or at what
-    ``--prompt-separator`` says.
+    The problem ends where the first step begins: at ``Step 1:``, or at what ``--prompt-separator``
+    says.
 
     Args:
         own_text: the pieces are one text of the row's own, which ``raw`` rendering repeats.
 
     Raises:
-        RowError: text follows the last tag, or no step begins where one should.
+        RowError: text follows the last tag, or where the first step begins is not said.
     """
     require_tail(pieces)
-    at = pieces[0].find(options.prompt_separator)
-    if at < 0:
-        detail = f"no {options.prompt_separator!r} before the first tag; see --prompt-separator"
-        raise RowError("no_first_step", detail)
+    at = _first_step(pieces[0], options.prompt_separator)
     steps = [pieces[0][at:], *pieces[1:-1]]
     asked = _asked(pieces[0][:at], options)
     return StepChain(asked, steps, labels, pieces if own_text else None)
+
+
+def _first_step(text: str, separator: str) -> int:
+    """Where the first step begins in what stands before the first tag.
+
+    A question may speak of steps itself. Where it numbers more of them before the steps begin again
+    at the first, those are the question's own. Otherwise nothing says which one begins the answer.
+
+    Raises:
+        RowError: none begins there, or one of several.
+    """
+    places = [found.start() for found in re.finditer(re.escape(separator), text)]
+    if not places:
+        detail = f"no {separator!r} before the first tag; see --prompt-separator"
+        raise RowError("no_first_step", detail)
+    second = re.sub(r"\b1\b", "2", separator, count=1)
+    if second == separator:  # a separator that numbers nothing: the problem ends where it first is
+        return places[0]
+    numbered = [second in text[a:b] for a, b in pairwise(places)]
+    if all(numbered) and second not in text[places[-1] :]:
+        return places[-1]
+    seen = f"{separator!r} stands {len(places)} times before the first tag"
+    if all(numbered):  # the step before a tag does not number the one behind it
+        seen = f"{second!r} stands behind {separator!r} before the first tag"
+    detail = "so where the problem ends is not clear; give --prompt-separator a longer text that "
+    raise RowError("two_first_steps", f"{seen}, {detail}stands once")
 
 
 def _asked(text: str, options: FormatOptions) -> str:

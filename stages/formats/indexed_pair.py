@@ -1,10 +1,11 @@
-"""Two answers and which is the better one: its index, its letter, or its column's name.
+"""Two answers and which is the better one: its index, letter or column's name, or ``A>B``.
 
 An index alone does not say whether it counts from 0 or from 1; the rows of a file together may.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,8 @@ CHOICES = (
     "choice",
     "best",
 )
+# Columns with a verdict in letters; under these names other texts are common, such as its reasons.
+_VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _LETTERS = {"a": 0, "b": 1}
 _COLUMNS = {
     "answers": (
@@ -59,6 +62,9 @@ _COLUMNS = {
     "choice": CHOICES,
     **_pairs.BESIDE,
 }
+_NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
+_SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
+_COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
 VARIANTS = ("0-based", "1-based", "1-is-first")
 
 
@@ -91,16 +97,41 @@ def _answers(row: Row) -> list[Any]:
     return [one.get("text", one) if isinstance(one, dict) else one for one in found]
 
 
+def _compared(value: Any) -> int | None:
+    """The better answer of ``A>B``, ``[[B>>A]]`` or ``A < B``; -1 for ``A=B``; else None."""
+    plain = "".join(value.split()).strip("[]").lower() if isinstance(value, str) else ""
+    found = _COMPARED.fullmatch(plain)
+    if found is None or found[1] == found[3]:
+        return None
+    if found[2][0] not in "<>":
+        return -1
+    return _LETTERS[found[1] if found[2][0] == ">" else found[3]]
+
+
 def _by_name(value: str, row: Row) -> int | None:
-    """The answer that a letter or a column's name means."""
+    """The answer that a letter, a column's name or a comparison means."""
     names = _sides(row) or ("", "")
     plain = value.strip()
     if plain in names:
         return names.index(plain)
-    ending = plain.lower()
-    for stem in ("model", "response", "answer", "output", "assistant", "option", "completion"):
+    compared = _compared(plain)
+    if compared is not None:
+        return None if compared < 0 else compared
+    ending = plain.removeprefix("[[").removesuffix("]]").strip().lower()
+    for stem in _NOUNS:
         ending = ending.removeprefix(stem).lstrip(" _")
     return _LETTERS.get(ending)
+
+
+def _is_verdict(value: Any, row: Row) -> bool:
+    """Whether a value of a column that may hold any text names the better answer."""
+    return isinstance(value, str) and (_is_tie(value) or _by_name(value, row) is not None)
+
+
+def _choice(row: Row) -> str | None:
+    """The column that names the better answer."""
+    verdict = (name for name in _VERDICTS if _is_verdict(dict.get(row, name), row))
+    return next((name for name in CHOICES if name in row), None) or next(verdict, None)
 
 
 def _index(value: Any) -> int | None:
@@ -113,8 +144,9 @@ def _index(value: Any) -> int | None:
 
 
 def _is_tie(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip().lower() in _pairs.TIES
+    if isinstance(value, str):  # [[C]] is a tie where judges answer [[A]], [[B]] or [[C]]
+        plain = value.strip().lower()
+        return plain.strip("[]") in _pairs.TIES or plain == "[[c]]" or _compared(value) == -1
     return isinstance(value, float) and value == 0.5
 
 
@@ -134,7 +166,7 @@ class _IndexedPair:
         return {name: _IndexedPair(name) for name in VARIANTS}
 
     def matches(self, row: Row) -> str | None:
-        choice = next((name for name in CHOICES if name in row), None)
+        choice = _choice(row)
         if choice is None or isinstance(row[choice], (list, dict)) or "chosen" in row:
             return None
         names = _sides(row)
@@ -146,13 +178,15 @@ class _IndexedPair:
         if any(name in columns for name in CHOICES):
             return None
         found = [name for name in CHOICES if any(row.get(name) is not None for row in rows)]
+        found += [n for n in _VERDICTS if any(_is_verdict(row.get(n), row) for row in rows)]
         if len(found) < 2:
             return None
         flags = " or ".join(f"--map label={name}" for name in found)
         return f"{' and '.join(found)} could each name the better answer", f"Say which with {flags}"
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        choices = [(row, row[name]) for row in rows if (name := _turns.first_of(row, CHOICES))]
+        names_of = (*CHOICES, *_VERDICTS)
+        choices = [(row, row[name]) for row in rows if (name := _turns.first_of(row, names_of))]
         open_ones = [
             (row, value)
             for row, value in choices
@@ -193,7 +227,7 @@ class _IndexedPair:
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         answers = _answers(row)
-        name = _turns.chosen_of(row, CHOICES, options.columns)
+        name = _turns.chosen_of(row, (*CHOICES, *_VERDICTS), options.columns)
         better = self._better(row[name] if name else None, row)
         return [_pairs.pair(row, answers[better], answers[1 - better], options)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
-from stages.formats import _pairs, hh_rlhf
+from stages.formats import _pairs, answer_lists, hh_rlhf
 
 
 class _Preference:
@@ -15,6 +15,8 @@ class _Preference:
 
     def matches(self, row: Row) -> str | None:
         if "chosen" not in row or "rejected" not in row or hh_rlhf.is_dialogue(row):
+            return None
+        if answer_lists.FORMAT.matches(row) is not None:
             return None
         return "chosen and rejected"
 

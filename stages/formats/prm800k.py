@@ -3,13 +3,16 @@
 As TRL published it: one example for each completion that is not the chosen one (the chosen steps
 before it, then it), and one for the whole chosen chain. Following only the chosen completions
 would give no bad step at all. A human-written step stands in for a missing chosen one.
+
+A completion that is in no example is refused by name: one that nobody rated, and one that comes
+behind a step where nothing was chosen.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _turns
 
@@ -59,7 +62,8 @@ class _PRM800K:
         if not isinstance(steps, list):
             raise RowError("bad_column", "label.steps holds no list")
         chain: list[Rated] = []
-        chains: list[list[Rated]] = []
+        found: list[Example] = []
+        ended = len(steps)
         for number, step in enumerate(steps):
             where = f"step {number + 1}"
             completions = step.get("completions") or []
@@ -67,14 +71,37 @@ class _PRM800K:
                 _rated(c, f"{where} completion {i}", options) for i, c in enumerate(completions)
             ]
             chosen = step.get("chosen_completion")
-            chains += [[*chain, one] for i, one in enumerate(rated) if i != chosen]
+            for i, one in enumerate(rated):
+                if i != chosen and completions[i].get("rating") is None:
+                    detail = f"{where} completion {i} has no rating"
+                    found.append(Refused("unrated_completion", detail))
+                elif i != chosen:
+                    found.append(_as_chain(problem, [*chain, one]))
             taken = _chosen(step, rated, where)
+            if chosen is not None and step.get("human_completion") is not None:
+                detail = f"{where}: a human wrote a completion, and another was chosen"
+                found.append(Refused("unrated_completion", detail))
             if taken is None:
+                ended = number
                 break
             chain.append(taken)
-        if chain:
-            chains.append(chain)
-        return [StepChain(problem, [t for t, _ in c], [label for _, label in c]) for c in chains]
+        found += [_as_chain(problem, chain)] if chain else []
+        return found + _behind(steps, ended)
+
+
+def _as_chain(problem: str, rated: list[Rated]) -> StepChain:
+    return StepChain(problem, [text for text, _ in rated], [label for _, label in rated])
+
+
+def _behind(steps: list[dict[str, Any]], ended: int) -> list[Example]:
+    """The completions behind the step where the chain ends."""
+    detail = f"nothing was chosen at step {ended + 1}, so no step goes on from there"
+    found: list[Example] = []
+    for number, step in enumerate(steps[ended + 1 :], ended + 2):
+        names = [f"completion {i}" for i in range(len(step.get("completions") or []))]
+        names += ["human completion"] * (step.get("human_completion") is not None)
+        found += [Refused("behind_chain_end", f"step {number} {name}: {detail}") for name in names]
+    return found
 
 
 FORMAT = _PRM800K()

@@ -1,17 +1,17 @@
 """Several answers to one prompt, from best to worst or with a score or a rank each.
 
-A row gives a pair for each two neighbours, or with ``ranked/all`` for each two answers. Answers
-that are equally good give no pair.
+A row gives a pair for each two neighbours, with ``ranked/all`` for each two answers, with
+``ranked/extremes`` for the best and the worst. Two that are equally good are refused as a tie.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Pair, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Pair, Refused, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns, indexed_pair
 
@@ -25,6 +25,7 @@ _COLUMNS = {
     "numbers": (*_SCORES, *_RANKS),
     **_pairs.BESIDE,
 }
+_Rated = tuple[Any, float]  # an answer, and a number that is higher the better it is
 
 
 def _value(row: Row, answers: list[Any], names: tuple[str, ...]) -> list[float] | None:
@@ -51,9 +52,9 @@ def _text(answer: Any) -> Any:
 
 @dataclass
 class _Ranked:
-    """The format; ``every`` makes pairs of all answers, not only of neighbours."""
+    """The format; ``which`` answers make pairs: neighbours (""), all, or the extremes."""
 
-    every: bool = False
+    which: str = ""
     name: str = "ranked"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = True
@@ -62,10 +63,11 @@ class _Ranked:
 
     @property
     def variants(self) -> Mapping[str, Format]:
-        return {"adjacent": _Ranked(), "all": _Ranked(every=True)}
+        return {"adjacent": _Ranked(), "all": _Ranked("all"), "extremes": _Ranked("extremes")}
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        return "", "a pair for each two neighbours; ranked/all makes them of all"
+        others = "ranked/all makes them of all, ranked/extremes of the best and the worst"
+        return "", f"a pair for each two neighbours; {others}"
 
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or (indexed_pair.FORMAT.matches(row) is not None):
@@ -76,7 +78,8 @@ class _Ranked:
             return None
         if not all(isinstance(one, (str, dict, list)) for one in value) or "labels" in row:
             return None
-        how = next((n for n in (*_SCORES, *_RANKS) if n in row), None)
+        inner = value[0] if isinstance(value[0], dict) else {}
+        how = next((n for n in (*_SCORES, *_RANKS) if n in row or n in inner), None)
         return f"answers in {name}" + (f" with {how}" if how else "")
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
@@ -89,7 +92,7 @@ class _Ranked:
                 return what, "If they do, add --format ranked"
         return None
 
-    def _ordered(self, row: Row) -> tuple[list[tuple[Any, float]], bool]:
+    def _ordered(self, row: Row) -> tuple[list[_Rated], bool]:
         """Answers with a number that is higher the better they are; whether those are scores."""
         name = _turns.first_of(row, (*_ORDERED, *_LISTS))
         answers = row[name] if name else None
@@ -103,19 +106,22 @@ class _Ranked:
         order = sorted(range(len(answers)), key=lambda i: -scores[i])
         return [(_text(answers[i]), scores[i]) for i in order], scored
 
-    def _pairs(self, row: Row) -> Iterator[tuple[Any, Any, float | None]]:
-        ordered, scored = self._ordered(row)
-        pairs = itertools.combinations(ordered, 2) if self.every else itertools.pairwise(ordered)
-        for (better, high), (worse, low) in pairs:
-            if high > low:
-                yield better, worse, high - low if scored else None
+    def _couples(self, ordered: list[_Rated]) -> Iterable[tuple[_Rated, _Rated]]:
+        if self.which == "extremes":
+            return [(ordered[0], ordered[-1])]
+        return itertools.combinations(ordered, 2) if self.which else itertools.pairwise(ordered)
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        ordered, scored = self._ordered(row)
         found: list[Example] = []
-        for better, worse, margin in self._pairs(row):
+        for (better, high), (worse, low) in self._couples(ordered):
+            if high == low:
+                how = f"score {high:g}" if scored else f"rank {-high:g}"
+                found.append(Refused("tie", f"two answers have the same {how}"))
+                continue
             pair: Pair = _pairs.pair(row, better, worse, options)
-            found.append(pair if margin is None else replace(pair, margin=margin))
-        if not found:
+            found.append(replace(pair, margin=high - low) if scored else pair)
+        if all(isinstance(one, Refused) for one in found):
             raise RowError("tie", "all answers are equally good")
         return found
 

@@ -60,7 +60,8 @@ def _process_reward(size: str) -> ModelProfile:
         context_length=4096,
         is_base=False,
         ranks=_PRM_RANKS,
-        step_tokens=StepTokens(step=_STEP.content),
+        # Its card gives the model steps with the marker behind each, and nothing between them.
+        step_tokens=StepTokens(step=_STEP.content, separator=""),
         token_ids=((_STEP.content, 151651),),
     )
 

@@ -159,6 +159,14 @@ def test_pairs_stand_chosen_first(builds: dict[Any, Path]) -> None:
                 assert batch["input_ids"][at][real].tolist() == row[f"{side}_ids"].tolist()
 
 
+def test_a_pair_without_a_margin_has_the_loss_without_one(builds: dict[Any, Path]) -> None:
+    """Null becomes 0, which changes nothing where it is subtracted."""
+    for layout, collate in (("ragged", PadPairs(PAD)), ("padded", StackPairs())):
+        rows = list(Rows(builds["rm", layout]))[:2]
+        rows[0] = {**rows[0], "margin": None}
+        assert collate(rows)["margin"].tolist() == pytest.approx([0.0, rows[1]["margin"]])
+
+
 def test_positions_of_absolute_models_start_where_they_say(builds: dict[Any, Path]) -> None:
     """RoBERTa counts from 2, and padding stands at 1, on either side."""
     rows = list(Rows(builds["sft", "ragged"]))[:4]

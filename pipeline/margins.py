@@ -1,0 +1,73 @@
+"""How many pairs of a build have a margin, and how many have none.
+
+The column is stored when at least one pair has a margin; the others are null in it. In a loss that
+subtracts margins a pair without one counts as margin 0, which is that loss without margins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from expectations.audit import share, with_tolerances
+from pipeline.part import Work
+from pipeline.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """Pairs with a margin and without, and those whose margin is below zero."""
+
+    present: int = 0
+    absent: int = 0
+    negative: int = 0
+
+    def __add__(self, other: Margins) -> Margins:
+        return Margins(
+            self.present + other.present,
+            self.absent + other.absent,
+            self.negative + other.negative,
+        )
+
+    def reversed_by(self, tolerances: Mapping[str, float]) -> bool:
+        """Whether so many are below zero that the audit of margins fails a build.
+
+        Args:
+            tolerances: those that were given as ``audit.limit``.
+        """
+        limit = with_tolerances(tolerances)["margins"]["fail"]
+        return share(self.negative, self.present) > limit
+
+    def recorded(self) -> dict[str, int]:
+        """The manifest's ``rm.margins``; the audit of margins has those below zero."""
+        return {"present": self.present, "absent": self.absent}
+
+
+def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
+    """Those of a float32 column, null where a pair has no margin."""
+    values = column.drop_null().to_numpy()
+    return Margins(len(values), column.null_count, int((values < 0).sum()))
+
+
+def of_parts(task: str, works: Sequence[Work], plan: Plan) -> Margins | None:
+    """Those of the pairs that a build keeps; None for other tasks than rm."""
+    if task != "rm":
+        return None
+    total = Margins()
+    for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):
+        with pa.memory_map(str(work.path)) as source:
+            column = pa.ipc.open_file(source).read_all().column("margin")
+            total += of_column(column.filter(pa.array(plan.kept[start:stop])))
+    return total
+
+
+def line(said: Mapping[str, Any] | None) -> str | None:
+    """What a summary says of the manifest's ``rm.margins``; None where all pairs are alike."""
+    if not said or not said["present"] or not said["absent"]:
+        return None
+    total = said["present"] + said["absent"]
+    return f"margins   {said['absent']} of {total} pairs have none: null in the column margin"

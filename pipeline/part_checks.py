@@ -1,0 +1,101 @@
+"""What must be true of a part before it is written: nothing lost, nothing of ours broken.
+
+A part whose counts do not fit would shift every row id behind it, and a row that a reader loses
+leaves no trace at all. So rows are counted a second way, and what breaks here is a fault of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from stages import row_counts
+from stages.contract import Batch, Split
+from stages.errors import PipelineError, ReadingError
+
+if TYPE_CHECKING:
+    from pipeline.part import PartReport, Work
+
+Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused a sequence of it
+
+
+def counts_lines(work: Work, report: PartReport) -> bool:
+    """Whether the part has the lines that were counted when the input was hashed."""
+    return work.split.lines in (None, report.lines)
+
+
+def where(split: Split) -> str:
+    """What a message calls a split; its lines count from its start."""
+    name = os.path.basename(split.path)
+    return name if not split.start else f"{name} from {split.start} on"
+
+
+# What a row can break by what it says: texts that differ but not in their ids, and text that
+# gives an id which stands for something else.
+_OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
+
+
+def require_theirs(gone: Batch, stage: str, where: str) -> None:
+    """What we rendered and encoded ourselves breaks no law by its own fault.
+
+    Raises:
+        PipelineError: it does, and the fault is ours.
+    """
+    names = ("line", "reject_code", "reject_detail")
+    for line, code, detail in zip(*(gone.column(n).to_pylist() for n in names), strict=True):
+        if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
+            raise PipelineError(
+                f"{where}:{line + 1}: the example made from this row breaks {code}: {detail}.",
+                "Nothing was published; please report it with the row and the recipe.",
+            )
+
+
+def require_counted(report: PartReport, split: Split, last: int, kept: int) -> None:
+    """The rows of the split were all read, and some of those that stayed were read twice.
+
+    Args:
+        last: the last row's line; ``kept``: how many rows stayed.
+
+    Raises:
+        ReadingError: they were not.
+    """
+    found = None if report.damage else row_counts.count(split)
+    read = row_counts.Count(report.rows, report.lines, last)
+    if found is not None and found != read:
+        raise ReadingError(f"{where(split)}: {read} were read, and {found} are there.")
+    if kept and not report.sampled + report.skipped:
+        raise ReadingError(f"{where(split)}: none of its {kept} rows was read a second time.")
+
+
+def require_counts(work: Work, report: PartReport, made: pa.Table, refused: list[Refused]) -> None:
+    """What was counted on the way is what the part holds.
+
+    Raises:
+        PipelineError: it is not; every row id behind such a part would be wrong.
+    """
+    refused_lines = np.array([line for line, _ in refused], np.int64)
+    lines = np.union1d(made.column("line").to_numpy(), refused_lines)
+    together = np.concatenate([made.column("line").to_numpy(), refused_lines])
+    found, times = np.unique(together, return_counts=True)
+    several = set(found[times > 1].tolist())
+    gone = sum(stage != "normalize" or line in several for line, stage in refused)
+    sequences = made.num_rows + gone
+    counted = (len(lines) + report.filtered, sequences, True)
+    if counted != (report.rows, report.made, counts_lines(work, report)):
+        raise PipelineError(
+            f"{work.split.path}: a part counts {report.lines} lines, {report.rows} rows and "
+            f"{report.made} sequences, and holds {work.split.lines or report.lines} lines, "
+            f"{len(lines) + report.filtered} rows and {sequences} sequences.",
+            "Nothing was built. Please report this.",
+        )
+
+
+def made(normalized: Batch) -> int:
+    """Sequences that rows became. A refused row that became one or none is no sequence."""
+    lines = normalized.column("line").to_numpy()
+    _, place, counts = np.unique(lines, return_inverse=True, return_counts=True)
+    stays = normalized.column("reject_code").is_null().to_numpy(zero_copy_only=False)
+    return int((stays | (counts[place] > 1)).sum())

@@ -1,0 +1,86 @@
+"""``chosen`` and ``rejected`` as lists of several answers each.
+
+``answer_lists/first`` pairs the first of each; ``answer_lists/all`` pairs every chosen answer with
+every rejected one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.contract import Example, Format, FormatOptions, Row
+from stages.errors import RowError, UndecidedError
+from stages.formats import _beside, _pairs, _turns
+
+_SIDES = ("chosen", "rejected")
+VARIANTS = ("first", "all")
+
+
+def is_several(value: Any) -> bool:
+    """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
+    if not isinstance(value, list) or not value:
+        return False
+    if all(isinstance(one, str) for one in value):
+        return True
+    return all(
+        isinstance(one, list) and (_turns.is_turns(one, "role") or _turns.is_turns(one, "from"))
+        for one in value
+    )
+
+
+def _answers(value: Any) -> list[Any]:
+    return value if is_several(value) else [value]
+
+
+def _columns() -> dict[str, tuple[str, ...]]:
+    return {"answers": _SIDES, **_beside.PAIR}
+
+
+@dataclass
+class _AnswerLists:
+    """The format; ``variant`` says which answers make pairs where there are several."""
+
+    variant: str = ""
+    name: str = "answer_lists"
+    tasks: tuple[str, ...] = ("rm",)
+    fans_out: bool = True
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=_columns)
+    prompts: tuple[str, ...] = _pairs.PROMPTS
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {name: _AnswerLists(name) for name in VARIANTS}
+
+    def matches(self, row: Row) -> str | None:
+        sides = [dict.get(row, name) for name in _SIDES]
+        if None in sides or not any(map(is_several, sides)):
+            return None
+        return "lists of answers in chosen and rejected"
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
+        if not several:
+            return "", "one answer in each"
+        what = (
+            f"{several} of {len(rows)} rows hold several chosen or rejected answers: the first of "
+            "each may be the pair, or all of one with all of the other"
+        )
+        raise UndecidedError(what, VARIANTS)
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
+        if chosen in ([], [[]]) or rejected in ([], [[]]):
+            raise RowError("empty_answer", "a list of answers is empty")
+        if not self.variant and len(chosen) * len(rejected) > 1:
+            detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
+            raise RowError("several_answers", detail + " or ".join(self.variants))
+        pairs = list(itertools.product(chosen, rejected))
+        if self.variant == "first":
+            pairs = pairs[:1]
+        return [_pairs.pair(row, better, worse, options) for better, worse in pairs]
+
+
+FORMAT = _AnswerLists()

@@ -1,0 +1,105 @@
+"""A tree of messages as conversations: one for each path that ends in an answer.
+
+An answer that several paths share is trained in the first of them only. Where answers are ranked,
+``message_paths/best`` follows the best of them and ``message_paths/all`` all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stages.contract import Conversation, Example, Format, FormatOptions, Message, Refused, Row
+from stages.errors import RowError, UndecidedError
+from stages.formats import _replies
+
+VARIANTS = ("best", "all")
+
+
+def _has_ranks(node: Any) -> bool:
+    if not isinstance(node, dict):
+        return False
+    given = [value for value in map(node.get, ("replies", "children")) if isinstance(value, list)]
+    children = [one for value in given for one in value if isinstance(one, dict)]
+    answers = [one for one in children if _replies.is_answer(one)]
+    return _replies.ranked(answers) or any(map(_has_ranks, children))
+
+
+@dataclass
+class _MessagePaths:
+    """The format; ``which`` of ranked answers are followed."""
+
+    which: str = ""
+    name: str = "message_paths"
+    tasks: tuple[str, ...] = ("sft",)
+    fans_out: bool = True
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _replies.COLUMNS)
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {name: _MessagePaths(name) for name in VARIANTS}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        ranked = sum(_has_ranks(_replies.root(row)) for row in rows)
+        if not ranked:
+            return "", "a conversation for each path"
+        what = f"the answers of {ranked} of {len(rows)} trees are ranked, so the best may be meant"
+        raise UndecidedError(f"{what}, or all", VARIANTS)
+
+    def matches(self, row: Row) -> str | None:
+        column = _replies.where(row)
+        if column is None:
+            return None
+        return f"a message with replies in {column}" if column else "a message with replies"
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        node = _replies.root(row)
+        return self._below(node, [_replies.message(node)], [])
+
+    def _below(self, node: Row, path: list[Message], trained: list[Message]) -> list[Example]:
+        """The conversations that begin with a path.
+
+        Args:
+            trained: answers that an earlier conversation trains, by identity.
+        """
+        children, gone = _replies.replies(node)
+        answers = [child for child in children if _replies.is_answer(child)]
+        followed = self._followed(answers)
+        found: list[Example] = list(gone)
+        ended = True
+        for child in children:
+            if _replies.is_answer(child) and not any(child is one for one in followed):
+                detail = f"{_replies.quoted(child)} is not the best answer"
+                found.append(Refused("not_the_best", detail))
+                continue
+            below = self._below(child, [*path, _replies.message(child)], trained)
+            ended &= not any(isinstance(one, Conversation) for one in below)
+            found += below
+        if not ended:
+            return found
+        if path[-1].role != "assistant":
+            return [*found, Refused("no_answer", f"{path[-1].content!r:.42} has no answer")]
+        return [*found, _conversation(path, trained)]
+
+    def _followed(self, answers: list[Row]) -> list[Row]:
+        if self.which == "all" or not _replies.ranked(answers):
+            return answers
+        if not self.which:
+            raise RowError("ranked_answers", "the answers are ranked; see --format message_paths")
+        ranks = [rank for one in answers if (rank := _replies.rank(one)) is not None]
+        return [one for one in answers if _replies.rank(one) == min(ranks)]
+
+
+def _conversation(path: list[Message], trained: list[Message]) -> Conversation:
+    """A path as a conversation in which no answer is trained that was trained before."""
+    turns = []
+    for message in path:
+        again = any(message is one for one in trained)
+        turns.append(replace(message, trained=False if again else None))
+        if message.role == "assistant" and not again:
+            trained.append(message)
+    return Conversation(turns)
+
+
+FORMAT = _MessagePaths()

@@ -1,0 +1,87 @@
+"""A tree of messages whose answers are ranked: a pair for each two ranked answers to one message.
+
+The prompt of a pair is the path to the message that both answer. ``message_tree/all`` makes pairs
+of each two, not only of neighbours in rank. An answer that is in no pair is refused by name: one
+without a rank beside others, and one without others where the tree ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stages.contract import Example, Format, FormatOptions, Message, Pair, Refused, Row
+from stages.errors import RowError
+from stages.formats import _replies
+
+
+def _is_alone(child: Row, answers: list[Row]) -> bool:
+    """Whether a reply is the one answer to its message, or the one answer with a rank."""
+    rated = answers if len(answers) == 1 else [a for a in answers if _replies.rank(a) is not None]
+    return len(rated) == 1 and rated[0] is child
+
+
+@dataclass
+class _MessageTree:
+    """The format; ``every`` makes pairs of all ranked answers, not only of neighbours."""
+
+    every: bool = False
+    name: str = "message_tree"
+    tasks: tuple[str, ...] = ("rm",)
+    fans_out: bool = True
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _replies.COLUMNS)
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"adjacent": _MessageTree(), "all": _MessageTree(every=True)}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        return "", "a pair for each two neighbours in rank; message_tree/all makes them of all"
+
+    def matches(self, row: Row) -> str | None:
+        column = _replies.where(row)
+        if column is None or "chosen" in row:
+            return None
+        return f"a message with replies in {column}" if column else "a message with replies"
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        node = _replies.root(row)
+        found = self._below(node, [_replies.message(node)])
+        if not found:
+            raise RowError("no_pair", "no message has an answer")
+        return found
+
+    def _below(self, node: Row, path: list[Message]) -> list[Example]:
+        children, gone = _replies.replies(node)
+        answers = [child for child in children if _replies.is_answer(child)]
+        found: list[Example] = [*gone, *(self._pairs(answers, path) if len(answers) > 1 else [])]
+        for child in children:
+            below = self._below(child, [*path, _replies.message(child)])
+            if _is_alone(child, answers) and not any(isinstance(one, Pair) for one in below):
+                detail = f"{_replies.quoted(child)} has no other answer to compare it with"
+                found.append(Refused("only_answer", detail))
+            found += below
+        return found
+
+    def _pairs(self, answers: list[Row], path: list[Message]) -> list[Example]:
+        """The pairs of the answers to the last message of a path."""
+        ranks = [(rank, one) for one in answers if (rank := _replies.rank(one)) is not None]
+        found: list[Example] = [
+            Refused("unranked_answer", f"{_replies.quoted(one)} has no rank")
+            for one in answers
+            if _replies.rank(one) is None
+        ]
+        ordered = sorted(ranks, key=lambda pair: pair[0])
+        couples = itertools.combinations(ordered, 2) if self.every else itertools.pairwise(ordered)
+        for (high, better), (low, worse) in couples:
+            if high == low:
+                both = f"{_replies.quoted(better)} and {_replies.quoted(worse)}"
+                found.append(Refused("tie", f"{both} have the same rank {high:g}"))
+                continue
+            sides = ([_replies.message(better)], [_replies.message(worse)])
+            found.append(Pair(list(path), *sides))
+        return found
+
+
+FORMAT = _MessageTree()

@@ -1,0 +1,116 @@
+"""Several solutions of one problem, each with its own ``steps``: ``chain_of_thoughts[].steps``.
+
+The steps of a solution are objects with a text and a rating each, or texts beside a list of
+ratings. A solution that has neither is refused by name, beside the others of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.contract import Example, Format, FormatOptions, Refused, Row, StepChain
+from stages.errors import RowError
+from stages.formats import _beside, _steps, rated_steps
+
+_OUTER = (
+    "chain_of_thoughts",
+    "chains_of_thought",
+    "chains",
+    "cots",
+    "solutions",
+    "rollouts",
+    "trajectories",
+    "reasoning_chains",
+    "reasoning_paths",
+)
+_LABELS = ("labels", "ratings", "step_labels", "rewards", "scores", "values")
+
+
+def _labels(inner: Row) -> str | None:
+    return next((name for name in _LABELS if isinstance(dict.get(inner, name), list)), None)
+
+
+def _is_solution(inner: Any) -> bool:
+    if not isinstance(inner, dict):
+        return False
+    beside = _steps.step_column(inner) is not None and _labels(inner) is not None
+    return beside or rated_steps.column(inner) is not None
+
+
+def _column(row: Row) -> str | None:
+    """The column with a list of solutions."""
+    for name in _OUTER:
+        value = dict.get(row, name)
+        if isinstance(value, list) and value and any(map(_is_solution, value)):
+            return name
+    return None
+
+
+def _ratings(inner: Any) -> list[Any]:
+    """The ratings that a solution shows."""
+    if not _is_solution(inner):
+        return []
+    name = rated_steps.column(inner)
+    if name is None:
+        return list(inner[_labels(inner) or ""])
+    return [step.get(rated_steps.rating_of(step) or "") for step in inner[name]]
+
+
+@dataclass
+class _NestedSteps:
+    """The format; ``signed`` ratings are -1, 0 and 1."""
+
+    signed: bool = False
+    name: str = "nested_steps"
+    tasks: tuple[str, ...] = ("prm",)
+    fans_out: bool = True
+    columns: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"solutions": _OUTER, **_beside.CHAIN}
+    )
+    prompts: tuple[str, ...] = _steps.PROBLEMS
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"signed": _NestedSteps(signed=True), "unsigned": _NestedSteps()}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        solutions = (inner for row in rows for inner in row[_column(row) or ""])
+        if rated_steps.is_signed([value for inner in solutions for value in _ratings(inner)]):
+            return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"
+        return "", ""
+
+    def matches(self, row: Row) -> str | None:
+        name = _column(row)
+        return f"{name}, each with rated steps" if name else None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        name = _column(row)
+        if name is None:
+            raise RowError("bad_column", "there is no list of solutions with rated steps")
+        problem = _steps.problem(row, options)
+        found: list[Example] = []
+        for number, inner in enumerate(row[name]):
+            try:
+                found.append(StepChain(problem, *self._chain(inner, options)))
+            except RowError as error:
+                found.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
+        return found
+
+    def _chain(self, inner: Any, options: FormatOptions) -> tuple[list[str], list[float | None]]:
+        if not isinstance(inner, dict):
+            raise RowError("bad_column", f"it is a {type(inner).__name__}, not an object")
+        steps, labels = _steps.step_column(inner), _labels(inner)
+        if steps is None or labels is None:
+            return rated_steps.rated(inner, self.signed, options)
+        texts, values = _steps.texts(inner[steps], steps), inner[labels]
+        if len(texts) != len(values):
+            raise RowError("label_count", f"{len(texts)} steps and {len(values)} labels")
+        return texts, [
+            rated_steps.label(value, f"{labels}[{i}]", self.signed, options)
+            for i, value in enumerate(values)
+        ]
+
+
+FORMAT = _NestedSteps()

@@ -1,0 +1,94 @@
+"""Turns of which the assistant's have a rating each: a question, then one rated step a turn.
+
+``rated_messages/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good). A turn of somebody
+else between two steps has no place in a chain of steps: such rows are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.contract import Example, Format, FormatOptions, Row, StepChain
+from stages.errors import RowError
+from stages.formats import _steps, _turns, rated_steps
+
+_COLUMNS = ("messages", "conversations", "conversation")
+
+
+def _speaks(turn: Row) -> bool:
+    role = turn.get("role", turn.get("from"))
+    return isinstance(role, str) and _turns.ROLES.get(role.lower()) == "assistant"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _column(row: Row) -> str | None:
+    """The column with turns of which an assistant's has a rating."""
+    for name in _COLUMNS:
+        turns: Any = dict.get(row, name)
+        if not (_turns.is_turns(turns, "role") or _turns.is_turns(turns, "from")):
+            continue
+        keys = [(turn, rated_steps.rating_of(turn)) for turn in turns if _speaks(turn)]
+        if any(key and _is_number(turn[key]) for turn, key in keys):
+            return name
+    return None
+
+
+@dataclass
+class _RatedMessages:
+    """The format; ``signed`` ratings are -1, 0 and 1."""
+
+    signed: bool = False
+    name: str = "rated_messages"
+    tasks: tuple[str, ...] = ("prm",)
+    fans_out: bool = False
+    columns: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {
+            "turns": _COLUMNS,
+            "system text": _turns.SYSTEM,
+            "history": ("history",),
+        }
+    )
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"signed": _RatedMessages(signed=True), "unsigned": _RatedMessages()}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        turns = [turn for row in rows for turn in row[_column(row) or ""] if _speaks(turn)]
+        if rated_steps.is_signed([turn.get(rated_steps.rating_of(turn) or "") for turn in turns]):
+            return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"
+        return "", ""
+
+    def matches(self, row: Row) -> str | None:
+        name = _column(row)
+        return f"{name} with a rating of each step" if name else None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        name = _column(row)
+        if name is None:
+            raise RowError("bad_column", "no turn of the assistant has a rating")
+        turns = row[name]
+        plain = [{k: v for k, v in turn.items() if k not in rated_steps.RATINGS} for turn in turns]
+        before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
+        said = _steps.conversation({**before, name: plain}, options)
+        roles = [message.role for message in said]
+        if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
+            found = next((role for role in roles[1:] if role != "assistant"), roles[0])
+            detail = f"a turn ({found}) that is no step stands where only steps can stand"
+            raise RowError("turns_between_steps", detail)
+        labels = []
+        for number, turn in enumerate(turn for turn in turns if _speaks(turn)):
+            key = rated_steps.rating_of(turn)
+            where = f"the rating of step {number + 1}"
+            value = turn[key] if key else None
+            labels.append(rated_steps.label(value, where, self.signed, options))
+        texts = [message.content or "" for message in said[1:]]
+        return [StepChain(said[0].content or "", texts, labels)]
+
+
+FORMAT = _RatedMessages()

@@ -1,0 +1,129 @@
+"""``steps`` as objects with a text and a rating each, under any of their usual names.
+
+``rated_steps/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good); otherwise they are
+signs, booleans, or numbers from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.contract import Example, Format, FormatOptions, Row, StepChain
+from stages.errors import RowError
+from stages.formats import _beside, _steps
+
+_COLUMNS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
+_TEXTS = ("text", "step", "content", "step_text", "thought")
+RATINGS = (
+    "rating",
+    "label",
+    "score",
+    "reward",
+    "correct",
+    "is_correct",
+    "correctness",
+    "step_rating",
+    "step_reward",
+)
+_SIGNED = {1: 1.0, -1: 0.0}
+_NEUTRAL = {"null": None, "good": 1.0, "bad": 0.0}
+
+
+def rating_of(one: Row) -> str | None:
+    """The key of an object's rating."""
+    return next((name for name in RATINGS if name in one), None)
+
+
+def _text_of(one: Row) -> str | None:
+    return next((name for name in _TEXTS if isinstance(dict.get(one, name), str)), None)
+
+
+def column(row: Row) -> str | None:
+    """The column with a list of objects that have a text, and some of them a rating."""
+    for name in _COLUMNS:
+        value = dict.get(row, name)
+        if not isinstance(value, list) or not value:
+            continue
+        if not all(isinstance(one, dict) and _text_of(one) for one in value):
+            continue
+        if any(rating_of(one) for one in value) and not any("completions" in one for one in value):
+            return name
+    return None
+
+
+def is_signed(values: Sequence[Any]) -> bool:
+    """Whether ratings count from -1, as some of them show."""
+    return any(type(value) in (int, float) and value == -1 for value in values)
+
+
+def label(value: Any, where: str, signed: bool, options: FormatOptions) -> float | None:
+    """A rating from 0 (bad) to 1 (good); None is unlabelled.
+
+    Raises:
+        RowError: it is something else.
+    """
+    if not signed or value is None:
+        return _steps.rating(value, where)
+    if type(value) not in (int, float) or value not in (-1, 0, 1):
+        raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
+    return {**_SIGNED, 0: _NEUTRAL[options.neutral]}[value]
+
+
+def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], list[float | None]]:
+    """Texts and labels of the row's steps.
+
+    Raises:
+        RowError: there are none, or a rating is something else.
+    """
+    name = column(row)
+    if name is None:
+        raise RowError("bad_column", "there is no list of steps with a text and a rating each")
+    texts: list[str] = []
+    labels: list[float | None] = []
+    for number, step in enumerate(row[name]):
+        texts.append(step[_text_of(step)])
+        key = rating_of(step)
+        where = f"{name}[{number}].{key}"
+        labels.append(label(step[key], where, signed, options) if key else None)
+    return texts, labels
+
+
+def _shown(rows: Sequence[Row]) -> list[Any]:
+    """The ratings that rows show."""
+    steps = (step for row in rows for step in row[column(row) or ""])
+    return [step.get(rating_of(step) or "") for step in steps]
+
+
+@dataclass
+class _RatedSteps:
+    """The format; ``signed`` ratings are -1, 0 and 1."""
+
+    signed: bool = False
+    name: str = "rated_steps"
+    tasks: tuple[str, ...] = ("prm",)
+    fans_out: bool = False
+    columns: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"steps": _COLUMNS, **_beside.CHAIN}
+    )
+    prompts: tuple[str, ...] = _steps.PROBLEMS
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"signed": _RatedSteps(signed=True), "unsigned": _RatedSteps()}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        if is_signed(_shown(rows)):
+            return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"
+        return "", ""
+
+    def matches(self, row: Row) -> str | None:
+        name = column(row)
+        return f"{name} with a text and a rating in each" if name else None
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        return [StepChain(_steps.problem(row, options), *rated(row, self.signed, options))]
+
+
+FORMAT = _RatedSteps()

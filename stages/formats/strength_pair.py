@@ -1,0 +1,77 @@
+"""Two answers and how strongly one is preferred: below 0 the first, above 0 the second.
+
+``preference_strength`` and ``overall_preference`` run from -3 to 3 where they were published.
+``strength_pair/positive-is-first`` reads the sign the other way round. The strength is the margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stages.contract import Example, Format, FormatOptions, Row
+from stages.errors import RowError
+from stages.formats import _beside, _pairs, _turns
+
+_STEMS = ("response", "answer", "output", "completion")
+_ENDS = (("1", "2"), ("a", "b"), ("A", "B"))
+_SIDES = tuple(
+    (f"{stem}{joint}{left}", f"{stem}{joint}{right}")
+    for stem in _STEMS
+    for left, right in _ENDS
+    for joint in ("_", "")
+)
+_STRENGTHS = ("preference_strength", "overall_preference")
+
+
+def _sides(row: Row) -> tuple[str, str] | None:
+    """The columns of the two answers."""
+    found = (names for names in _SIDES if all(dict.get(row, name) is not None for name in names))
+    return next(found, None)
+
+
+def _columns() -> dict[str, tuple[str, ...]]:
+    answers = tuple(name for names in _SIDES for name in names)
+    return {"answers": answers, "strength": _STRENGTHS, **_beside.PAIR}
+
+
+@dataclass
+class _StrengthPair:
+    """The format; ``first`` is the sign of a strength that prefers the first answer."""
+
+    first: int = -1
+    name: str = "strength_pair"
+    tasks: tuple[str, ...] = ("rm",)
+    fans_out: bool = False
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=_columns)
+    prompts: tuple[str, ...] = _pairs.PROMPTS
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"negative-is-first": _StrengthPair(), "positive-is-first": _StrengthPair(1)}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        other = "strength_pair/positive-is-first reads it the other way round"
+        return "", f"below 0 the first answer is the better one; {other}"
+
+    def matches(self, row: Row) -> str | None:
+        names = _sides(row)
+        strength = next((name for name in _STRENGTHS if name in row), None)
+        if names is None or strength is None or isinstance(row[strength], (str, list, dict)):
+            return None
+        return f"{names[0]}, {names[1]} and {strength}"
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        names = _sides(row)
+        column = _turns.chosen_of(row, _STRENGTHS, options.columns)
+        if names is None or column is None:
+            raise RowError("bad_column", "there are no two answers and a strength")
+        strength = _pairs.number(row[column], column)
+        if strength == 0:
+            raise RowError("tie", f"{column} is 0: the answers are equally good")
+        answers = [row[name] for name in names]
+        better, worse = answers if strength * self.first > 0 else answers[::-1]
+        return [replace(_pairs.pair(row, better, worse, options), margin=abs(strength))]
+
+
+FORMAT = _StrengthPair()

@@ -1,0 +1,176 @@
+"""Steps as text: what a chat takes off them is counted, what stands between them is the model's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Ran, read_manifest
+
+from stages import examples, formats
+from stages.contract import FormatOptions, Record, Row, StepChain
+from stages.errors import RowError
+from stages.normalize import Normalize
+
+Run = Callable[..., Ran]
+TAG = "ки"
+
+
+@pytest.mark.parametrize(
+    ("steps", "changed"),
+    [
+        (["a", "b"], False),
+        (["a\n", "b"], False),
+        (["a", "\nb"], False),
+        (["a ", "b \n"], False),
+        (["Step 1: a ", "\nStep 2: b "], False),
+        (["  a", "b"], True),
+        (["a", " b"], True),
+        (["a", "\n\tb"], True),
+        (["a\n\n", "b"], True),
+        (["a\n", "\nb"], True),
+        (["a", "b\n\n"], True),
+        (["\n\na", "b"], True),
+        (["a\n \nb", "c"], False),  # inside a step nothing changes
+    ],
+)
+def test_indentation_and_blank_lines_are_what_counts(steps: list[str], changed: bool) -> None:
+    """One line break between two steps is the contract; more, or an indent, is the row's own."""
+    assert examples.is_rewritten(steps) == changed
+
+
+@given(st.lists(st.text(" \n\tab"), min_size=1, max_size=4))
+def test_what_is_not_noted_differs_by_one_line_break_and_trailing_blanks(steps: list[str]) -> None:
+    """Else equal: the joined texts have the same lines once blanks at line ends are gone."""
+    if examples.is_rewritten(steps) or not all(step.strip() for step in steps):
+        return
+    joined = "\n".join(step.strip() for step in steps)
+    written = "\n".join(step.strip("\n") if step.strip(" \t\n") else step for step in steps)
+    tidy = [[line.rstrip() for line in text.splitlines()] for text in (joined, written)]
+    assert [x for x in tidy[0] if x] == [x for x in tidy[1] if x]
+
+
+def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """A note in chat, once a row; the text as written in raw, which has no such note."""
+    rows: list[dict[str, Any]] = [
+        {"prompt": "Sort.", "completions": ["for x in y:", "    x += 1", "\n\nreturn"]},
+        {"prompt": "Add.", "completions": ["1 + 1", "= 2"]},
+    ]
+    lines = [
+        json.dumps({**row, "labels": [1] * (len(row["completions"]) - 1) + [0]}) for row in rows
+    ]
+    (tmp_path / "s.jsonl").write_text("\n".join(lines) + "\n")
+    command = ("s.jsonl", "--model", "qwen2.5-1.5b", "--layout", "ragged", "-o")
+    done = pipeline("run", "prm", *command, "chat")
+    assert done.status == 0, done.err
+    assert "1 rows: steps_rewritten" in done.err
+    assert read_manifest(tmp_path / "chat")["rows"]["notes"] == {"steps_rewritten": 1}
+    done = pipeline("run", "prm", *command, "raw", "--prm-template", "raw")
+    assert done.status == 0, done.err
+    manifest = read_manifest(tmp_path / "raw")
+    assert (manifest["rows"]["notes"], manifest["prm"]["step_separator"]) == ({}, None)
+    assert texts(tmp_path / "raw") == [
+        "Sort.\nfor x in y:<|step|>\n    x += 1<|step|>\n\nreturn<|step|>",
+        "Add.\n1 + 1<|step|>\n= 2<|step|>",
+    ]
+
+
+def texts(folder: Path) -> list[str]:
+    """Every stored row as text."""
+    from datasets import load_from_disk
+    from tokenizers import Tokenizer
+
+    decode = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json")).decode
+    rows = load_from_disk(str(folder))["train"]
+    return [decode(row["input_ids"], skip_special_tokens=False) for row in rows]
+
+
+def test_the_process_reward_model_reads_steps_as_its_card_gives_them(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """The marker behind each step and nothing between two; the family's own system text."""
+    row = {"prompt": "1 + 1?", "completions": ["Add.", "It is 2."], "labels": [1, 0]}
+    (tmp_path / "s.jsonl").write_text(json.dumps(row) + "\n")
+    command = ("s.jsonl", "--model", "qwen2.5-math-prm-7b", "--layout", "ragged", "-o", "out")
+    done = pipeline("run", "prm", *command)
+    assert done.status == 0, done.err
+    wanted = (
+        "<|im_start|>system\nPlease reason step by step, and put your final answer within "
+        "\\boxed{}.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"
+        "Add.<extra_0>It is 2.<extra_0><|im_end|>\n"
+    )
+    assert texts(tmp_path / "out") == [wanted]
+    assert read_manifest(tmp_path / "out")["prm"]["step_separator"] == ""
+
+
+def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
+    """Problem and steps of a joined text."""
+    options = FormatOptions(prompt_separator=separator)
+    row: Row = {"input": text, "value": [1] * text.count(TAG)}
+    (made,) = formats.load("openrlhf_prm").read(row, "prm", options)
+    assert isinstance(made, StepChain)
+    return made.problem, made.steps
+
+
+def test_a_question_that_numbers_steps_is_not_split_inside() -> None:
+    """Where the question goes on to its second step, those that begin again are the answer's."""
+    question = "A recipe:\nStep 1: mix.\nStep 2: bake.\nHow many steps?"
+    steps = f" Step 1: count {TAG}\nStep 2: two {TAG}"
+    assert split_of(question + steps) == (question + " ", ["Step 1: count ", "\nStep 2: two "])
+    twice = f"{question} Or Step 1: a. Step 2: b.{steps}"
+    assert split_of(twice)[1] == ["Step 1: count ", "\nStep 2: two "]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What does 'Step 1: mix' mean?", "Step 1: mix. What comes next?", "Is Step 1: or Step 1: it?"],
+)
+def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on(question: str) -> None:
+    """Nothing says which one begins the answer; a longer separator does."""
+    text = f"{question} Step 1: It means to stir. {TAG}\nStep 2: So stir. {TAG}"
+    with pytest.raises(RowError, match="--prompt-separator a longer text") as refused:
+        split_of(text)
+    assert refused.value.code == "two_first_steps"
+    assert split_of(text, "Step 1: It means")[0] == f"{question} "
+
+
+def test_a_step_that_quotes_itself_is_not_cut() -> None:
+    """The same with the second occurrence inside the first step."""
+    text = f"Why? Step 1: As in 'Step 1: mix', stir. {TAG}"
+    with pytest.raises(RowError) as refused:
+        split_of(text)
+    assert refused.value.code == "two_first_steps"
+
+
+def test_a_question_that_alone_numbers_steps_is_refused() -> None:
+    """No step ends between its first and its second one, so they are no steps of the answer."""
+    text = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
+    with pytest.raises(RowError, match=r"'Step 2:' stands behind") as refused:
+        split_of(text)
+    assert refused.value.code == "two_first_steps"
+    assert split_of(text, "Two.")[1] == ["Two. "]
+
+
+def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands() -> None:
+    """Named by hand it says where the problem ends, whatever follows."""
+    text = f"Why?\n\nBecause.\n\nAnd so. {TAG}"
+    assert split_of(text, "\n\n") == ("Why?", ["\n\nBecause.\n\nAnd so. "])
+
+
+def test_notes_are_a_column_of_the_door() -> None:
+    """Refused rows have none."""
+    rows: list[Row] = [
+        {"prompt": "P", "completions": [" s"], "labels": [1]},
+        {"prompt": "", "completions": [" s"], "labels": [1]},
+        {"prompt": "P", "completions": ["s"], "labels": [1]},
+    ]
+    records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+    batch = Normalize("prm", formats.load("stepwise"), FormatOptions())(records)
+    assert batch.column("note").to_pylist() == ["steps_rewritten", None, None]
