@@ -351,6 +351,76 @@ def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout
         assert "--reward_tokens '<good>' '<bad>' \\\n" in files["openrlhf.sh"]
 
 
+def said_by(text: str, tmp_path: Path, program: str, **env: str) -> list[str]:
+    """The words that a launch script passes to the program it starts, which is not run."""
+    folder = tmp_path / "bin"
+    (tmp_path / "launch").mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    (tmp_path / "launch" / "it.sh").write_text(text)
+    (folder / program).write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (folder / program).chmod(0o755)
+    done = subprocess.run(
+        ["sh", tmp_path / "launch" / "it.sh", "MODEL", "--more"],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+GROUPED = {"--ds.packing_samples", "--data.max_len", "--train.batch_size"}
+PLAIN = {"--packing_samples", "--max_len", "--train_batch_size"}
+
+
+@pytest.mark.parametrize("task", ["sft", "rm"])
+@pytest.mark.parametrize("name", ["openrlhf", "openrlhf-text"])
+@pytest.mark.parametrize(
+    ("version", "spelled", "other"),
+    [
+        *((v, PLAIN, GROUPED) for v in ("0.7.1", "0.9.5", "0.10.0", "0.10.1.post2")),
+        *((v, GROUPED, PLAIN) for v in ("0.10.2", "0.10.4", "0.11.2", "0.12.0", "1.0.0")),
+    ],
+)
+def test_openrlhf_gets_its_options_as_its_version_spells_them(
+    tmp_path: Path, name: str, task: str, version: str, spelled: set[str], other: set[str]
+) -> None:
+    """The version is given, or asked of the installed package."""
+    text = exports.load(name).launch(facts(task, "ragged", rows=40))
+    given = set(said_by(text, tmp_path, "deepspeed", OPENRLHF_VERSION=version))
+    assert spelled <= given
+    assert not other & given
+    (tmp_path / "bin" / "python3").write_text(f"#!/bin/sh\necho {version}\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    assert set(said_by(text, tmp_path, "deepspeed")) == given
+
+
+def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
+    """No version is guessed."""
+    text = exports.load("openrlhf").launch(facts("sft", "packed"))
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-s", "MODEL"],
+        input=text,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "set OPENRLHF_VERSION" in done.stderr
+
+
+def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
+    """They reach the model with the mask that is stored."""
+    for task in ("sft", "prm"):
+        text = exports.load("openrlhf").launch(facts(task, "padded", rows=40))
+        assert "packing_samples \\" not in text
+        assert "--max_len 24" in text
+
+
 def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
     command = ("run", "sft", "--model", "qwen2-1.5b", "--for", "openrlhf-text", "-o")
