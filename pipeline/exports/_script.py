@@ -22,7 +22,7 @@ RATE = "2e-5"  # of reward models on small sets, unless told
 # A folder's name as the replacement of sed's s|||, where three characters mean something.
 PLAIN = "plain() { printf '%s' \"$1\" | sed 's/[&|\\\\]/\\\\&/g'; }\n"
 
-_VARIABLE = re.compile(r"\$(BUILD|MODEL|BATCH_SIZE|LEARNING_RATE)\b")
+_VARIABLE = re.compile(r"\$(BUILD|MODEL|BATCH_SIZE|LEARNING_RATE|PROGRAM)\b")
 
 
 def word(text: str) -> str:

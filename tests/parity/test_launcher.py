@@ -64,8 +64,9 @@ def test_the_command_of_a_build_trains(
 ) -> None:
     """The launch script as it was written, deepspeed's launcher and engine, and OpenRLHF's program
     (``--packing_samples`` but for padded rows), in the spelling of the version that it finds: the
-    loss falls, and the trained model is saved. Without a GPU it goes all the way with what ``without_gpu.py`` names in the place of one; unaided, it ends at
-    OpenRLHF's first line that names a device (``torch.cuda.set_device``)."""
+    loss falls, and the trained model is saved. Without a GPU it goes all the way with what
+    ``without_gpu.py`` names in the place of one; unaided, it ends at OpenRLHF's first line that
+    names a device (``torch.cuda.set_device``)."""
     lines = (SAMPLES / SOURCE[task]).read_bytes().splitlines(keepends=True)
     (tmp_path / "rows.jsonl").write_bytes(b"".join(lines[:rows]))
     command = ("run", task, "rows.jsonl", "--model", "qwen2-1.5b", "-o", "build")
