@@ -105,7 +105,7 @@ def _detail(facts: Facts) -> str:
 
 EXPORT = Export(
     name="medicalgpt",
-    versions="MedicalGPT of 2024 to 2026-04",
+    versions="MedicalGPT of 2026-04 (rm: from 2024)",
     takes={"sft": ("ragged",), "rm": ("ragged",)},
     why_not={"prm": "it has no process reward trainer"},
     detail=_detail,
