@@ -6,7 +6,7 @@ leaves no trace at all. So rows are counted a second way, and what breaks here i
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -29,7 +29,7 @@ def counts_lines(work: Work, report: PartReport) -> bool:
 
 def where(split: Split) -> str:
     """What a message calls a split; its lines count from its start."""
-    name = os.path.basename(split.path)
+    name = Path(split.path).name
     return name if not split.start else f"{name} from {split.start} on"
 
 

@@ -351,6 +351,113 @@ def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout
         assert "--reward_tokens '<good>' '<bad>' \\\n" in files["openrlhf.sh"]
 
 
+def said_by(text: str, tmp_path: Path, program: str, **env: str) -> list[str]:
+    """The words that a launch script passes to the program it starts, which is not run."""
+    folder = tmp_path / "bin"
+    (tmp_path / "launch").mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    (tmp_path / "launch" / "it.sh").write_text(text)
+    (folder / program).write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (folder / program).chmod(0o755)
+    done = subprocess.run(
+        ["sh", tmp_path / "launch" / "it.sh", "MODEL", "--more"],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+GROUPED = {"--ds.packing_samples", "--data.max_len", "--train.batch_size"}
+PLAIN = {"--packing_samples", "--max_len", "--train_batch_size"}
+
+
+@pytest.mark.parametrize(("name", "task"), [("openrlhf", "sft"), ("openrlhf-text", "rm")])
+@pytest.mark.parametrize(
+    ("version", "spelled", "other"),
+    [
+        *((v, PLAIN, GROUPED) for v in ("0.7.1", "0.9.5", "0.10.1.post2")),
+        *((v, GROUPED, PLAIN) for v in ("0.10.2", "0.11.2", "1.0.0")),
+    ],
+)
+def test_openrlhf_gets_its_options_as_its_version_spells_them(
+    tmp_path: Path, name: str, task: str, version: str, spelled: set[str], other: set[str]
+) -> None:
+    """The version is given, or asked of the installed package."""
+    text = exports.load(name).launch(facts(task, "ragged", rows=40))
+    given = set(said_by(text, tmp_path, "deepspeed", OPENRLHF_VERSION=version))
+    assert spelled <= given
+    assert not other & given
+    (tmp_path / "bin" / "python3").write_text(f"#!/bin/sh\necho {version}\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    assert set(said_by(text, tmp_path, "deepspeed")) == given
+
+
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [("openrlhf", "deepspeed"), ("openrlhf-text", "deepspeed"), ("medicalgpt", "python")],
+)
+def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, program: str) -> None:
+    """More than one pair a batch and 2e-5, until told otherwise; what the user adds comes last."""
+    text = exports.load(name).launch(facts("rm", "ragged", rows=40))
+    version = {"OPENRLHF_VERSION": "0.11.2"}
+    given = said_by(text, tmp_path, program, **version)
+    told = said_by(text, tmp_path, program, BATCH_SIZE="8", LEARNING_RATE="1e-5", **version)
+    batch = next(w for w in given if w.endswith(("micro_batch_size", "train_batch_size")))
+    rate = next(w for w in given if w in ("--adam.lr", "--learning_rate"))
+    for words, size, step in ((given, "4", "2e-5"), (told, "8", "1e-5")):
+        assert words[words.index(batch) + 1] == size
+        assert words[words.index(rate) + 1] == step
+        assert words[-1] == "--more"
+    assert "A beginning for small sets: 4 pairs" in text
+    assert "lengths" in text
+
+
+def test_reward_models_of_programs_begin_likewise() -> None:
+    """TRL's program and LLaMA-Factory's configuration, whose options override them."""
+    known = facts("rm", "ragged", rows=3)
+    program = exports.load("trl").files(known)["train_trl.py"]
+    assert 'defaults["per_device_train_batch_size"] = 3\n' in program
+    assert 'defaults["learning_rate"] = 2e-5\n' in program
+    config = exports.load("llamafactory").files(known)["llamafactory.yaml"]
+    assert "per_device_train_batch_size: 3\nlearning_rate: 2.0e-5\n" in config
+    for task in ("sft", "prm"):
+        assert (
+            "learning_rate" not in exports.load("trl").files(facts(task, "ragged"))["train_trl.py"]
+        )
+    assert (
+        "learning_rate"
+        not in exports.load("llamafactory").files(facts("sft", "ragged"))["llamafactory.yaml"]
+    )
+
+
+def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
+    """No version is guessed."""
+    text = exports.load("openrlhf").launch(facts("sft", "packed"))
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-s", "MODEL"],
+        input=text,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "set OPENRLHF_VERSION" in done.stderr
+
+
+def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
+    """They reach the model with the mask that is stored."""
+    for task in ("sft", "prm"):
+        text = exports.load("openrlhf").launch(facts(task, "padded", rows=40))
+        assert "packing_samples \\" not in text
+        assert "--max_len 24" in text
+
+
 def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
     command = ("run", "sft", "--model", "qwen2-1.5b", "--for", "openrlhf-text", "-o")
@@ -371,74 +478,6 @@ def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     ran = pipeline(*command, "bad", forged)
     assert ran.status == 2
     assert "is tokenized otherwise when it is text (forged.jsonl:1)" in ran.err
-
-
-def medicalgpt_ids(folder: Path, task: str) -> list[tuple[list[int], ...]]:
-    """Rows as its scripts tokenize them with ``--template_name base``, which prints a question and
-    an answer as they stand: ids and labels, or both sides of a pair."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"), use_fast=True)
-    if tokenizer.bos_token_id is None:
-        tokenizer.add_special_tokens({"bos_token": tokenizer.eos_token})
-    eos = tokenizer.eos_token_id
-    files = {"train": [str(path) for path in (folder / "train").glob("**/*.json*")]}
-    made: list[tuple[list[int], ...]] = []
-    for row in load_dataset("json", data_files=files, cache_dir=str(folder / "hf"))["train"]:
-        question, *answer = (turn["value"] for turn in row["conversations"])
-        if task == "rm":
-            sides = (row["chosen"], row["rejected"])
-            made.append(tuple(tokenizer(question + side)["input_ids"] for side in sides))
-            continue
-        source = tokenizer.encode(text=question, add_special_tokens=True)
-        target = tokenizer.encode(text=answer[0], add_special_tokens=False)
-        source = source[1:] if source[0] == eos else source
-        target = target[:-1] if target and target[-1] == eos else target
-        labels = [-100] * len(source) + target + [eos]
-        made.append((source + target + [eos], labels))
-    return made
-
-
-@pytest.mark.parametrize("model", ["qwen2-1.5b", "llama-3.1-8b-instruct"])
-def test_medicalgpt_makes_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, model: str) -> None:
-    """Both scripts, with and without a bos token that the tokenizer adds by itself; what stands
-    after an SFT row's end of turn is untrained and left out."""
-    command = ("--model", model, "--for", "medicalgpt", "--max-reject", 1, "-o")
-    ran = pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm")
-    assert ran.status == 0, ran.err
-    pairs = [(row["chosen_ids"], row["rejected_ids"]) for row in open_rows(tmp_path / "rm")]
-    assert medicalgpt_ids(tmp_path / "rm" / "medicalgpt", "rm") == pairs
-    ran = pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft")
-    assert ran.status == 0, ran.err
-    found = medicalgpt_ids(tmp_path / "sft" / "medicalgpt", "sft")
-    for (ids, labels), row in zip(found, open_rows(tmp_path / "sft"), strict=True):
-        assert ids == row["input_ids"][: len(ids)]
-        assert labels == row["labels"][: len(ids)]
-        assert set(row["labels"][len(ids) :]) <= {-100}
-    ran = pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back")
-    assert ran.status == 0, ran.err
-    assert canonical(tmp_path / "back") == canonical(tmp_path / "rm")
-
-
-@pytest.mark.parametrize(
-    ("task", "source", "says"),
-    [
-        ("sft", "sft/chat.jsonl", "more than one stretch of tokens"),
-        ("rm", None, r"tokenized otherwise when it is text \(forged.jsonl:1\)"),
-    ],
-)
-def test_what_medicalgpt_would_train_otherwise_is_refused(
-    pipeline: Run, tmp_path: Path, task: str, source: str | None, says: str
-) -> None:
-    """Several answers in a row, and control text that a user wrote."""
-    forged = tmp_path / "forged.jsonl"
-    row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
-    forged.write_text(json.dumps(row) + "\n")
-    data = SAMPLES / source if source else forged
-    ran = pipeline("run", task, data, "--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out")
-    assert ran.status == 2
-    assert re.search(says, ran.err), ran.err
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["open-r1", "megatron"])

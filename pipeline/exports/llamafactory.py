@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import list_of, nulls, ones
-from pipeline.exports._script import PLAIN, script
+from pipeline.exports._script import PLAIN, RATE, script
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 
 _MEDIA = ("images", "videos", "audios")
@@ -35,6 +35,11 @@ flash_attn: fa2
 per_device_train_batch_size: 1
 """
 
+_PAIRS = """# A beginning for small sets: give others as options after MODEL_DIR. Leave the length.
+per_device_train_batch_size: {batch}
+learning_rate: {rate}
+"""
+
 _MULTIPLE = 8  # to which its collator pads ids, but not positions
 
 
@@ -45,10 +50,13 @@ def _width(facts: Facts) -> int:
 
 def _files(facts: Facts) -> Mapping[str, str]:
     packed = facts.layout == "packed"
+    # YAML reads 2e-5 as a text, and 2.0e-5 as a number.
+    pairs = _PAIRS.format(batch=max(1, min(4, facts.rows)), rate=RATE.replace("e", ".0e"))
+    more = {"packed": _PACKED}.get(facts.layout, pairs if facts.task == "rm" else "")
     config = _CONFIG.format(
         stage=facts.task,
         length=_width(facts) if packed else facts.max_length,
-        packed=_PACKED if packed else "",
+        packed=more,
     )
     return {"llamafactory.yaml": config}
 

@@ -10,13 +10,14 @@ other one each alone, and puts the eos token after the answer.
 from __future__ import annotations
 
 from pipeline.exports import Export, Facts, Projection
-from pipeline.exports._script import script
+from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
 
 _OTHERWISE = "is tokenized otherwise when it is text"
 _NOTES = (
     "Run it in MedicalGPT's checkout. The rows are proved for --template_name base alone; without",
-    "--validation_file_dir, some of them would be taken out of training.",
+    "--validation_file_dir, some of them would be taken out of training. An older checkout has its",
+    "scripts at the top, and wants --model_type auto after MODEL_DIR as well.",
 )
 
 
@@ -50,9 +51,10 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     start = row["prompt_length"]
     question = _question(row["chosen_ids"][:start], exact)
     made: Texts = {"conversations": [{"from": "human", "value": question}]}
+    made |= {"system": "", "history": [], "question": question}  # what it read before 2026-04
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
-        made[side] = exact.text(ids[start:])
+        made[side] = made[f"response_{side}"] = exact.text(ids[start:])
         if exact.ids(question + made[side], special=True) != ids:
             return made, _OTHERWISE
     return made, None
@@ -75,19 +77,27 @@ def _launch(facts: Facts) -> str:
             *("--remove_unused_columns", "False"),
         ],
     }[facts.task]
+    notes, before = list(_NOTES), ""
+    if facts.task == "rm":
+        said, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
+        notes += said
+        its_own += ["--per_device_train_batch_size", "$BATCH_SIZE"]
+        its_own += ["--learning_rate", "$LEARNING_RATE"]
+    before += f'PROGRAM=training/{program}.py\n[ -e "$PROGRAM" ] || PROGRAM={program}.py\n'
     lines = [
-        ["python", f"training/{program}.py", "--do_train"],
+        ["python", "$PROGRAM", "--do_train"],
         ["--model_name_or_path", "$MODEL", "--use_fast_tokenizer", "True"],
         ["--train_file_dir", "$BUILD/train", "--validation_file_dir", f"$BUILD/{held_out}"],
         ["--template_name", "base"],
         its_own,
         ["--output_dir", "medicalgpt-output"],
     ]
-    return script("with MedicalGPT", "medicalgpt.sh", lines, _NOTES)
+    return script("with MedicalGPT", "medicalgpt.sh", lines, notes, before)
 
 
 def _detail(facts: Facts) -> str:
     text = "rows of text, each proved when it is written to be tokenized to these ids again"
+    text += "; not for its scripts of 2023, which print words of their own around each row"
     if facts.task == "rm":
         return f"{text}; the pad id comes from the model directory that overlay makes"
     return f"{text}; --template_name base, or its own template is printed around them"
@@ -95,7 +105,7 @@ def _detail(facts: Facts) -> str:
 
 EXPORT = Export(
     name="medicalgpt",
-    versions="MedicalGPT of 2026-04",
+    versions="MedicalGPT of 2026-04 (rm: from 2024)",
     takes={"sft": ("ragged",), "rm": ("ragged",)},
     why_not={"prm": "it has no process reward trainer"},
     detail=_detail,

@@ -51,7 +51,8 @@ def _launch(facts: Facts) -> str:
 def _detail(facts: Facts) -> str:
     return (
         "completion_only_loss=true, or its TRL trains every token; use_liger_kernel=false, or it "
-        "drops the mask; packing=false, since its packing drops it too"
+        "drops the mask; packing=false, since its packing drops it too; trl 0.15 and 0.16, which "
+        "its first recipes pinned, read no mask at all: train with trl's launch script there"
     )
 
 
@@ -75,7 +76,7 @@ def _projection(facts: Facts) -> Projection:
 
 EXPORT = Export(
     name="open-r1",
-    versions="open-r1 with trl 0.18.0 to 1.16.0",
+    versions="open-r1 with trl 0.17.0 to 1.16.0",
     takes={"sft": ("ragged",)},
     why_not={
         "rm": "it has no reward trainer",

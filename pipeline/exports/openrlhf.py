@@ -1,87 +1,80 @@
-"""OpenRLHF: the launcher swaps its Dataset class for one that reads our shards, packs included."""
+"""OpenRLHF: the launcher swaps its Dataset class for one that reads our shards, in any layout."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pipeline.exports import Export, Facts
-from pipeline.exports._script import script
+from pipeline.exports._openrlhf_flags import Lines
+from pipeline.exports._openrlhf_flags import script as by_version
+from pipeline.exports._script import beginning, script
 
 _RUN = ["deepspeed", "--no_python", "pipeline-openrlhf"]
 _VERSIONS = "openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)"
 _STEP = 128  # rows in a step of the optimizer, unless told
 
 
-def _evaluate(facts: Facts, prefix: str, dash: str) -> list[list[str]]:
-    if "test" not in facts.splits:
-        return []
-    return [[f"--{prefix}dataset", "$BUILD", f"--{prefix}{dash}split", "test"]]
-
-
-def sizes(facts: Facts, micro: str, step: str) -> list[str]:
-    """Rows in a micro batch and, where the build has fewer than the trainer's own, in a step: it
-    ends before its first one otherwise."""
+def _step(facts: Facts) -> int:
     # A power of two, as _STEP is: deepspeed refuses a step that micro batches and GPUs do not fill.
-    rows = 1 << max(1, min(facts.rows, _STEP)).bit_length() - 1
+    return 1 << max(1, min(facts.rows, _STEP)).bit_length() - 1
+
+
+def micro(facts: Facts) -> int:
+    """Rows in a micro batch, on one GPU."""
     # One stored pack is many documents, and the trainer takes the micro batch apart again.
-    size = 1 if facts.layout == "packed" else min(4, rows)
-    return [micro, str(size), *([step, str(rows)] if 0 < facts.rows < _STEP else [])]
+    return 1 if facts.layout == "packed" else min(4, _step(facts))
 
 
-def _new_style(task: str, facts: Facts) -> list[list[str]]:
-    """Flags of 0.10.2 and newer."""
-    packing = [["--ds.packing_samples"]] if task != "dpo" else []
-    margin = ["--model.margin_loss_enable"] if "margin" in facts.columns and task == "rm" else []
-    return [
+def sizes(facts: Facts, small: str, step: str, told: bool = False) -> list[str]:
+    """Rows in a micro batch (``told``: as $BATCH_SIZE says) and, where the build has fewer than the
+    trainer's own, in a step: it ends before its first one otherwise."""
+    size = "$BATCH_SIZE" if told else str(micro(facts))
+    return [small, size, *([step, str(_step(facts))] if 0 < facts.rows < _STEP else [])]
+
+
+def _flags(task: str, facts: Facts) -> Lines:
+    """The command of one of the launcher's tasks, as versions before 0.10.2 spell it."""
+    evaluate = (
+        [["--eval_dataset", "$BUILD", "--eval_split", "test"]] if "test" in facts.splits else []
+    )
+    template = ["--input_template", ""] if task != "prm" else []
+    # Padded rows reach the model with their own mask; anything else it pads, and un-pads again.
+    packing = ["--packing_samples"] if task != "dpo" and facts.layout != "padded" else []
+    lines = [
         [*_RUN, task],
-        ["--model.model_name_or_path", "$MODEL"],
-        ["--data.dataset", "$BUILD", "--data.dataset_split", "train"],
-        *_evaluate(facts, "eval.", ""),
-        ["--data.max_len", str(facts.max_length), "--data.input_template", ""],
-        *packing,
-        *([margin] if margin else []),
-        sizes(facts, "--train.micro_batch_size", "--train.batch_size"),
-    ]
-
-
-def _old_style(facts: Facts) -> list[list[str]]:
-    """Flags of the versions that train a process reward model."""
-    model = facts.model
-    return [
-        [*_RUN, "prm"],
         ["--pretrain", "$MODEL"],
-        ["--dataset", "$BUILD", "--dataset_split", "train"],
-        *_evaluate(facts, "eval_", "")[:1],
-        ["--placeholder_token", str(model["step_token"])],
-        ["--reward_tokens", str(model["good_token"]), str(model["bad_token"])],
-        ["--max_len", str(facts.max_length), "--packing_samples"],
-        sizes(facts, "--micro_train_batch_size", "--train_batch_size"),
+        ["--dataset", "$BUILD"],  # of which every version trains on the split train
+        *evaluate,
+        ["--max_len", str(facts.max_length), *template, *packing],
     ]
+    if task == "prm":
+        lines += [
+            ["--placeholder_token", str(facts.model["step_token"])],
+            ["--reward_tokens", str(facts.model["good_token"]), str(facts.model["bad_token"])],
+        ]
+    if task == "rm":
+        lines += [["--margin_loss"]] if "margin" in facts.columns else []
+        lines += [["--learning_rate", "$LEARNING_RATE"]]
+    return [*lines, sizes(facts, "--micro_train_batch_size", "--train_batch_size", task == "rm")]
 
 
 def _launch(facts: Facts) -> str:
+    lines = _flags(facts.task, facts)
     if facts.task == "prm":
         notes = ["Needs openrlhf 0.7.4 to 0.9.5: newer ones have no such trainer."]
-        return script(
-            "a process reward model with OpenRLHF", "openrlhf.sh", _old_style(facts), notes
-        )
-    what = {"sft": "with OpenRLHF", "rm": "a reward model with OpenRLHF"}[facts.task]
-    notes = [
-        "The flags are those of openrlhf 0.10.2 and newer; older ones spell them without the",
-        "group in front (--dataset, --packing_samples, --max_len).",
-    ]
-    if facts.task == "rm":
-        notes += ["The trainer pads left and reads the reward at the last token."]
-    return script(what, "openrlhf.sh", _new_style(facts.task, facts), notes)
+        return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes)
+    if facts.task == "sft":
+        return by_version("with OpenRLHF", "openrlhf.sh", lines)
+    notes, before = beginning(micro(facts), facts.max_length)
+    notes = ["The trainer pads left and reads the reward at the last token.", *notes]
+    return by_version("a reward model with OpenRLHF", "openrlhf.sh", lines, notes, before)
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
     if facts.task != "rm":
         return {}
-    lines = _new_style("dpo", facts)
-    return {
-        "openrlhf-dpo.sh": script("by preference (DPO) with OpenRLHF", "openrlhf-dpo.sh", lines)
-    }
+    file = "openrlhf-dpo.sh"
+    return {file: by_version("by preference (DPO) with OpenRLHF", file, _flags("dpo", facts))}
 
 
 def _detail(facts: Facts) -> str:
@@ -90,6 +83,8 @@ def _detail(facts: Facts) -> str:
     packs = (
         "packs are exploded and isolated by --packing_samples" if facts.layout == "packed" else ""
     )
+    if facts.layout == "padded":
+        packs = "rows and masks as stored, positions counted from the mask; without packing"
     if "loss_weights" in facts.columns:
         weighted = "loss weights are its loss mask, and the loss is divided by their sum"
         return "; ".join(x for x in (packs, weighted) if x)
@@ -112,9 +107,9 @@ EXPORT = Export(
     name="openrlhf",
     versions=_VERSIONS,
     takes={
-        "sft": ("packed", "ragged"),
+        "sft": ("packed", "ragged", "padded"),
         "rm": ("ragged",),
-        "prm": ("packed", "ragged"),
+        "prm": ("packed", "ragged", "padded"),
     },
     detail=_detail,
     launch=_launch,

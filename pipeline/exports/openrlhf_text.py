@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipeline.exports import Export, Facts, Projection
-from pipeline.exports._script import script
+from pipeline.exports._openrlhf_flags import script as by_version
+from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
-from pipeline.exports.openrlhf import sizes
+from pipeline.exports.openrlhf import micro, sizes
 
 
 def _ending(exact: Exact, prompt: str, answer: str, ids: list[int]) -> str | None:
@@ -70,29 +71,28 @@ def _projection(facts: Facts) -> Projection:
 
 
 def _flags(facts: Facts) -> Iterator[list[str]]:
-    if facts.task == "prm":
+    yield ["deepspeed", "--module", f"openrlhf.cli.train_{facts.task}"]
+    yield ["--pretrain", "$MODEL", "--dataset", "$BUILD"]
+    yield ["--max_len", str(facts.max_length), "--packing_samples"]
+    yield sizes(facts, "--micro_train_batch_size", "--train_batch_size", facts.task == "rm")
+    if facts.task == "sft":
+        yield ["--input_key", "input", "--output_key", "output", "--input_template", ""]
+    elif facts.task == "rm":
+        yield ["--prompt_key", "prompt", "--chosen_key", "chosen", "--rejected_key", "rejected"]
+        yield ["--input_template", "", "--learning_rate", "$LEARNING_RATE"]
+    else:
         model = facts.model
-        yield ["deepspeed", "--module", "openrlhf.cli.train_prm", "--pretrain", "$MODEL"]
-        yield ["--dataset", "$BUILD", "--max_len", str(facts.max_length), "--packing_samples"]
         yield ["--input_key", "input", "--label_key", "label"]
         yield ["--placeholder_token", str(model["step_token"])]
         yield ["--reward_tokens", str(model["good_token"]), str(model["bad_token"])]
-        yield sizes(facts, "--micro_train_batch_size", "--train_batch_size")
-        return
-    yield ["deepspeed", "--module", f"openrlhf.cli.train_{facts.task}"]
-    yield ["--model.model_name_or_path", "$MODEL", "--data.dataset", "$BUILD"]
-    yield ["--data.max_len", str(facts.max_length), "--ds.packing_samples"]
-    yield sizes(facts, "--train.micro_batch_size", "--train.batch_size")
-    if facts.task == "sft":
-        yield ["--data.input_key", "input", "--data.output_key", "output"]
-        yield ["--data.input_template", ""]
-    else:
-        yield ["--data.prompt_key", "prompt", "--data.chosen_key", "chosen"]
-        yield ["--data.rejected_key", "rejected", "--data.input_template", ""]
 
 
 def _launch(facts: Facts) -> str:
-    return script("with OpenRLHF's own datasets", "openrlhf-text.sh", _flags(facts))
+    what, file, lines = "with OpenRLHF's own datasets", "openrlhf-text.sh", list(_flags(facts))
+    if facts.task == "prm":
+        return script(what, file, lines)
+    notes, before = beginning(micro(facts), facts.max_length) if facts.task == "rm" else ([], "")
+    return by_version(what, file, lines, notes, before)
 
 
 def _detail(facts: Facts) -> str:

@@ -8,84 +8,144 @@ import pyarrow as pa
 
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import class_labels, list_of, token_labels
-from pipeline.exports._script import script
+from pipeline.exports._script import RATE, script
 
 _HEAD = '''"""Written by the build; started by launch/trl.sh MODEL_DIR."""
 
 import sys
-from pathlib import Path
 
+import transformers
 from datasets import load_from_disk
-from transformers import AutoTokenizer, HfArgumentParser
+from packaging.version import Version
+from transformers import AutoModelFor{auto}, AutoTokenizer, HfArgumentParser
+from trl import __version__
 {imports}
 
 build, model_dir, *options = sys.argv[1:]
 rows = load_from_disk(build)
-parser = HfArgumentParser({config})
-parser.set_defaults(
-    {defaults}
-)
-(args,) = parser.parse_args_into_dataclasses(options)
 tokenizer = AutoTokenizer.from_pretrained(model_dir)
+release = Version(__version__)
+if release < Version("0.15"):
+    sys.exit(f"TRL {{__version__}} was not read for this build: install 0.15.2 or newer")
+dtype = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
+loaded = {{dtype: "auto"{loaded}}}
+defaults = {{"output_dir": "trl-output", "save_strategy": "epoch"}}
+more = {{}}
 '''
 
-_TAIL = """trainer = {trainer}(
-    model={model},
+_TAIL = """
+trainer = {name}Trainer(
+    model=model,
     args=args,
     train_dataset=rows["train"],
     eval_dataset=rows["test"] if "test" in rows else None,
     processing_class=tokenizer,
+    **more,
 )
 trainer.train()
 trainer.save_model()
 """
 
-_SFT = """
-if args.packing or args.max_length is not None or args.assistant_only_loss:
-    sys.exit("this build is packed and masked already: leave packing, max_length and masks alone")
-model = AutoModelForCausalLM.from_pretrained(
-    model_dir, dtype="auto", attn_implementation="{attention}", use_cache=False
-)
+_PARSE = """parser = HfArgumentParser({name}Config)
+parser.set_defaults(**defaults)
+(args,) = parser.parse_args_into_dataclasses(options)
 """
 
-_RM = """
-if args.max_length is not None:
+_SFT = """if release < Version("0.20"):  # labels are not read: every token would be trained
+    from pipeline.torch_data import {collator}
+
+    more["data_collator"] = {collator}({settings})
+    defaults["dataset_kwargs"] = {{"skip_prepare_dataset": True}}
+    defaults["remove_unused_columns"] = False
+else:
+    defaults["max_length"] = None{padding_free}
+"""
+
+_SFT_MODEL = """if args.packing or (release >= Version("0.20") and args.max_length is not None):
+    sys.exit("this build is packed and cut already: leave packing and max_length alone")
+if getattr(args, "assistant_only_loss", False):
+    sys.exit("this build is masked already: leave assistant_only_loss alone")
+model = AutoModelForCausalLM.from_pretrained(model_dir, **loaded)
+"""
+
+_RM = """defaults["max_length"] = None
+# A beginning for small sets, to be changed with the options of these names. Leave max_length alone:
+# a side has at most {length} tokens, and a limit would drop pairs.
+defaults["per_device_train_batch_size"] = {batch}
+defaults["learning_rate"] = {rate}
+if Version("0.24") <= release < Version("0.29"):
+    sys.exit(f"TRL {{__version__}} was not read for pairs: install 0.29 or newer, or 0.23 or older")
+if release < Version("0.24"):  # other names, and a mask for each side
+    names = {{f"{{side}}_ids": f"input_ids_{{side}}" for side in ("chosen", "rejected")}}
+    rows = rows.rename_columns(names)
+
+    def with_masks(batch):
+        masks = {{
+            f"attention_mask_{{side}}": [[1] * len(ids) for ids in batch[f"input_ids_{{side}}"]]
+            for side in ("chosen", "rejected")
+            if f"input_ids_{{side}}" in batch
+        }}
+        return {{**batch, **masks}}
+
+    rows = rows.with_transform(with_masks)
+    tokenizer.padding_side = "right"  # as newer versions pad
+"""
+
+_RM_MODEL = """if args.max_length is not None:
     sys.exit("max_length would drop rows: every row of this build fits already")
-model = AutoModelForSequenceClassification.from_pretrained(model_dir, dtype="auto", num_labels=1)
+model = AutoModelForSequenceClassification.from_pretrained(model_dir, **loaded, num_labels=1)
+model.config.pad_token_id = tokenizer.pad_token_id
+model.config.use_cache = False
+if not hasattr(model, "warnings_issued"):  # older TRL writes there, and transformers 5 has none
+    model.warnings_issued = {}
+"""
+
+_PRM = """defaults["max_length"] = None
+"""
+
+_PRM_MODEL = """loaded["num_labels"] = 2
+model = AutoModelForTokenClassification.from_pretrained(model_dir, **loaded)
 model.config.pad_token_id = tokenizer.pad_token_id
 model.config.use_cache = False
 """
 
-_NO_MARGIN = """
-rows = rows.remove_columns("margin")  # some pairs have none, and the trainer cannot read null
+_NO_MARGIN = """rows = rows.remove_columns("margin")  # some pairs have none; null cannot be read
 """
 
-_PRM = """
-model = AutoModelForTokenClassification.from_pretrained(model_dir, dtype="auto", num_labels=2)
-model.config.pad_token_id = tokenizer.pad_token_id
-model.config.use_cache = False
-"""
+_PRM_IMPORT = """
+try:
+    from trl.experimental.prm import PRMConfig, PRMTrainer
+except ImportError:  # where it was before
+    from trl import PRMConfig, PRMTrainer"""
 
 
 def _program(facts: Facts) -> str:
-    defaults = ['output_dir="trl-output"', "max_length=None", 'save_strategy="epoch"']
+    packed = facts.layout == "packed"
     auto = {"sft": "CausalLM", "rm": "SequenceClassification", "prm": "TokenClassification"}
-    names = {"sft": "SFT", "rm": "Reward", "prm": "PRM"}[facts.task]
-    module = "trl.experimental.prm" if facts.task == "prm" else "trl"
-    if facts.layout == "packed":  # seq_lengths become position_ids only when padding_free is set
-        defaults += ["padding_free=True", "per_device_train_batch_size=1"]
-    imports = f"from transformers import AutoModelFor{auto[facts.task]}\n"
-    imports += f"from {module} import {names}Config, {names}Trainer"
-    body = {"sft": _SFT, "rm": _RM, "prm": _PRM}[facts.task]
+    name = {"sft": "SFT", "rm": "Reward", "prm": "PRM"}[facts.task]
+    imports = _PRM_IMPORT if facts.task == "prm" else f"from trl import {name}Config, {name}Trainer"
+    loaded = ""
     if facts.task == "sft":
-        attention = "flash_attention_2" if facts.layout == "packed" else "sdpa"
-        body = body.format(attention=attention)
+        attention = "flash_attention_2" if packed else "sdpa"
+        loaded = f', "attn_implementation": "{attention}", "use_cache": False'
+    # seq_lengths become position_ids only when padding_free is set
+    free = '\n    defaults["padding_free"] = True' if packed else ""
+    one = 'defaults["per_device_train_batch_size"] = 1\n' if packed else ""
+    before = {
+        "sft": one
+        + _SFT.format(
+            collator="Flatten" if packed else "Pad",
+            settings="" if packed else 'tokenizer.pad_token_id, "right"',
+            padding_free=free,
+        ),
+        "rm": _RM.format(length=facts.max_length, batch=max(1, min(4, facts.rows)), rate=RATE),
+        "prm": _PRM,
+    }[facts.task]
     if facts.task == "rm" and facts.without_margin:
-        body = _NO_MARGIN + body
-    head = _HEAD.format(
-        imports=imports, config=f"{names}Config", defaults=",\n    ".join(defaults) + ","
-    ).replace("from pathlib import Path\n\n", "\n")
-    return head + body + _TAIL.format(trainer=f"{names}Trainer", model="model")
+        before = _NO_MARGIN + before
+    head = _HEAD.format(auto=auto[facts.task], imports=imports, loaded=loaded)
+    model = {"sft": _SFT_MODEL, "rm": _RM_MODEL, "prm": _PRM_MODEL}[facts.task]
+    return head + before + _PARSE.format(name=name) + model + _TAIL.format(name=name)
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
@@ -95,7 +155,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 def _launch(facts: Facts) -> str:
     notes = []
     if facts.task == "prm":
-        notes = ["Needs trl 1.13.0 or older: newer ones have no such trainer."]
+        notes = ["Needs trl 0.15.2 to 1.13.0: newer ones have no such trainer."]
     lines = [["accelerate", "launch", "$BUILD/launch/train_trl.py"], ["$BUILD", "$MODEL"]]
     return script("with TRL", "trl.sh", lines, notes)
 
@@ -104,10 +164,16 @@ def _detail(facts: Facts) -> str:
     if facts.task == "prm":
         return "one class at each step token: 1 good, 0 bad; last version with a PRM trainer"
     if facts.task == "rm":
-        return "max_length=None, or rows are dropped; pads right, pooled at the last real token"
+        return (
+            "max_length=None, or rows are dropped; pads right, pooled at the last real token; "
+            "launch/trl.sh gives 0.15 to 0.23 the columns that they read"
+        )
+    old = "before 0.20 it reads no labels, and launch/trl.sh gives it a collator that does"
     if facts.layout == "packed":
-        return "padding_free=True and max_length=None, or documents of a pack see each other"
-    return "max_length=None, or rows lose their end; pads right"
+        return (
+            f"padding_free=True and max_length=None, or documents of a pack see each other; {old}"
+        )
+    return f"max_length=None, or rows lose their end; pads right; {old}"
 
 
 def _refuses(facts: Facts) -> str | None:
@@ -136,7 +202,7 @@ def _projection(facts: Facts) -> Projection | None:
 
 EXPORT = Export(
     name="trl",
-    versions="trl 1.16.0 (prm: up to 1.13.0)",
+    versions="trl 1.16.0, 0.15.2 to 0.17.0 (prm: up to 1.13.0)",
     takes={"sft": ("packed", "ragged"), "rm": ("ragged",), "prm": ("ragged",)},
     detail=_detail,
     launch=_launch,

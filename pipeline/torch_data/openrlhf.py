@@ -61,6 +61,11 @@ class ShardSFT:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def _mask(self, doc: dict[str, Any]) -> Tensor:
+        """int64 [1, length]: as stored where the row is padded, else ones."""
+        padded = "attention_mask" in doc
+        return torch.tensor([doc["attention_mask"] if padded else [1] * len(doc["input_ids"])])
+
     def _targets(self, doc: dict[str, Any]) -> Tensor:
         """float32 [1, length]: place i gates the prediction of token i + 1."""
         labels = torch.tensor([doc["labels"]])
@@ -75,13 +80,22 @@ class ShardSFT:
         for doc in documents(self._rows[index]):
             _require_length(doc["input_ids"], self._longest, str(doc.get("row_id", index)))
             ids = torch.tensor([doc["input_ids"]])
-            items.append((ids, torch.ones_like(ids), self._targets(doc)))
+            items.append((ids, self._mask(doc), self._targets(doc)))
         return items
 
     def collate_fn(self, items: Iterable[list[tuple[Tensor, Tensor, Tensor]]]) -> Any:
-        """All documents of the rows, padded right; ``--packing_samples`` un-pads them."""
+        """All documents of the rows, padded right; ``--packing_samples`` un-pads them.
+
+        Rows of a padded build have one width, and stay as they are stored, left or right. Beside
+        wider rows of another build, those that are padded left grow on the left.
+        """
         ids, masks, targets = zip(*(doc for item in items for doc in item), strict=True)
-        return _pad(ids, self._pad_id), _pad(masks, 0), _pad(targets, self._fill)
+        side = "left" if any(not mask[0, 0] for mask in masks) else "right"
+        return (
+            _pad(ids, self._pad_id, side),
+            _pad(masks, 0, side),
+            _pad(targets, self._fill, side),
+        )
 
 
 class ShardPRM(ShardSFT):

@@ -17,6 +17,8 @@ import transformers
 from parity.tiny import tiny
 from support import ROOT, SAMPLES, Ran
 
+from pipeline import exports
+from pipeline.exports import Facts
 from pipeline.openrlhf_launch import check_version, split_arguments
 from stages.errors import UsageError
 
@@ -43,24 +45,32 @@ def _program(path: Path, *words: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "task", "rows", "options"),
+    ("version", "task", "layout", "rows", "options"),
     [
-        ("0.11.2", "sft", 99, f"{OF_0_11_2} --adam.lr 1e-1"),
-        ("0.11.2", "rm", 99, f"{OF_0_11_2} --adam.lr 1e-2"),
-        ("0.9.5", "prm", 8, OF_0_9_5),
+        ("0.11.2", "sft", "packed", 99, f"{OF_0_11_2} --adam.lr 1e-1"),
+        ("0.11.2", "rm", "ragged", 99, f"{OF_0_11_2} --adam.lr 1e-2"),
+        ("0.9.5", "prm", "packed", 8, OF_0_9_5),
+        ("0.9.5", "prm", "padded", 8, OF_0_9_5),
     ],
 )
 def test_the_command_of_a_build_trains(
-    pipeline: Callable[..., Ran], tmp_path: Path, version: str, task: str, rows: int, options: str
+    pipeline: Callable[..., Ran],
+    tmp_path: Path,
+    version: str,
+    task: str,
+    layout: str,
+    rows: int,
+    options: str,
 ) -> None:
     """The launch script as it was written, deepspeed's launcher and engine, and OpenRLHF's program
-    with ``--packing_samples``: the loss falls, and the trained model is saved. Without a GPU it
-    goes all the way with what ``without_gpu.py`` names in the place of one; unaided, it ends at
-    OpenRLHF's first line that names a device (``torch.cuda.set_device``)."""
+    (``--packing_samples`` but for padded rows), in the spelling of the version that it finds: the
+    loss falls, and the trained model is saved. Without a GPU it goes all the way with what
+    ``without_gpu.py`` names in the place of one; unaided, it ends at OpenRLHF's first line that
+    names a device (``torch.cuda.set_device``)."""
     lines = (SAMPLES / SOURCE[task]).read_bytes().splitlines(keepends=True)
     (tmp_path / "rows.jsonl").write_bytes(b"".join(lines[:rows]))
     command = ("run", task, "rows.jsonl", "--model", "qwen2-1.5b", "-o", "build")
-    ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf")
+    ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf", "--layout", layout)
     assert ran.status == 0, ran.err
     assert "sh build/launch/openrlhf.sh MODEL_DIR" in ran.err
     transformers.set_seed(0)
@@ -90,6 +100,39 @@ def test_the_command_of_a_build_trains(
     losses = [float(loss) for loss, _ in itertools.groupby(re.findall(r"loss=([0-9.]+)", said))]
     assert mean(losses[-2:]) < mean(losses[:2]) / 2, losses  # of packs that take turns
     assert list((tmp_path / "ckpt").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("version", ["0.7.1", "0.7.4", "0.9.5", "0.11.2"])
+@pytest.mark.parametrize("trainer", ["openrlhf", "openrlhf-text"])
+@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+def test_every_version_knows_the_options_of_its_spelling(
+    version: str, trainer: str, task: str, tmp_path: Path
+) -> None:
+    """What a launch script passes on, with a test split and margins, its program declares."""
+    if task == "prm" and version in ("0.7.1", "0.11.2"):
+        pytest.skip("has no process reward trainer for these builds")
+    model = {"step_token": "<s>", "good_token": "+", "bad_token": "-"}
+    known = Facts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
+    export = exports.load(trainer)
+    scripts = {task: export.launch(known)}
+    if task == "rm" and trainer == "openrlhf":
+        scripts["dpo"] = export.files(known)["openrlhf-dpo.sh"]
+    for program, text in scripts.items():
+        (tmp_path / "launch").mkdir(exist_ok=True)
+        (tmp_path / "launch" / "it.sh").write_text(text)
+        _program(tmp_path / "deepspeed", "printf", "%s\n")
+        done = subprocess.run(
+            ["sh", tmp_path / "launch" / "it.sh", "MODEL"],
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENRLHF_VERSION": version},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        given = {word for word in done.stdout.splitlines() if re.match("--[a-z]", word)}
+        cli = PEERS / f"openrlhf-{version}" / "openrlhf" / "cli" / f"train_{program}.py"
+        taken = set(re.findall(r'add_argument\(\s*"(--[a-z_.]+)"', cli.read_text()))
+        assert given - {"--no_python", "--module"} <= taken
+        assert len(given) > 6
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pipeline.exporting import open_build
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
 Words = Callable[[Path, str, str], list[str]]
-PINNED, NEWEST = "0.18.0", "1.16.0"
+FIRST, PINNED, NEWEST = "0.17.0", "0.18.0", "1.16.0"
 HERE = ["--bf16", "false", "--use_cpu", "true", "--report_to", "none"]  # no GPU
 SAMPLE = 60
 
@@ -30,7 +30,7 @@ def ours(folder: Path, split: str) -> list[dict[str, Any]]:
     return [row for table in open_build(folder).shards(split) for row in table.to_pylist()]
 
 
-@pytest.mark.parametrize("version", [PINNED, NEWEST])
+@pytest.mark.parametrize("version", [FIRST, PINNED, NEWEST])
 def test_the_recipe_trains_exactly_our_labels(
     peer: Use, build: Build, sources: dict[str, Path], words: Words, tmp_path: Path, version: str
 ) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from absent import absent
 from datasets import Dataset, load_from_disk
+from parity.tiny import tiny
 from transformers import AutoTokenizer
 
 from pipeline.torch_data.openrlhf import ShardPRM, ShardRM, ShardSFT
@@ -120,6 +122,113 @@ def test_the_loss_of_the_newest_version_trains_our_labels(
         chance[:, :-1].reshape(-1, 50), labels[:, 1:].reshape(-1), reduction="mean"
     )
     assert loss_of(ends, mask[:, :-1]).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def taught(rows: Any, place: int, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One stored row of a padded build: ids, mask and labels, [width] each."""
+    row = rows[place]
+    made = [torch.tensor(row[name]) for name in ("input_ids", "attention_mask", "labels")]
+    assert all(len(values) == width for values in made)
+    return made[0], made[1], made[2]
+
+
+def actor_around(model: Any, load: Callable[[str], Any]) -> Any:
+    """Its Actor around a model, as without its packing, which alone calls flash-attn."""
+    with absent("flash_attn"):
+        made = load("openrlhf.models.actor").Actor(model)
+    made.packing_samples = False
+    return made
+
+
+class Seen(torch.nn.Module):
+    """A model that keeps what it is given, and gives what another makes of it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.given = model, {}
+
+    def forward(self, sequences: Any, **given: Any) -> Any:
+        """As transformers' models are called."""
+        self.given = {"input_ids": sequences, **given}
+        return self.model(sequences, **given)
+
+
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padded_rows_reach_the_newest_actor_and_its_sft_loss_as_stored(
+    peer: Use, build: Build, sources: dict[str, Path], side: str
+) -> None:
+    """Its collate call, its Actor, its loss: ids and mask as stored, positions counted from the
+    mask, and the loss of each row is the cross entropy of the unpadded document's labels."""
+    load = peer("openrlhf", NEWEST, bare=BARE)
+    options = ("--for", "openrlhf", "--layout", "padded", "--padding-side", side)
+    folder = build("sft", sources["single"], *options)
+    rows = rows_of(folder)
+    data = ShardSFT(rows, tokenizer_of(folder), LONGEST, strategy())
+    batch = data.collate_fn([data[i] for i in range(6)])
+    ids, mask, gates = (tensor.squeeze(1) for tensor in batch)
+    for place in range(6):
+        stored, real, labels = taught(rows, place, ids.size(1))
+        assert ids[place].equal(stored)
+        assert mask[place].equal(real)
+        assert (gates[place, :-1] != 0).equal(labels[1:] != -100)
+    assert (mask[:, 0 if side == "left" else -1] == 0).any()
+    torch.manual_seed(0)
+    model = tiny("CausalLM", **SMALL).eval()
+    seen = Seen(model)
+    actor = actor_around(seen, load)
+    with torch.no_grad():
+        chances, _ = actor(ids, attention_mask=mask, return_output=True, return_logprobs=True)
+        assert seen.given["input_ids"].equal(ids)
+        assert seen.given["attention_mask"].equal(mask)
+        loss_of = load("openrlhf.models.loss").SFTLoss()
+        for place in range(6):
+            real = mask[place].bool()
+            assert seen.given["position_ids"][place][real].tolist() == list(range(int(real.sum())))
+            alone, labels = ids[place][real], taught(rows, place, ids.size(1))[2][real]
+            wanted = torch.nn.functional.cross_entropy(
+                model(alone[None]).logits[0, :-1].float(), labels[1:]
+            )
+            one = slice(place, place + 1)
+            loss = loss_of(chances[one], gates[one, :-1])
+            assert loss.item() == pytest.approx(wanted.item(), rel=1e-4)
+
+
+def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(
+    peer: Use, build: Build, sources: dict[str, Path]
+) -> None:
+    """OpenRLHF 0.9.5: ids, mask and labels of a left-padded build, through its Actor to its loss,
+    which is that of the same documents without padding."""
+    load = peer("openrlhf", LAST_PRM, bare=BARE)
+    command = ("prm", sources["prm"], "--for", "openrlhf", "--layout")
+    folder, ragged = build(*command, "padded"), build(*command, "ragged")
+    rows, tokenizer = rows_of(folder).select(range(6)), tokenizer_of(folder)
+    keys = strategy(placeholder_token="<|step|>", reward_tokens=["<|good|>", "<|bad|>"])
+    data = ShardPRM(rows, tokenizer, LONGEST, keys)
+    ids, mask, labels = (t.squeeze(1) for t in data.collate_fn([data[i] for i in range(6)]))
+    for place in range(6):
+        for ours, stored in zip((ids, mask, labels), taught(rows, place, ids.size(1)), strict=True):
+            assert ours[place].equal(stored)
+    assert (mask[:, 0] == 0).any()
+    assert mask[:, -1].all()
+    torch.manual_seed(0)
+    actor = actor_around(tiny("CausalLM", **SMALL).eval(), load)
+    step = tokenizer.convert_tokens_to_ids("<|step|>")
+    rewards = tokenizer.convert_tokens_to_ids(["<|good|>", "<|bad|>"])
+    loss_of = load("openrlhf.models.loss").PRMLoss(step, rewards)
+    single = ShardPRM(rows_of(ragged).select(range(6)), tokenizer, LONGEST, keys)
+    with torch.no_grad():
+        for place in range(6):
+            one = slice(place, place + 1)
+            made = actor(ids[one], attention_mask=mask[one], return_output=True)
+            loss, hits = loss_of(ids[one], made.logits, labels[one], return_acc=True)
+            alone, ones, wanted = (t.squeeze(1) for t in single.collate_fn([single[place]]))
+            bare = actor(alone, attention_mask=ones, return_output=True)
+            expected, right = loss_of(alone, bare.logits, wanted, return_acc=True)
+            assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+            assert hits.item() == right.item()
 
 
 @FROM_OLDEST

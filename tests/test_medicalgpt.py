@@ -1,0 +1,241 @@
+"""MedicalGPT's rows, read as its own scripts read them.
+
+MedicalGPT is in no package and its code is not ours to keep, so its steps are written here anew, in
+our words. What they follow, in https://github.com/shibing624/MedicalGPT, is named in ``FOLLOWS``.
+``POSTTRAIN_MEDICALGPT`` names a folder of worktrees (``git worktree add FOLDER/9200708 9200708``,
+and so on): the functions themselves are then taken out of those files and run beside ours.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+from support import SAMPLES, Ran
+
+from pipeline.exporting import open_build
+from pipeline.rows import examples
+
+Run = Callable[..., Ran]
+Ids = tuple[list[int], ...]
+# Form: task, commit, file, function; read in copies of these commits' files.
+FOLLOWS = {
+    "2023": ("rm", "023756e", "reward_modeling.py", "preprocess_reward_function"),
+    "2024": ("rm", "44929eb", "reward_modeling.py", "preprocess_reward_function"),
+    "current": ("rm", "9200708", "training/reward_modeling.py", "preprocess_reward_function"),
+    "sft 2023": ("sft", "02a2a93", "scripts/supervised_finetuning.py", "preprocess_function"),
+    "sft current": ("sft", "d6f9b03", "training/supervised_finetuning.py", "preprocess_function"),
+}
+TEMPLATES = ("117f510", "template.py")  # Conversation._format_example, and the template base
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Rows as every version loads them: all files of lines below the folder, by datasets."""
+    files = {"train": [str(path) for path in sorted((folder / "train").glob("**/*.json*"))]}
+    return list(load_dataset("json", data_files=files, cache_dir=str(folder / "hf"))["train"])
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """As ``main`` of each of them prepares it: a bos token is the eos token where there is none."""
+    from transformers import AutoTokenizer
+
+    found = AutoTokenizer.from_pretrained(str(folder / "tokenizer"), use_fast=True)
+    if found.bos_token_id is None:
+        found.add_special_tokens({"bos_token": found.eos_token})
+    return found
+
+
+def printed(turns: list[tuple[str, str]], system: str = "") -> str:
+    """The template base: nothing but the texts, and ``</s>`` after a system text and turns."""
+    texts = [question + answer for question, answer in turns]
+    return (f"{system}</s>" if system else "") + "</s>".join(texts)
+
+
+def pair_2023(row: dict[str, Any], tokenizer: Any) -> Ids:
+    """A question and its two answers, in words of the script's own."""
+    start = "Question: " + row["question"] + "\n\nAnswer: "
+    sides = (row["response_chosen"], row["response_rejected"])
+    return tuple(tokenizer(start + side)["input_ids"] for side in sides)
+
+
+def pair_2024(row: dict[str, Any], tokenizer: Any) -> Ids:
+    """The same columns with a system text and a history, through a template."""
+    history = [tuple(turn) for turn in row["history"] or []]
+    made = []
+    for side in ("response_chosen", "response_rejected"):
+        text = printed([*history, (row["question"], row[side])], row["system"] or "")
+        made.append(tokenizer(text)["input_ids"])
+    return tuple(made)
+
+
+def pair_current(row: dict[str, Any], tokenizer: Any) -> Ids:
+    """The conversation up to a last question, which each answer follows, through a template."""
+    values = [turn["value"] for turn in row["conversations"]]
+    history = list(zip(values[:-1:2], values[1::2], strict=True))
+    return tuple(
+        tokenizer(printed([*history, (values[-1], row[side])]))["input_ids"]
+        for side in ("chosen", "rejected")
+    )
+
+
+def sft_current(row: dict[str, Any], tokenizer: Any) -> Ids:
+    """Each turn alone, special tokens before the first; the eos token ends every answer."""
+    eos, ids, labels = tokenizer.eos_token_id, [], []
+    values = [turn["value"] for turn in row["conversations"]]
+    for place in range(0, len(values), 2):
+        source = tokenizer.encode(text=values[place], add_special_tokens=place == 0)
+        target = tokenizer.encode(text=values[place + 1], add_special_tokens=False)
+        source = source[1:] if source[:1] == [eos] else source
+        target = target[:-1] if target[-1:] == [eos] else target
+        ids += [*source, *target, eos]
+        labels += [-100] * len(source) + [*target, eos]
+    return ids, labels
+
+
+OURS: dict[str, Callable[[dict[str, Any], Any], Ids]] = {
+    "2023": pair_2023,
+    "2024": pair_2024,
+    "current": pair_current,
+    "sft current": sft_current,
+}
+
+
+def theirs(name: str, tokenizer: Any, root: Path) -> Callable[[dict[str, Any]], Ids]:
+    """The function itself, out of its file, with what it reads of the script around it."""
+    task, commit, file, wanted = FOLLOWS[name]
+    tree = ast.parse((root / commit / file).read_text("utf-8"))
+    found = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    needed = [found[n] for n in (wanted, "_parse_conversations_to_messages") if n in found]
+    template: dict[str, Any] = {}
+    text = (root / TEMPLATES[0] / TEMPLATES[1]).read_text("utf-8")
+    exec(compile(text, TEMPLATES[1], "exec"), template)
+    names: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "prompt_template": template["get_conv_template"]("base"),
+        "script_args": SimpleNamespace(tool_format=None, train_on_inputs=False),
+        "max_length": 1 << 20,
+        "IGNORE_INDEX": -100,
+        "json": json,
+    }
+    exec(compile(ast.Module(needed, []), file, "exec"), names)
+    columns = (
+        ("input_ids_chosen", "input_ids_rejected") if task == "rm" else ("input_ids", "labels")
+    )
+
+    def one(row: dict[str, Any]) -> Ids:
+        made = names[wanted]({key: [value] for key, value in row.items()})
+        return tuple(list(made[column][0]) for column in columns)
+
+    return one
+
+
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """A build's training rows in our columns, in stored order."""
+    return [row for table in open_build(folder).shards("train") for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("model", ["qwen2-1.5b", "llama-3.1-8b-instruct"])
+def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, model: str) -> None:
+    """Those of 2024 and the current ones, with and without a bos token that the tokenizer adds by
+    itself; what stands after an SFT row's end of turn is untrained and left out."""
+    command = ("--model", model, "--for", "medicalgpt", "--max-reject", 1, "-o")
+    ran = pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm")
+    assert ran.status == 0, ran.err
+    ran = pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft")
+    assert ran.status == 0, ran.err
+    pairs = [(row["chosen_ids"], row["rejected_ids"]) for row in stored(tmp_path / "rm")]
+    sft = [(row["input_ids"], row["labels"]) for row in stored(tmp_path / "sft")]
+    given = {task: rows_of(tmp_path / task / "medicalgpt") for task in ("rm", "sft")}
+    tokenizer = tokenizer_of(tmp_path / "rm")
+    for name in ("2024", "current"):
+        assert [OURS[name](row, tokenizer) for row in given["rm"]] == pairs
+    for row, (ids, labels) in zip(given["sft"], sft, strict=True):
+        made, wanted = sft_current(row, tokenizer)
+        assert (made, wanted) == (ids[: len(made)], labels[: len(made)])
+        assert set(labels[len(made) :]) <= {-100}
+    assert all(
+        pair_2023(row, tokenizer) != pair for row, pair in zip(given["rm"], pairs, strict=True)
+    )
+    root = os.environ.get("POSTTRAIN_MEDICALGPT")
+    for name, ours in OURS.items() if root else ():
+        own = theirs(name, tokenizer, Path(str(root)))
+        for row in given[FOLLOWS[name][0]]:
+            assert own(row) == ours(row, tokenizer)
+    ran = pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back")
+    assert ran.status == 0, ran.err
+    tables = [examples(t, "ragged") for t in open_build(tmp_path / "back").shards("train")]
+    assert [row for table in tables for row in table.to_pylist()] == stored(tmp_path / "rm")
+
+
+FORMS = {
+    "rm": {
+        "2023": {"question": "Is it bad?", "response_chosen": "No.", "response_rejected": "Yes!"},
+        "2024": {
+            "system": "",
+            "history": [],
+            "question": "Is it bad?",
+            "response_chosen": "No.",
+            "response_rejected": "Yes!",
+        },
+        "current": {
+            "conversations": [{"from": "human", "value": "Is it bad?"}],
+            "chosen": "No.",
+            "rejected": "Yes!",
+        },
+    },
+    "sft": {
+        "2023": {"instruction": "Is it bad?", "input": "", "output": "No."},
+        "current": {
+            "conversations": [
+                {"from": "human", "value": "Is it bad?"},
+                {"from": "gpt", "value": "No."},
+            ]
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("task", ["rm", "sft"])
+def test_raw_rows_of_every_form_become_the_same_tokens(
+    pipeline: Run, tmp_path: Path, task: str
+) -> None:
+    """The column forms of its own data sets, as they changed."""
+    made = []
+    for form, row in FORMS[task].items():
+        (tmp_path / f"{form}.jsonl").write_text(json.dumps(row) + "\n")
+        command = ("run", task, f"{form}.jsonl", "--model", "qwen2-1.5b", "--layout", "ragged")
+        ran = pipeline(*command, "-o", form)
+        assert ran.status == 0, ran.err
+        made.append(
+            [{k: v for k, v in r.items() if k != "row_id"} for r in stored(tmp_path / form)]
+        )
+    assert all(rows == made[0] for rows in made)
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "says"),
+    [
+        ("sft", "sft/chat.jsonl", "more than one stretch of tokens"),
+        ("rm", None, r"tokenized otherwise when it is text \(forged.jsonl:1\)"),
+    ],
+)
+def test_what_medicalgpt_would_train_otherwise_is_refused(
+    pipeline: Run, tmp_path: Path, task: str, source: str | None, says: str
+) -> None:
+    """Several answers in a row, and control text that a user wrote."""
+    forged = tmp_path / "forged.jsonl"
+    row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
+    forged.write_text(json.dumps(row) + "\n")
+    data = SAMPLES / source if source else forged
+    ran = pipeline("run", task, data, "--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out")
+    assert ran.status == 2
+    assert re.search(says, ran.err), ran.err
+    assert not (tmp_path / "out").exists()
