@@ -25,7 +25,7 @@ from expectations.audit import require
 from expectations.suites import Suite
 from expectations.verdict import Verdict
 from expectations.written import Sources
-from pipeline import data_docs, exporting, gate, gather, manifest, part, publish, rejects
+from pipeline import data_docs, exporting, gate, gather, inference, manifest, part, publish, rejects
 from pipeline import plan as planning
 from pipeline import report as report_page
 from pipeline.audits import audit
@@ -40,7 +40,6 @@ from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.seal import problem, sealed
-from pipeline.serving import contract
 from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats, weights
 from stages.columns import Ints
@@ -186,7 +185,7 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
-    write_json(folder / "serving.json", contract(recipe.model, recipe.config.stop))
+    write_json(folder / "serving.json", inference.contract(recipe, shards))
 
 
 def _schema(folder: Path, shards: list[ShardReport]) -> pa.Schema:

@@ -65,7 +65,9 @@ class Config:
     already_templated: bool = False
     reasoning_in: str = "template"
     reasoning: str = "keep"
+    thinking: str = "auto"
     stop: tuple[str, ...] = ()
+    add_token: tuple[str, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
@@ -97,6 +99,8 @@ class Config:
                 "--reasoning mask leaves reasoning out of what sft trains of answers.",
                 "Use it for sft without --train-on all, or use --reasoning strip.",
             )
+        if self.thinking != "auto" and self.task == "prm":
+            raise UsageError("--thinking chooses what a model answers to.", "Leave it out for prm.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:

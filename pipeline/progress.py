@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipeline import drift
+from pipeline import drift, inference
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 
@@ -89,7 +89,7 @@ def summary(built: Built) -> str:
     manifest = built.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    lines += [*_formats(manifest["inputs"]), *_lines(manifest)]
+    lines += [*_formats(manifest["inputs"]), *_lines(manifest), *inference.lines(manifest)]
     for name, found in manifest["audits"].items():
         if found["status"] == "warn":
             lines.append(f"audit     {name}, {found['detail']}")

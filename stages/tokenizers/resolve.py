@@ -18,7 +18,18 @@ from stages import profile_file
 from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, directory, encoder_directory, hub, suggest, unpinned
+from stages.tokenizers import (
+    added,
+    builtin,
+    claims,
+    directory,
+    encoder_directory,
+    hub,
+    repairs,
+    suggest,
+    unpinned,
+)
+from stages.tokenizers.repairs import Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +39,21 @@ class Overrides:
     chat_template: str | None = None
     eos: str | None = None
     date: str | None = None
+    added_tokens: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A profile, its tokenizer's bytes, and where they were found."""
+    """A profile, its tokenizer's bytes, and where they were found.
+
+    Attributes:
+        repairs: what the model's own files say otherwise than the profile.
+    """
 
     profile: ModelProfile
     tokenizer_json: bytes
     source: str
+    repairs: tuple[Repair, ...] = ()
 
 
 def _pinned(profile: ModelProfile, cache: Path) -> Found:
@@ -76,6 +93,7 @@ def _override(found: Found, overrides: Overrides) -> Found:
         )
     if overrides.date is not None:
         profile = replace(profile, date_string=overrides.date)
+    profile = added.register(profile, found.tokenizer_json, overrides.added_tokens)
     return replace(found, profile=profile)
 
 
@@ -85,22 +103,24 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Found:
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         snapshot = fetch(name, revision or None)
         if snapshot is not None:
-            profile, content = _declared(snapshot.folder, name, overrides)
-            return Found(replace(profile, revision=snapshot.revision), content, source)
+            found = _declared(snapshot.folder, name, overrides, source)
+            return replace(found, profile=replace(found.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache)
     raise suggest.unknown_id(name, revision)
 
 
-def _declared(folder: Path, name: str, overrides: Overrides) -> tuple[ModelProfile, bytes]:
+def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Found:
     """What a model's own files say; ids of a model that a profile knows must be that profile's."""
     found = encoder_directory.load(folder, name, overrides.chat_template)
     if found is None:
         found = directory.load(folder, name, overrides.chat_template, overrides.eos)
+    profile, content = found
     known = suggest.known_as(folder, name)
-    if known is None:
-        return found
-    return replace(found[0], token_ids=known.token_ids), found[1]
+    if known is not None:
+        profile = replace(profile, token_ids=known.token_ids)
+    said = claims.read(folder)
+    return Found(profile, content, source, repairs.of(said, profile, content, bool(overrides.eos)))
 
 
 def _file(path: Path, cache: Path) -> Found:
@@ -135,10 +155,10 @@ def resolve(model: str, cache: Path, overrides: Overrides) -> Found:
         folder = Path(model).expanduser()
         if not folder.is_dir():
             raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
-        found = Found(*_declared(folder, folder.name, overrides), "directory")
+        found = _declared(folder, folder.name, overrides, "directory")
     elif model.count("/") == 1:
         if Path(model).is_dir():
-            found = Found(*_declared(Path(model), model, overrides), "directory")
+            found = _declared(Path(model), model, overrides, "directory")
         else:
             found = _by_id(model, cache, overrides)
     else:
