@@ -182,13 +182,17 @@ def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found
     """The number of tokens of a prompt, where a server shows nothing else."""
     before = server.as_text
     server.as_text = True
-    usage = server.complete([prompt], max_tokens=1, temperature=0)[0]["usage"]
+    try:
+        usage = server.complete([prompt], max_tokens=1, temperature=0)[0]["usage"]
+    except SurroundingsError:  # prompts as ids only
+        usage = {}
     server.as_text = before
     theirs = usage.get("prompt_tokens")
     if theirs is not None and theirs not in (len(mine), len(mine) + 1):  # one more is a bos
         what = f"it counts {theirs} tokens in the prompt of {prompt.row}, and the build {len(mine)}"
         found.add("other_tokenizer", server.url, what, serve)
         return
-    what = "the server shows no ids, so only the number of tokens of a prompt was compared"
+    seen = "nothing of its tokenizer" if theirs is None else "the number of tokens of a prompt"
+    what = f"the server shows no ids, so {seen} was compared"
     remedy = "Compare the model directory that it loads: pipeline stops DIR --tokenizer-only."
     found.add("tokenizer_not_shown", server.url, what, remedy, fault=False)

@@ -39,6 +39,8 @@ def register(profile: ModelProfile, tokenizer_json: bytes, wanted: tuple[str, ..
     Raises:
         UsageError: a text cannot be a token of its own.
     """
+    if not (wanted or profile.added_tokens):
+        return profile
     for text in wanted:
         problem = _problem(text, profile, tokenizer_json)
         if problem is not None:
