@@ -62,9 +62,9 @@ class Stub:
         self.seen.append(body)
         given = body["prompt"]
         many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
-        if not self.takes_ids and (isinstance(given, list) or "skip_special_tokens" in body):
-            return 400, {"error": "prompt must be a text"}
         first = many[0] if isinstance(many[0], str) else ""
+        if not self.takes_ids and (not first or "skip_special_tokens" in body):
+            return 400, {"error": "prompt must be a text"}
         usage = {"prompt_tokens": len(self.tokenizer.encode(first).ids), "completion_tokens": 3}
         choices = [{"index": i, **self._choice(body)} for i in range(len(many))]
         return 200, {"choices": list(reversed(choices)), "usage": usage}
