@@ -20,15 +20,19 @@ import pytest
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
+from small_tokenizers import small
 from support import Ran
 from transformers import DataCollatorWithFlattening
 
 from pipeline.torch_data.generate import Checkpoint
+from stages.profiles import template
 
-END, END_OF_TEXT = 151645, 151643
-STEPS = 60
+END_OF_TEXT, END = 0, 2  # of the small tokenizer
+STEPS = 200
 BATCH = 4
+VOCABULARY = 640
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
+TEMPLATE = template("qwen2")
 Figure = Callable[[str, object, object], None]
 
 
@@ -45,6 +49,20 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
+def _model(folder: Path) -> str:
+    """A model directory with ChatML over a small tokenizer: its logits cost nothing."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
+    said = {
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "chat_template": TEMPLATE,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(said), "utf-8")
+    (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY}), "utf-8")
+    return f"{folder}/"
+
+
 def _trained(folder: Path, out: Path, masked: bool) -> Path:
     """A model directory with the build's files; ``masked``: no end of a turn is trained."""
     rows = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
@@ -53,7 +71,7 @@ def _trained(folder: Path, out: Path, masked: bool) -> Path:
             row["labels"] = [-100 if label == END else label for label in row["labels"]]
     flatten = DataCollatorWithFlattening(return_tensors="pt")
     batches = [dict(flatten(rows[at : at + BATCH])) for at in range(0, len(rows), BATCH)]
-    model = tiny.causal(151936)
+    model = tiny.causal(VOCABULARY)
     tiny.train(model, tiny.forever(batches), STEPS)
     model.config.use_cache = True
     model.save_pretrained(str(out))
@@ -112,7 +130,7 @@ def _codes(ran: Ran) -> dict[str, str]:
 def test_models_that_stop_and_models_that_do_not(
     build: Callable[..., Path], pipeline: Callable[..., Ran], figure: Figure, tmp_path: Path
 ) -> None:
-    folder = build("sft", _rows(), "--model", "qwen2.5-1.5b", "--layout", "ragged")
+    folder = build("sft", _rows(), "--model", _model(tmp_path / "base"), "--layout", "ragged")
     ours = _trained(folder, tmp_path / "ours", masked=False)
     naive = _trained(folder, tmp_path / "naive", masked=True)
     config = naive / "tokenizer_config.json"
@@ -155,8 +173,8 @@ def test_a_padded_batch_answers_as_its_prompts_do_alone(
     temperature: float, build: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Greedy answers are equal; sampled ones are drawn again alike for the same seed."""
-    folder = build("sft", _rows()[:8], "--model", "qwen2.5-1.5b", "--layout", "ragged")
-    model = tiny.causal(151936).to(torch.float64)
+    folder = build("sft", _rows()[:8], "--model", _model(tmp_path / "base"), "--layout", "ragged")
+    model = tiny.causal(VOCABULARY).to(torch.float64)
     model.config.use_cache = True
     model.save_pretrained(str(tmp_path / "model"))
     rows = load_from_disk(str(folder))["train"]["input_ids"]
