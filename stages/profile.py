@@ -197,7 +197,7 @@ def _registered(tokenizer_json: bytes, tokens: Iterable[str], special: bool) -> 
     document = orjson.loads(tokenizer_json)
     added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}
-    top = max(len(vocab) - 1, *(token["id"] for token in added))
+    top = max([len(vocab) - 1, *(token["id"] for token in added)])
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
         if content not in known:

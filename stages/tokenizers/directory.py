@@ -125,6 +125,7 @@ def load(
     named = {key: token_text(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
     tokens = {key: text for key, text in named.items() if text and isinstance(text, str)}
     source = chat_template or template_source(folder, config)
+    unknown = token_text(config.get("unk_token")) or document["model"].get("unk_token")
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
     template = Template(source, date, **tokens)
     end_of_turn = eos or _end_of_turn(template, controls, name)
@@ -137,9 +138,7 @@ def load(
         chat_template=source,
         end_of_turn=end_of_turn,
         eos_token=end_of_turn,
-        pad_token=_pad_token(
-            name, named["pad_token"], set(added), set(stops), token_text(config.get("unk_token"))
-        ),
+        pad_token=_pad_token(name, named["pad_token"], set(added), set(stops), unknown),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
         embedding_size=int(model.get("vocab_size", top)),

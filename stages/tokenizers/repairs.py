@@ -17,7 +17,7 @@ from stages.profile import ModelProfile
 from stages.tokenizers.claims import Claims
 
 CONFIG = "tokenizer_config.json"
-_BY_TEXT = "a token is named by its text, not by a number"
+_BY_TEXT = "but a token is named by its text, not by a number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) ->
         return _BY_TEXT if pad.isdecimal() else f"which the tokenizer writes as {len(ids)} tokens"
     if profile.pair is None and pad in (claims.eos_token, profile.end_of_turn):
         return "which also ends an answer, so a loss that ignores padding never trains the stop"
-    if profile.pair is None and pad == claims.unk_token:
+    unknown = (claims.unk_token, getattr(tokenizer.model, "unk_token", None))
+    if profile.pair is None and pad in unknown:
         return "which is also the unknown token, so text may become padding"
     return None if pad == profile.pad_token else "which is an ordinary word of the vocabulary"
 

@@ -32,7 +32,7 @@ STEPS = 200
 BATCH = 4
 VOCABULARY = 640
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
-TEMPLATE = template("qwen2")
+TEMPLATE = template("qwen3_2507")
 Figure = Callable[[str, object, object], None]
 
 
