@@ -15,7 +15,9 @@ from test_overlay import model_dir
 from transformers import AutoTokenizer
 
 from pipeline import serving
+from pipeline.config import Config
 from pipeline.overlay import overlay
+from pipeline.recipe import resolve_recipe
 from pipeline.safetensors_rows import read_row
 from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
@@ -136,3 +138,15 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
     profile = added.register(profile, tokenizer_json, ("<search>",))
     with pytest.raises(ModelError, match="resize_token_embeddings"):
         bind(profile, tokenizer_json, with_steps=False)
+
+
+def test_the_fingerprint_knows_the_token(cache_dir: Path, tmp_path: Path) -> None:
+    """Another token is another recipe, and another part."""
+    recipes = [
+        resolve_recipe(
+            Config("sft", (), "qwen2-1.5b", tmp_path, cache_dir=cache_dir, add_token=tokens), []
+        )
+        for tokens in ((), ("<search>",), ("<find>",))
+    ]
+    assert len({recipe.fingerprint for recipe in recipes}) == 3
+    assert len({recipe.part_fingerprint("openai") for recipe in recipes}) == 3

@@ -194,3 +194,19 @@ def test_the_limit_reaches_every_engine(make: Callable[..., Path], tmp_path: Pat
     assert engines["transformers"]["GenerationConfig"]["max_new_tokens"] == longest
     assert engines["openai"]["max_tokens"] == longest
     assert read_manifest(folder)["max_new_tokens"] == serving["max_new_tokens"]
+
+
+def test_pairs_are_counted_by_the_prompt_that_they_share(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of both sides, which start behind one prompt; a reward model needs no limit."""
+    said = ["4", "5"]
+    pair = {"prompt": "2 + 2?", "chosen": said[0], "rejected": said[1]}
+    thought = {"prompt": "2 + 2?"} | {
+        side: f"<think>\nhm\n</think>\n\n{text}"
+        for side, text in zip(("chosen", "rejected"), said, strict=True)
+    }
+    data = write(tmp_path / "d.jsonl", pair, pair, thought)
+    manifest = read_manifest(make("rm", data, model="qwen3-0.6b"))
+    assert manifest["inference"]["trained_turns"] == {"non_thinking": 2, "thinking": 1, "other": 0}
+    assert manifest["max_new_tokens"] is None
