@@ -120,6 +120,7 @@ def _served(model: Path, stops: list[int]) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1"
     finally:
         server.shutdown()
+        server.server_close()
 
 
 def _codes(ran: Ran) -> dict[str, str]:
