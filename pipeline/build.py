@@ -31,6 +31,7 @@ from pipeline import (
     failed,
     gate,
     gather,
+    inference,
     manifest,
     margins,
     part,
@@ -53,7 +54,6 @@ from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import refuse_too_many
 from pipeline.seal import problem, sealed
-from pipeline.serving import contract
 from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats, weights
 from stages.columns import Ints
@@ -179,7 +179,7 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
-    write_json(folder / "serving.json", contract(recipe.model, recipe.config.stop))
+    write_json(folder / "serving.json", inference.contract(recipe, shards))
 
 
 def _schema(folder: Path, shards: list[ShardReport]) -> pa.Schema:

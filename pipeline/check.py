@@ -34,7 +34,7 @@ _DECLARED = (
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
-def _model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
+def stored_model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
     """The model as the build's own tokenizer and manifest have it."""
     said = manifest["model"]
     config = json.loads((folder / "tokenizer" / "tokenizer_config.json").read_bytes())
@@ -85,7 +85,7 @@ def _tokens_differ(model: TargetModel, said: dict[str, Any]) -> Iterator[str]:
 
 def _bound(folder: Path, manifest: dict[str, Any], found: Checked) -> TargetModel | None:
     try:
-        model = _model(folder, manifest)
+        model = stored_model(folder, manifest)
     except Exception as error:  # whatever the tokenizer library makes of a damaged file
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         found.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
@@ -221,7 +221,8 @@ def _make_again(
     record = json.loads((folder / "run.json").read_bytes())
     known = Config.__dataclass_fields__
     options = {k: v for k, v in manifest["options"].items() if k in known and k != "expectations"}
-    options |= {name: tuple(options[name]) for name in ("stop", "ignore", "where")}
+    listed = ("stop", "add_token", "ignore", "where")
+    options |= {name: tuple(options.get(name, ())) for name in listed}
     gone = [path for path in record["inputs"] if not Path(path).exists()]  # an address of a server
     if gone:
         found.notes.append(f"No row was made again from the source: {gone[0]} is not here.")

@@ -71,7 +71,9 @@ class Config:
     stop_text: str = "reject"
     reasoning_in: str = "template"
     reasoning: str = "keep"
+    thinking: str = "auto"
     stop: tuple[str, ...] = ()
+    add_token: tuple[str, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     dedup: bool = False
     test_size: float = 0.0
@@ -104,6 +106,8 @@ class Config:
                 "Use it for sft without --train-on all, or use --reasoning strip.",
             )
         self.selection()  # raises where --where cannot be read
+        if self.thinking != "auto" and self.task == "prm":
+            raise UsageError("--thinking chooses what a model answers to.", "Leave it out for prm.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
@@ -154,7 +158,7 @@ class Config:
         found["map"] = dict(self.map)
         if "tolerance" in found:
             found["tolerance"] = dict(self.tolerance)
-        found |= {name: list(getattr(self, name)) for name in ("stop", "ignore", "where")}
+        found |= {name: list(getattr(self, name)) for name in ("stop", "add_token", "ignore", "where")}
         if self.expectations and not for_parts:
             hashes = [
                 (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.written import Planned, Sources
+from pipeline.answers import Answers, Counting
 from pipeline.measured import METRICS, Measured, measure, sha256_of
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
@@ -92,6 +93,7 @@ class ShardReport:
     bytes: int
     sha256: str
     measured: Measured
+    answers: Answers
 
     @property
     def padding(self) -> int:
@@ -268,12 +270,21 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     layout = recipe.config.layout
     path = Path(shared.folder) / shard.path
     collect = Collector(shared)
+    counting = Counting(
+        recipe.model, recipe.config.reasoning == "mask", recipe.config.train_on == "all"
+    )
+
+    def examples(order: Ints) -> pa.Table:
+        block = collect(order)
+        counting(block)
+        return block
+
     try:
         sha256, tokens = write(
             path,
             shard.order,
             shard.sizes,
-            collect,
+            examples,
             lambda table, sizes: lay_out(table, layout, sizes, shared.width, recipe),
         )
         size = path.stat().st_size
@@ -291,6 +302,6 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
         _planned(shared, shard, collect),
     )
     found.counts["n_rows_planned"] = len(shard.sizes)
-    return ShardReport(
-        shard.path, shard.split, len(shard.sizes), len(shard.order), tokens, size, sha256, found
-    )
+    rows, made = len(shard.sizes), len(shard.order)
+    counted = (size, sha256, found, counting.found)
+    return ShardReport(shard.path, shard.split, rows, made, tokens, *counted)

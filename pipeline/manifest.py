@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import __version__
+from pipeline import __version__, inference
 from pipeline.gather import ShardReport
 from pipeline.inputs import Input, identity
 from pipeline.margins import Margins
@@ -102,6 +102,7 @@ def model_of(model: TargetModel) -> dict[str, Any]:
         "is_base": profile.is_base,
         "family": profile.family,
         "pair": _pair(profile),
+        "added_tokens": model.added_ids,
     }
 
 
@@ -313,7 +314,8 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "max_length": config.max_length,
         "seed": config.seed,
         "options": config.recorded(),
-        "model": model_of(recipe.model),
+        "model": model_of(recipe.model)
+        | {"repairs": [repair.described() for repair in recipe.repairs]},
         "prm": _prm(outcome),
         "rm": {"margins": outcome.margins.recorded()} if outcome.margins else None,
         "format": ",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
@@ -326,6 +328,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "splits": _splits(outcome),
         "probes": {name: {"passed": True, "detail": detail} for name, detail in probes},
         "encoder": _encoder(outcome),
+        **inference.of_build(outcome.recipe, outcome.shards),
         "audits": {},
         "trainers": {},
         "files": {},

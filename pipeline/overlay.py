@@ -68,7 +68,8 @@ def _configuration(original: dict[str, Any], source: Stored) -> dict[str, Any]:
         raise UsageError(
             f"The model has {rows} embedding rows, and this build's tokenizer has "
             f"{model['vocab_size']} tokens.",
-            "Give the model that the build was made for.",
+            "Give the model that the build was made for, or resize its embedding first "
+            f"(resize_token_embeddings({model['vocab_size']})), and build for the resized one.",
         )
     changed = {
         "pad_token_id": model["pad_token_id"],
@@ -82,13 +83,13 @@ def _configuration(original: dict[str, Any], source: Stored) -> dict[str, Any]:
 
 
 def _rows(source: Stored) -> dict[int, tuple[int, ...]]:
-    """For each marker's row, the rows whose mean it gets."""
+    """For each added row, the rows whose mean it gets."""
     model = source.manifest["model"]
+    data = (source.folder / "tokenizer" / "tokenizer.json").read_bytes()
+    found = _rows_of_texts(data, model.get("added_tokens") or {})
     if model["step_token_id"] is None:
-        return {}
-    path = source.folder / "tokenizer" / "tokenizer.json"
-    tokenizer = parsed(path.read_bytes())
-    found = {}
+        return found
+    tokenizer = parsed(data)
     for name, texts in _MEANING.items():
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         used = tuple(index for each in ids for index in each)
@@ -96,6 +97,19 @@ def _rows(source: Stored) -> dict[int, tuple[int, ...]]:
         if target not in used:  # a family without spare rows uses trained ones as they are
             found[target] = used
     return found
+
+
+def _rows_of_texts(data: bytes, added: dict[str, int]) -> dict[int, tuple[int, ...]]:
+    """For each token that the user registered, the tokens that its text was before."""
+    if not added:
+        return {}
+    document = json.loads(data)
+    kept = [token for token in document["added_tokens"] if token["content"] not in added]
+    before = parsed(json.dumps({**document, "added_tokens": kept}).encode())
+    return {
+        index: tuple(before.encode(text, add_special_tokens=False).ids)
+        for text, index in added.items()
+    }
 
 
 def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -> list[str]:
@@ -178,10 +192,16 @@ def _fill(
 
 def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Stored) -> list[str]:
     model = source.manifest["model"]
-    names = ", ".join(f"{model[n]} from {_MEANING[n][0]!r}" for n in _MEANING)
+    steps = _MEANING if model["step_token_id"] is not None else {}
+    given = [f"{model[name]} from {texts[0]!r}" for name, texts in steps.items()]
+    added = model.get("added_tokens") or {}
+    given += [f"{text} from the tokens that its text was before" for text in added]
+    names = ", ".join(given)
     modules = sorted({name.rsplit(".", 2)[-2] for name in changed})
     train = "They are still untrained: under LoRA, or with frozen embeddings, train them too"
+    served = f"Serve the model with this directory's tokenizer: another has no {', '.join(added)}."
     return [
+        *([served] if added else []),
         f"{len(rows)} rows of {', '.join(changed)} were given values: {names}.",
         f"{train} (modules_to_save={modules}).",
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pipeline import drift, exports, margins
+from pipeline import drift, exports, inference, margins
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
 from stages import notes, turn_split
@@ -113,7 +113,7 @@ def summary(built: Built) -> str:
     manifest = built.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    lines += [*_formats(manifest["inputs"]), *_lines(manifest)]
+    lines += [*_formats(manifest["inputs"]), *_lines(manifest), *inference.lines(manifest)]
     for name, found in manifest["audits"].items():
         if found["status"] == "warn":
             lines.append(f"audit     {name}, {found['detail']}")

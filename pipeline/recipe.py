@@ -18,7 +18,7 @@ from pipeline import exports, tasks
 from pipeline.config import Config
 from pipeline.detection import recognise
 from pipeline.inputs import Input
-from stages import encoders, formats, probes, reasoning
+from stages import encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
 from stages.contract import Stage, TokenRows
 from stages.errors import ModelError, UsageError
@@ -26,6 +26,7 @@ from stages.normalize import Normalize
 from stages.printed_fields import printed_fields
 from stages.profile import ModelProfile, TargetModel, bind
 from stages.tokenizers import oracle
+from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Found, Overrides, resolve
 from stages.witness import Witness
 
@@ -57,6 +58,7 @@ class Recipe:
         evidence: why.
         tokenizer_source: where the tokenizer's bytes were found.
         backend: the encoder that runs.
+        repairs: what the model's own files declare otherwise.
     """
 
     config: Config
@@ -65,6 +67,7 @@ class Recipe:
     evidence: tuple[str, ...]
     tokenizer_source: str
     backend: str
+    repairs: tuple[Repair, ...] = ()
 
     @property
     def task(self) -> tasks.Task:
@@ -159,7 +162,7 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     Raises:
         ModelError: there is no such model, or it does not prove what it must.
     """
-    overrides = Overrides(config.chat_template, config.eos, config.date)
+    overrides = Overrides(config.chat_template, config.eos, config.date, config.add_token)
     found = resolve(config.model, config.cache_dir, overrides)
     profile = _suited(found.profile, config)
     model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
@@ -184,6 +187,7 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
             f"{profile.name} is read at its first token and counts positions from the left.",
             "Leave --padding-side out: encoders are padded right.",
         )
+    profile = inference.chosen(profile, config.thinking)
     return replace(profile, padding_side=config.padding_side or profile.padding_side)
 
 
@@ -232,6 +236,7 @@ def resolve_recipe(
         tuple(d.evidence for d in detected),
         found.source,
         choose(model.tokenizer_json),
+        found.repairs,
     )
     if inputs:
         _check_columns(recipe)

@@ -14,6 +14,7 @@ from stages.encoders import parsed
 from stages.profile import TargetModel
 
 STRING, EITHER = "string", "string or id"
+REGISTERED = "id, or the string where this build's tokenizer is loaded"
 
 
 def stop_ids(model: TargetModel) -> list[int]:
@@ -28,6 +29,8 @@ def _seen_by_stock(model: TargetModel, text: str) -> bool | None:
     added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
     if text not in {token.content for token in added}:
         return True  # a word of the vocabulary itself
+    if text in model.profile.added_tokens:
+        return False
     if model.profile.ranks is None:
         return None  # a directory may hold tokens that its maker added
     return model.step_id < 0 or text not in tuple(model.profile.step_tokens)
@@ -49,34 +52,57 @@ def marker(model: TargetModel, text: str) -> dict[str, Any]:
         why = f"it is token {ids[0]} of the untouched tokenizer as well"
     else:
         why = f"its id {ids[0]} is unknown to a server that loads an untouched tokenizer"
+    use = EITHER if one and stock else STRING
+    if text in model.profile.added_tokens:
+        use, why = REGISTERED, f"{why}, which decodes it to nothing and cannot write it in a prompt"
     return {
         "text": text,
         "ids": ids,
         "is_one_token": one,
         "stock_tokenizer_sees_it": stock,
-        "use": EITHER if one and stock else STRING,
+        "use": use,
         "why": why,
     }
 
 
-def _engines(model: TargetModel, strings: list[str], ids: list[int], keep: bool) -> dict[str, Any]:
+def needs_tokenizer(model: TargetModel) -> dict[str, str]:
+    """How each server is given the tokenizer with the tokens that the user registered."""
+    if not model.profile.added_tokens:
+        return {}
+    folder = "the directory that pipeline overlay writes (MODEL with this build's tokenizer)"
+    return {
+        "vllm": f"--tokenizer BUILD/tokenizer, or serve {folder}",
+        "sglang": f"--tokenizer-path BUILD/tokenizer, or serve {folder}",
+        "trl_grpo": f"train {folder}: the vLLM that it starts loads the tokenizer from there",
+        "transformers": "AutoTokenizer.from_pretrained('BUILD/tokenizer')",
+        "llama.cpp and ollama": f"convert {folder} to GGUF: the file holds its tokenizer",
+    }
+
+
+def _engines(
+    model: TargetModel, strings: list[str], ids: list[int], keep: bool, longest: int | None
+) -> dict[str, Any]:
     """A ready snippet per engine; MODEL is the model's directory, BUILD this one."""
     special = any(text in model.controls for text in strings)
     stops = {"stop": strings, "stop_token_ids": ids, "include_stop_str_in_output": keep}
     shown = {"skip_special_tokens": False} if special else {}
     beside = {name: value for name, value in stops.items() if name != "stop"}
-    generation = {"eos_token_id": ids, "pad_token_id": model.pad_id}
+    generation: dict[str, Any] = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
+    room = {} if longest is None else {"max_tokens": longest}
+    if longest is not None:
+        generation["max_new_tokens"] = longest
     custom = [text for text in strings if text not in model.profile.generation_eos]
     if custom:
         generation["stop_strings"] = custom
     return {
         "vllm": {
-            "SamplingParams": {**stops, **shown},
+            "SamplingParams": {**stops, **shown, **room},
             "serve": "vllm serve MODEL --tokenizer BUILD/tokenizer "
             "--generation-config BUILD/tokenizer",
         },
         "trl_grpo": {
             "generation_kwargs": {**stops, **shown},
+            "max_completion_length": longest,
             "note": "a completion that ends on a stop string counts as truncated for "
             "mask_truncated_completions, since only eos and pad ids are looked at",
         },
@@ -84,21 +110,25 @@ def _engines(model: TargetModel, strings: list[str], ids: list[int], keep: bool)
             "GenerationConfig": generation,
             "note": "generate() needs tokenizer= for stop_strings" if custom else "",
         },
-        "openai": {"stop": strings[:4], "extra_body": {**beside, **shown}},
+        "openai": {"stop": strings[:4], **room, "extra_body": {**beside, **shown}},
     }
 
 
-def contract(model: TargetModel, stops: tuple[str, ...]) -> dict[str, Any]:
+def contract(
+    model: TargetModel, stops: tuple[str, ...], room: dict[str, int] | None = None
+) -> dict[str, Any]:
     """``serving.json``.
 
     Args:
         stops: custom stop markers, in the order of ``--stop``.
+        room: how many tokens the trained answers have, where a build has measured them.
     """
     profile = model.profile
     names = ("step_token", "good_token", "bad_token")
     steps = dict(zip(names, profile.step_tokens, strict=True)) if model.step_id >= 0 else {}
     strings = list(dict.fromkeys((*stops, *profile.generation_eos)))
-    ids = stop_ids(model)
+    own = model.added_ids
+    ids = [*stop_ids(model), *(own[text] for text in dict.fromkeys(stops) if text in own)]
     return {
         "stop_strings": strings,
         "stop_token_ids": ids,
@@ -107,11 +137,15 @@ def contract(model: TargetModel, stops: tuple[str, ...]) -> dict[str, Any]:
         "end_of_turn": profile.end_of_turn,
         "end_of_turn_id": model.end_of_turn_id,
         "pad_token_id": model.pad_id,
-        "added_tokens": {token: model.controls[token] for token in steps.values()},
+        "max_new_tokens": room,
+        "added_tokens": {token: model.controls[token] for token in steps.values()} | own,
+        "needs_this_tokenizer": needs_tokenizer(model),
         **steps,
         "markers": [marker(model, text) for text in dict.fromkeys(stops)],
         # an encoder generates nothing that could be stopped
-        "engines": {} if profile.pair else _engines(model, strings, ids, bool(stops)),
+        "engines": {}
+        if profile.pair
+        else _engines(model, strings, ids, bool(stops), room["max"] if room else None),
     }
 
 

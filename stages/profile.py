@@ -115,6 +115,7 @@ class ModelProfile:
         unk_token: what ordinary text may become where the vocabulary has no word for it.
         pair: of encoder families, which read two texts and are trained as reward models only.
         revision: the hub's commit that the files are of; None for files that are pinned by hash.
+        added_tokens: texts that a build registers as ordinary tokens: one id wherever they stand.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ModelProfile:
     revision: str | None = None
     unk_token: str | None = None
     pair: PairFraming | None = None
+    added_tokens: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
@@ -177,6 +179,12 @@ class TargetModel:
     probes: dict[str, str] = field(repr=False)
 
     @property
+    def added_ids(self) -> dict[str, int]:
+        """Ids of the tokens that the user registered, by their texts."""
+        found = parsed(self.tokenizer_json).get_added_tokens_decoder().items()
+        return {t.content: int(i) for i, t in found if t.content in self.profile.added_tokens}
+
+    @property
     def unk_id(self) -> int:
         """Id of the unknown token, which ordinary text may become; -1 where there is none."""
         token = self.profile.unk_token
@@ -186,16 +194,20 @@ class TargetModel:
 
 def with_step_tokens(tokenizer_json: bytes, tokens: StepTokens) -> bytes:
     """Register the step tokens: at their own ids where the vocabulary has them, else free ones."""
+    return _registered(tokenizer_json, tokens, special=True)
+
+
+def _registered(tokenizer_json: bytes, tokens: Iterable[str], special: bool) -> bytes:
     document = orjson.loads(tokenizer_json)
     added, vocab = document["added_tokens"], document["model"]["vocab"]
     known = {token["content"] for token in added}
-    top = max(len(vocab) - 1, *(token["id"] for token in added))
+    top = max([len(vocab) - 1, *(token["id"] for token in added)])
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     for content in tokens:
         if content not in known:
             top += content not in vocab
             index = vocab.get(content, top)
-            added.append({"id": index, "content": content, **flags, "special": True})
+            added.append({"id": index, "content": content, **flags, "special": special})
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
@@ -220,6 +232,8 @@ def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> T
         tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
+    if profile.added_tokens:
+        tokenizer_json = _registered(tokenizer_json, profile.added_tokens, special=False)
     tokenizer = parsed(tokenizer_json)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}

@@ -149,3 +149,21 @@ def test_the_page_of_models_says_what_profiles_declare(name: str) -> None:
 def test_the_page_of_models_speaks_of_models_that_there_are() -> None:
     """Most of its rows are compared with a profile."""
     assert len(set(_declared()) & set(all_profiles())) >= 5
+
+
+def test_the_table_of_asks_names_tests_that_there_are() -> None:
+    """Every ask of docs/why.md is shown by a test that exists, or by a command."""
+    page = (ROOT / "docs" / "why.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.split("## Every ask")[1], re.M)
+    asks = [row for row in rows if row[0] not in ("report", "what")]
+    asks = [row for row in asks if "::" in row[2]]
+    assert len(asks) > 35
+    assert {report for report, _, _ in asks} == {
+        *("never stops", "padding", "stop marker", "reward loss 0", "step labels")
+    }
+    for path, name in re.findall(r"`(tests/[\w/.]+)::(\w+)`", page):
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}::{name}"
+    commands = re.findall(r"^    (pipeline \w+)", page.split("## Every ask")[0], re.M)
+    assert len(commands) >= 5
+    known = {path.stem for path in (ROOT / "pipeline" / "commands").glob("*.py")}
+    assert {command.split()[1] for command in commands} <= known

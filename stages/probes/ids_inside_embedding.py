@@ -16,6 +16,7 @@ def _check(subject: Subject) -> str:
     if subject.model.step_id >= 0:
         steps = profile.step_tokens
         named |= {"step token": steps.step, "good token": steps.good, "bad token": steps.bad}
+    named |= {f"added token {text}": text for text in profile.added_tokens}
     highest = -1
     for what, token in named.items():
         index = subject.tokenizer.token_to_id(token)
@@ -31,7 +32,8 @@ PROBE = Probe(
     name="ids_inside_embedding",
     proves="every token that a build relies on has a row in the model's embedding",
     fails="{what} {token!r} has id {id}, outside the model's {rows} embedding rows",
-    remedy="Use a model with spare rows, or tokens that it has.",
+    remedy="Use a model with spare rows, or tokens that it has. Or resize the embedding first "
+    "(resize_token_embeddings), save the model, and give that directory with --model.",
     check=_check,
     kind=TOKENS,
 )

@@ -18,11 +18,14 @@ class Claims:
     Attributes:
         pad_token: as it stands in ``tokenizer_config.json``, whatever its type.
         pad_ids: ``pad_token_id`` by the file that says so.
+        eos_ids: ``eos_token_id`` of the file that generation reads it from.
     """
 
     pad_token: object = None
     eos_token: object = None
+    unk_token: object = None
     pad_ids: Mapping[str, int] = field(default_factory=dict)
+    eos_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -40,9 +43,22 @@ def _token(value: object) -> object:
 def read(folder: Path) -> Claims:
     """The claims of a directory."""
     config = _read(folder / "tokenizer_config.json")
-    ids = {name: _read(folder / name).get("pad_token_id") for name in _ID_FILES}
+    files = {name: _read(folder / name) for name in _ID_FILES}
+    ids = {name: found.get("pad_token_id") for name, found in files.items()}
     return Claims(
         _token(config.get("pad_token")),
         _token(config.get("eos_token")),
+        _token(config.get("unk_token")),
         {name: index for name, index in ids.items() if isinstance(index, int)},
+        _eos_ids(files),
     )
+
+
+def _eos_ids(files: Mapping[str, dict[str, Any]]) -> dict[str, tuple[int, ...]]:
+    """What ends a generation: the last file that says so, which is the one that is read."""
+    for name in reversed(_ID_FILES):
+        said = files[name].get("eos_token_id")
+        ids = said if isinstance(said, list) else [said]
+        if ids and all(isinstance(index, int) for index in ids):
+            return {name: tuple(ids)}
+    return {}

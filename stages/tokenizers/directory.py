@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from stages import inference
 from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile
 from stages.template import Template
@@ -53,7 +54,12 @@ def token_text(value: Any) -> str | None:
     return value.get("content") if isinstance(value, dict) else value
 
 
-def _chat_template(folder: Path, config: dict[str, Any]) -> str:
+def template_source(folder: Path, config: dict[str, Any]) -> str:
+    """The source of a directory's chat template.
+
+    Raises:
+        ModelError: it has none.
+    """
     path = folder / "chat_template.jinja"
     if path.is_file():
         return path.read_text("utf-8")
@@ -86,10 +92,16 @@ def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
     return found.group()
 
 
-def _pad_token(name: str, declared: str | None, added: set[str], barred: set[str | None]) -> str:
-    """The declared pad token, or a usual one that is registered; never one that ends a turn."""
-    for token in (declared, *_PADS):
-        if token and token in added and token not in barred:
+def _pad_token(
+    name: str, declared: object, added: set[str], barred: set[str], unknown: object
+) -> str:
+    """The declared pad token, or a usual one that is registered; never one that ends a turn.
+
+    The unknown token, which text may become, is taken only where there is no other.
+    """
+    usual = [token for token in (declared, *_PADS) if isinstance(token, str) and token in added]
+    for token in sorted(usual, key=lambda token: token == unknown):
+        if token not in barred:
             return token
     raise ModelError(
         f"{name}: the tokenizer has no pad token that differs from its eos token.",
@@ -111,10 +123,12 @@ def load(
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
     named = {key: token_text(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
-    tokens = {key: text for key, text in named.items() if text}
-    source = chat_template or _chat_template(folder, config)
+    tokens = {key: text for key, text in named.items() if text and isinstance(text, str)}
+    source = chat_template or template_source(folder, config)
+    unknown = token_text(config.get("unk_token")) or document["model"].get("unk_token")
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
-    end_of_turn = eos or _end_of_turn(Template(source, date, **tokens), controls, name)
+    template = Template(source, date, **tokens)
+    end_of_turn = eos or _end_of_turn(template, controls, name)
     stops = dict.fromkeys(t for t in (end_of_turn, tokens.get("eos_token")) if t)
     vocab_size = len(document["model"]["vocab"])
     top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
@@ -124,13 +138,14 @@ def load(
         chat_template=source,
         end_of_turn=end_of_turn,
         eos_token=end_of_turn,
-        pad_token=_pad_token(name, tokens.get("pad_token"), set(added), set(stops)),
+        pad_token=_pad_token(name, named["pad_token"], set(added), set(stops), unknown),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
         embedding_size=int(model.get("vocab_size", top)),
         context_length=int(model.get("max_position_embeddings", 2**31 - 1)),
         is_base=False,
         bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
+        template_variants=inference.variants(template),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
     )

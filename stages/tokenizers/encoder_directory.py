@@ -63,9 +63,10 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
     pad = directory.token_text(config.get("pad_token"))
     if pad is None and isinstance(model.get("pad_token_id"), int):
         pad = tokenizer.id_to_token(model["pad_token_id"])
-    if pad is None:
+    if not isinstance(pad, str):
+        what = "names no pad token" if pad is None else f"names its pad token by a number, {pad!r}"
         raise ModelError(
-            f"{folder} names no pad token.",
+            f"{folder} {what}.",
             'Set "pad_token" in its tokenizer_config.json, as the model was trained with it.',
         )
     unknown = directory.token_text(config.get("unk_token"))

@@ -19,7 +19,18 @@ from stages.encoders import parsed
 from stages.errors import ModelError, PipelineError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, directory, encoder_directory, hub, suggest, unpinned
+from stages.tokenizers import (
+    added,
+    builtin,
+    claims,
+    directory,
+    encoder_directory,
+    hub,
+    repairs,
+    suggest,
+    unpinned,
+)
+from stages.tokenizers.repairs import Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +40,21 @@ class Overrides:
     chat_template: str | None = None
     eos: str | None = None
     date: str | None = None
+    added_tokens: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A profile, its tokenizer's bytes, and where they were found."""
+    """A profile, its tokenizer's bytes, and where they were found.
+
+    Attributes:
+        repairs: what the model's own files say otherwise than the profile.
+    """
 
     profile: ModelProfile
     tokenizer_json: bytes
     source: str
+    repairs: tuple[Repair, ...] = ()
 
 
 def _pinned(profile: ModelProfile, cache: Path) -> Found:
@@ -77,6 +94,7 @@ def _override(found: Found, overrides: Overrides) -> Found:
         )
     if overrides.date is not None:
         profile = replace(profile, date_string=overrides.date)
+    profile = added.register(profile, found.tokenizer_json, overrides.added_tokens)
     return replace(found, profile=profile)
 
 
@@ -86,32 +104,35 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Found:
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         snapshot = fetch(name, revision or None)
         if snapshot is not None:
-            profile, content = _declared(snapshot.folder, name, overrides)
-            return Found(replace(profile, revision=snapshot.revision), content, source)
+            found = _declared(snapshot.folder, name, overrides, source)
+            return replace(found, profile=replace(found.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache)
     raise suggest.unknown_id(name, revision)
 
 
-def _declared(folder: Path, name: str, overrides: Overrides) -> tuple[ModelProfile, bytes]:
+def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Found:
     """What a model's own files say; ids of a model that a profile knows must be that profile's."""
     try:
         found = encoder_directory.load(folder, name, overrides.chat_template)
         if found is None:
             found = directory.load(folder, name, overrides.chat_template, overrides.eos)
-        parsed(found[1])
+        profile, content = found
+        parsed(content)
+        said = claims.read(folder)
+        repaired = repairs.of(said, profile, content, bool(overrides.eos))
     except (PipelineError, OSError):
         raise
     except Exception as error:  # others wrote these files, and any value may be of any type
-        said = " ".join(str(error).split())[:200]
+        said_of = " ".join(str(error).split())[:200]
         raise ModelError(
-            f"{folder} is not a model that can be read: {type(error).__name__}: {said}.",
+            f"{folder} is not a model that can be read: {type(error).__name__}: {said_of}.",
             "Compare its JSON files with those of the model's page, or fetch it again.",
         ) from error
     known = suggest.known_as(folder, name)
-    if known is None:
-        return found
-    return replace(found[0], token_ids=known.token_ids), found[1]
+    if known is not None:
+        profile = replace(profile, token_ids=known.token_ids)
+    return Found(profile, content, source, repaired)
 
 
 def _file(path: Path, cache: Path) -> Found:
@@ -146,10 +167,10 @@ def resolve(model: str, cache: Path, overrides: Overrides) -> Found:
         folder = Path(model).expanduser()
         if not folder.is_dir():
             raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
-        found = Found(*_declared(folder, folder.name, overrides), "directory")
+        found = _declared(folder, folder.name, overrides, "directory")
     elif model.count("/") == 1:
         if Path(model).is_dir():
-            found = Found(*_declared(Path(model), model, overrides), "directory")
+            found = _declared(Path(model), model, overrides, "directory")
         else:
             found = _by_id(model, cache, overrides)
     else:

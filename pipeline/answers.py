@@ -1,0 +1,183 @@
+"""What a build trains of answers, counted from its examples: how long, and behind which prompt.
+
+A server has to leave room for the longest of them, and to feed a hybrid reasoning model the prompt
+that they were trained behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stages.columns import IGNORED, Ints, numbers, whole
+from stages.inference import Prompt, allowed, prompts
+from stages.profile import TargetModel
+
+OTHER = "other"  # behind neither prompt
+Flat = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Counts that add up over shards.
+
+    Attributes:
+        lengths: how many trained turns have so many tokens, the end of the turn included.
+        prompts: how many stand behind each prompt, by its name.
+        unmeasured: trained turns whose start cannot be told.
+    """
+
+    lengths: Counter[int] = field(default_factory=Counter)
+    prompts: Counter[str] = field(default_factory=Counter)
+    unmeasured: int = 0
+
+
+def total(found: Iterable[Answers]) -> Answers:
+    """Of all shards."""
+    lengths: Counter[int] = Counter()
+    behind: Counter[str] = Counter()
+    unmeasured = 0
+    for one in found:
+        lengths.update(one.lengths)
+        behind.update(one.prompts)
+        unmeasured += one.unmeasured
+    return Answers(lengths, behind, unmeasured)
+
+
+def limits(found: Answers) -> dict[str, int] | None:
+    """Tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
+    number that 99.9 % of them do not exceed; None where nothing was measured."""
+    turns = found.lengths.total()
+    if not turns or found.unmeasured:
+        return None
+    within, wanted = 0, -(-turns * 999 // 1000)
+    p999 = 0
+    for length in sorted(found.lengths):
+        within += found.lengths[length]
+        if within >= wanted:
+            p999 = length
+            break
+    return {"p999": p999, "max": max(found.lengths), "turns": turns}
+
+
+def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
+    """First and last places of the trained turns: stretches of trained tokens, cut behind each
+    end of turn."""
+    following, before = np.append(trained[1:], False), np.append(False, trained[:-1])
+    last = trained & ((ids == end) | ~following)
+    first = trained & (~before | np.append(False, last[:-1]))
+    return np.flatnonzero(first), np.flatnonzero(last)
+
+
+def matches(ids: Flat, tail: tuple[int, ...]) -> Ints:
+    """Where the tail begins."""
+    count = len(ids) - len(tail) + 1
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    at = np.flatnonzero(ids[:count] == tail[0])
+    for place, token in enumerate(tail[1:], 1):
+        at = at[ids[at + place] == token]
+    return at
+
+
+class Counting:
+    """Counts blocks of examples, as they are before they are laid out in rows.
+
+    Args:
+        masked: reasoning is generated and not trained, so an answer starts before its first
+            trained token.
+        everything: other turns than answers are trained too, and are no answers.
+    """
+
+    def __init__(self, model: TargetModel, masked: bool, everything: bool) -> None:
+        self._end = model.end_of_turn_id
+        known = prompts(model)
+        self._hybrid = len(known) > 1
+        self._prompts = tuple(p for p in known if allowed(p, model))
+        self._masked, self._everything = masked, everything
+        self.found = Answers()
+
+    def __call__(self, block: pa.Table) -> None:
+        """Add a block; only what trains answers is counted."""
+        names = set(block.schema.names)
+        if {"input_ids", "labels"} <= names and "step_positions" not in names:
+            _, ids = numbers(whole(block.column("input_ids")))
+            _, labels = numbers(whole(block.column("labels")))
+            self._add(ids, labels != IGNORED)
+        elif "chosen_ids" in names and self._hybrid:
+            self._add_pairs(block)
+
+    def _add(self, ids: Flat, trained: npt.NDArray[np.bool_]) -> None:
+        first, last = _turns(ids, trained, self._end)
+        search = self._masked or self._everything
+        starts = first
+        if self._hybrid or search:
+            opened, names = self._opened(ids, first, last)
+            starts = opened if search else first
+            if self._everything:
+                names = [name for name in names if name != OTHER]
+            if self._hybrid:
+                self.found.prompts.update(names)
+        known = starts >= 0
+        self.found.lengths.update((last - starts + 1)[known].tolist())
+        if not self._everything:
+            self.found = replace(self.found, unmeasured=self.found.unmeasured + int((~known).sum()))
+
+    def _opened(self, ids: Flat, first: Ints, last: Ints) -> tuple[Ints, list[str]]:
+        """For each trained turn, the place behind its prompt, or -1, and the prompt's name."""
+        begins, names = np.full(len(first), -1, np.int64), [OTHER] * len(first)
+        heads = np.full(len(first), -1, np.int64)
+        ends = np.flatnonzero(ids == self._end)
+        # A prompt belongs to a turn when no other turn ends between them.
+        barrier = np.append(-1, ends)[np.searchsorted(ends, first)]
+        limit = last if self._everything else first  # there the prompt is trained as well
+        for prompt in self._prompts:  # the longest first: a shorter one may be its beginning
+            at = matches(ids, prompt.tail)
+            if not len(at):
+                continue
+            place = np.searchsorted(at, last, side="right") - 1
+            head = np.where(place >= 0, at[np.maximum(place, 0)], -1)
+            behind = head + len(prompt.tail)
+            fits = (head > barrier) & (behind <= limit) & (head > heads)
+            begins[fits], heads[fits] = behind[fits], head[fits]
+            for turn in np.flatnonzero(fits):
+                names[turn] = prompt.name
+        return begins, names
+
+    def _add_pairs(self, block: pa.Table) -> None:
+        offsets, ids = numbers(whole(block.column("chosen_ids")))
+        ends = offsets[:-1] + block.column("prompt_length").to_numpy()
+        left = np.ones(len(ends), bool)
+        for prompt in self._prompts:
+            size = len(prompt.tail)
+            start = np.maximum(ends - size, 0)
+            same = left & (ends - size >= offsets[:-1])
+            for place, token in enumerate(prompt.tail):
+                same &= ids[start + place] == token
+            self.found.prompts[prompt.name] += int(same.sum())
+            left &= ~same
+        self.found.prompts[OTHER] += int(left.sum())
+
+
+def described(found: Answers, known: tuple[Prompt, ...]) -> dict[str, Any] | None:
+    """The manifest's ``inference``: what a hybrid reasoning model was trained for; None for others.
+
+    ``arguments`` are those of the chat template at inference, null where a build mixes both.
+    """
+    if len(known) < 2:
+        return None
+    counts = {prompt.name: found.prompts[prompt.name] for prompt in known}
+    used = [prompt for prompt in known if counts[prompt.name]]
+    one = used[0] if len(used) == 1 and not found.prompts[OTHER] else None
+    return {
+        "trained_turns": {**dict(sorted(counts.items())), OTHER: found.prompts[OTHER]},
+        "arguments": one.arguments if one else None,
+        "mixed": len(used) > 1,
+        "modes": {prompt.name: prompt.arguments for prompt in known},
+    }

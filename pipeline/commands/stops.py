@@ -1,0 +1,121 @@
+"""``pipeline stops``: whether a trained model, or a server of it, ends its answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pipeline.stops import Examined
+
+REFUSED = 3
+
+
+def _said(found: Examined, limit: float) -> dict[str, Any]:
+    faults = [finding for finding in found.findings if finding.fault]
+    return {
+        "target": found.target,
+        "passed": not faults and found.running_on() <= limit,
+        "answers": len(found.answers),
+        "ran_on": sum(not answer.ended for answer in found.answers),
+        "share_running_on": round(found.running_on(), 6),
+        "limit": limit,
+        "counts": found.counts(),
+        "findings": [dataclasses.asdict(finding) for finding in found.findings],
+        "examples": [dataclasses.asdict(a) for a in found.answers if not a.ended][:3],
+    }
+
+
+def _tell(found: Examined, said: dict[str, Any]) -> None:
+    for row in said["counts"]:
+        places = ", ".join(f"{count} at {at}" for at, count in row["at"].items())
+        ran = f", {row['ran_on']} ran on" if row["ran_on"] else ""
+        click.echo(
+            f"{row['prompts']:<19} {row['decoding']:<8} {row['ended']} of {row['answers']} ended"
+            f"{f' ({places})' if places else ''}{ran}"
+        )
+    for finding in found.findings:
+        click.echo(f"{'fault' if finding.fault else 'note'}: {finding.where}: {finding.what}.")
+        click.echo(f"       {finding.remedy}")
+    if not found.asked:
+        same = "differs from the build" if not said["passed"] else "agrees with the build"
+        click.echo(f"{found.target} {same}; no prompt was run")
+        return
+    click.echo(
+        f"{said['ran_on']} of {said['answers']} answers ran on; the limit is {said['limit']:.0%}"
+    )
+
+
+@click.command(
+    name="stops",
+    help="Run prompts of a build through a checkpoint (MODEL_DIR) or an OpenAI-compatible server "
+    "(URL, such as http://localhost:8000/v1) and count the answers that end.",
+)
+@click.argument("target", metavar="MODEL_DIR|URL")
+@click.option(
+    "--build",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The sft build that the model was trained on.",
+)
+@click.option(
+    "--tokenizer-only",
+    is_flag=True,
+    help="Compare tokenizer, template and stop ids alone; needs no torch, runs no prompt.",
+)
+@click.option(
+    "--prompts",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Of each kind: single, multi-turn, with tools, a batch with padding.",
+)
+@click.option(
+    "--max-new-tokens",
+    "most",
+    type=click.IntRange(1),
+    help="Tokens after which an answer has run on [twice the longest trained answer].",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Of the sampled answers.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the sampled answers.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Share of answers that may run on.",
+)
+@click.option("--served", default="", help="Name of the model on the server [the first it lists].")
+@click.option(
+    "--key-env",
+    default="OPENAI_API_KEY",
+    show_default=True,
+    metavar="VARIABLE",
+    help="Environment variable with the server's key, if it wants one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
+    """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""
+    from pipeline.stops.examine import Wanted, examine
+
+    given["most"] = given["most"] or 0
+    found = examine(Wanted(target, key=os.environ.get(key_env, ""), **given))
+    said = _said(found, limit)
+    if as_json:
+        click.echo(json.dumps(said, ensure_ascii=False))
+    else:
+        _tell(found, said)
+    if not said["passed"]:
+        raise click.exceptions.Exit(REFUSED)

@@ -1,0 +1,112 @@
+"""What a build's manifest and ``serving.json`` say of inference: which prompt to feed, and how many
+tokens an answer needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline import answers, serving
+from pipeline.gather import ShardReport
+from pipeline.recipe import Recipe
+from stages.inference import prompts
+
+
+def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
+    """The manifest's ``inference`` and ``max_new_tokens``."""
+    found = answers.total(shard.answers for shard in shards)
+    trained = recipe.config.task != "prm"
+    return {
+        "inference": answers.described(found, prompts(recipe.model)) if trained else None,
+        "max_new_tokens": answers.limits(found),
+    }
+
+
+def contract(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
+    """``serving.json`` of a build."""
+    found = of_build(recipe, shards)
+    return serving.contract(recipe.model, recipe.config.stop, found["max_new_tokens"]) | {
+        "chat_template": _template(found["inference"]),
+        "repairs": [repair.sentence for repair in recipe.repairs],
+    }
+
+
+def _template(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """How each engine is given the template arguments of the prompts that were trained."""
+    if found is None:
+        return None
+    used = {name: args for name, args in found["modes"].items() if found["trained_turns"][name]}
+    return {
+        "arguments": found["arguments"],
+        "trained_turns": found["trained_turns"],
+        "modes": {
+            name: {"arguments": arguments, "engines": _engines(arguments)}
+            for name, arguments in used.items()
+        },
+    }
+
+
+def _engines(arguments: dict[str, bool]) -> dict[str, Any]:
+    request = {"chat_template_kwargs": arguments}
+    as_json = json.dumps(arguments)
+    keywords = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return {
+        "vllm": {
+            "request": request,
+            "serve": f"--default-chat-template-kwargs '{as_json}'",
+            "LLM.chat": request,
+        },
+        "sglang": {"request": request},
+        "transformers": "tokenizer.apply_chat_template(messages, add_generation_prompt=True, "
+        f"{keywords})",
+        "trl_grpo": {"GRPOConfig": request},
+        "llama.cpp": {
+            "serve": f"llama-server --jinja --chat-template-kwargs '{as_json}'",
+            "request": request,
+        },
+        "ollama": {
+            "request": {"think": next(iter(arguments.values()))},
+            "note": "Ollama renders with the TEMPLATE of its Modelfile, not with this template: "
+            "compare its prompt with the build's",
+        },
+        "openai": {"extra_body": request},
+    }
+
+
+def lines(manifest: dict[str, Any]) -> list[str]:
+    """For the summary of a build."""
+    found: list[str] = []
+    limits = manifest.get("max_new_tokens")
+    if limits:
+        found.append(
+            f"answers   at most {limits['max']} tokens, 99.9 % of them at most {limits['p999']} "
+            "(max_new_tokens in serving.json)"
+        )
+    said = manifest.get("inference")
+    if said:
+        counts = ", ".join(f"{n} {name}" for name, n in said["trained_turns"].items() if n)
+        found.append(f"prompts   trained turns by the prompt that they stand behind: {counts}")
+        if said["arguments"]:
+            keywords = ", ".join(f"{k}={v}" for k, v in said["arguments"].items())
+            found.append(f"          at inference render with {keywords} (see serving.json)")
+        if said["mixed"]:
+            found += [
+                "warning   answers with reasoning and without it are trained behind different",
+                "          prompts, and a server feeds one of them: choose with --thinking on,",
+                "          or with --reasoning strip --thinking off",
+            ]
+    added = manifest["model"].get("added_tokens") or {}
+    for text, index in added.items():
+        found.append(f"token     {text!r} is registered as {index}, in answers and in prompts")
+    if added:
+        found.append("          every server must load this build's tokenizer (see serving.json)")
+    for repair in manifest["model"].get("repairs", []):
+        found.append(f"repaired  {_sentence(repair)}")
+    return found
+
+
+def _sentence(repair: dict[str, Any]) -> str:
+    from stages.tokenizers.repairs import Repair
+
+    return Repair(**repair).sentence

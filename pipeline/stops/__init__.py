@@ -1,0 +1,106 @@
+"""Does a trained model stop? A checkpoint or a server is given prompts of a build, and watched.
+
+A finding names what is wrong, the file or the server where it is, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SINGLE, MULTI, TOOLS, BATCH = "single", "multi-turn", "with tools", "batch with padding"
+KINDS = (SINGLE, MULTI, TOOLS, BATCH)
+GREEDY, SAMPLED = "greedy", "sampled"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt of the build, id for id as it was trained.
+
+    Attributes:
+        row: id of the example that it begins.
+        text: what the build's tokenizer decodes it to, control tokens included.
+    """
+
+    kind: str
+    row: str
+    ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a prompt.
+
+    Attributes:
+        ended: it ended in the declared end of turn.
+        at: the id or string that it ended at; empty where it ran on.
+        passed_over: it ran on although the end of turn stands in it.
+    """
+
+    kind: str
+    way: str
+    row: str
+    ended: bool
+    at: str
+    tokens: int
+    text: str
+    passed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        fault: False for what is only worth knowing.
+    """
+
+    code: str
+    where: str
+    what: str
+    remedy: str
+    fault: bool = True
+
+
+@dataclass
+class Examined:
+    """All that was seen of one checkpoint or server."""
+
+    target: str
+    answers: list[Answer] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    asked: bool = False
+
+    def add(self, code: str, where: str, what: str, remedy: str, fault: bool = True) -> None:
+        """Add a finding, once."""
+        finding = Finding(code, where, what, remedy, fault)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    def running_on(self) -> float:
+        """Share of answers that do not end in the declared end of turn."""
+        return sum(not one.ended for one in self.answers) / max(len(self.answers), 1)
+
+    def counts(self) -> list[dict[str, Any]]:
+        """By kind of prompt and way of decoding: answers, those that ended, and where."""
+        found = []
+        for kind in KINDS:
+            for way in (GREEDY, SAMPLED):
+                mine = [a for a in self.answers if (a.kind, a.way) == (kind, way)]
+                if not mine:
+                    continue
+                places = sorted({answer.at for answer in mine if answer.at})
+                ends = {at: sum(answer.at == at for answer in mine) for at in places}
+                ended = sum(answer.ended for answer in mine)
+                found.append(
+                    {
+                        "prompts": kind,
+                        "decoding": way,
+                        "answers": len(mine),
+                        "ended": ended,
+                        "ran_on": len(mine) - ended,
+                        "at": ends,
+                    }
+                )
+        return found

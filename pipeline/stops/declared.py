@@ -1,0 +1,170 @@
+"""What a build declares about stopping, and the prompts that it was made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from pipeline import rows
+from pipeline.answers import matches
+from pipeline.check import stored_model
+from pipeline.drawing import open_build
+from pipeline.exporting import Stored
+from pipeline.stops import BATCH, MULTI, SINGLE, TOOLS, Prompt
+from stages.columns import IGNORED
+from stages.encoders import parsed
+from stages.errors import RowError, UsageError
+from stages.inference import prompts as generation_prompts
+from stages.profile import TargetModel
+from stages.render import template_of
+from stages.template import Template
+
+_LOOKED_AT = 4000  # examples
+_TOOL = {
+    "type": "function",
+    "function": {"name": "f", "description": "d", "parameters": {"type": "object"}},
+}
+ASKED: list[dict[str, Any]] = [{"role": "user", "content": "How many are 2 and 3?"}]
+ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A build, as far as stopping goes.
+
+    Attributes:
+        serving: its ``serving.json``.
+        arguments: of the chat template, where the build trains one prompt of several.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    serving: dict[str, Any]
+    model: TargetModel
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return parsed(self.model.tokenizer_json)
+
+    @property
+    def template(self) -> Template:
+        return template_of(self.model)
+
+    @property
+    def stop_ids(self) -> list[int]:
+        return [int(index) for index in self.serving["stop_token_ids"]]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return (self.manifest.get("inference") or {}).get("arguments") or {}
+
+    @property
+    def end(self) -> str:
+        """The end of a turn, for a sentence."""
+        return f"{self.model.profile.end_of_turn!r} ({self.model.end_of_turn_id})"
+
+    @property
+    def room(self) -> int:
+        """Tokens to wait for an end: twice what the longest trained answer has."""
+        measured = self.serving.get("max_new_tokens")
+        return min(max(32, 2 * measured["max"]), 4096) if measured else 512
+
+
+def read(folder: Path) -> Declared:
+    """What a build declares.
+
+    Raises:
+        UsageError: the folder is no build, or not one of answers.
+    """
+    manifest = open_build(folder).manifest
+    if manifest["task"] != "sft":
+        raise UsageError(
+            f"{folder} is a build for {manifest['task']}, which trains no model to answer.",
+            "Give the sft build that the model was trained on.",
+        )
+    model = stored_model(folder, manifest)
+    date = manifest["model"]["date_string"]
+    model = replace(model, profile=replace(model.profile, date_string=date))
+    serving = json.loads((folder / "serving.json").read_bytes())
+    return Declared(folder, manifest, serving, model)
+
+
+def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Row id, ids and labels of examples, of the test side where there is one."""
+    source = Stored(build.folder, build.manifest)
+    splits = build.manifest["splits"]
+    for table in source.shards("test" if "test" in splits else "train"):
+        for start in range(0, len(table), 64):
+            block = table.slice(start, 64).combine_chunks()
+            single = rows.examples(block, build.manifest["layout"])
+            columns = (single.column(n).to_pylist() for n in ("row_id", "input_ids", "labels"))
+            yield from zip(*columns, strict=True)
+
+
+def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
+    """Where the last trained answer starts."""
+    trained = [i for i, label in enumerate(labels) if label != IGNORED]
+    if build.manifest["options"]["train_on"] != "all":
+        last = [i for i in trained if i == 0 or labels[i - 1] == IGNORED]
+        return last[-1] if last else 0
+    flat = pa.array(ids, pa.int32()).to_numpy()
+    known = (prompt.tail for prompt in generation_prompts(build.model))
+    ends = [int(at[-1]) + len(tail) for tail in known if len(at := matches(flat, tail))]
+    return max((end for end in ends if end < len(ids)), default=0)
+
+
+def _literal(build: Declared, with_it: dict[str, Any], without: dict[str, Any]) -> str:
+    """The longest line that one rendering has and another has not."""
+    try:
+        one = build.template.render(ASKED, add_generation_prompt=True, **with_it)
+        other = build.template.render(ASKED, add_generation_prompt=True, **without)
+    except RowError:
+        return ""
+    lines = [line for line in one.split("\n") if line not in other and '"name"' not in line]
+    return max(lines, key=len, default="")
+
+
+def _kind(build: Declared, text: str, header: str, tools: str) -> str:
+    if tools and tools in text:
+        return TOOLS
+    end = build.model.profile.end_of_turn
+    turns = text.count(header) > 1 if end in header else end in text
+    return MULTI if turns else SINGLE
+
+
+def prompts(build: Declared, count: int) -> list[Prompt]:
+    """Prompts of each kind, up to so many; those of a batch have different lengths.
+
+    Raises:
+        UsageError: no example has a prompt.
+    """
+    tools = _literal(build, {"tools": [_TOOL]}, {})
+    question = str(ASKED[0]["content"])
+    opened = build.template.render(ASKED, add_generation_prompt=True)
+    header = opened.rpartition(question)[2].split("<think>")[0]
+    found: dict[str, list[Prompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
+    for number, (row, ids, labels) in enumerate(_examples(build)):
+        if number >= _LOOKED_AT or all(len(some) >= count for some in found.values()):
+            break
+        cut = _cut(build, ids, labels)
+        if cut < 1:
+            continue
+        text = build.tokenizer.decode(ids[:cut], skip_special_tokens=False)
+        kind = _kind(build, text, header, tools)
+        if len(found[kind]) < count:
+            found[kind].append(Prompt(kind, row, tuple(ids[:cut]), text))
+    every = [prompt for some in found.values() for prompt in some]
+    if not every:
+        raise UsageError(
+            f"No example of {build.folder} has a prompt.", "Give a build of questions and answers."
+        )
+    by_length = sorted(every, key=lambda prompt: len(prompt.ids))
+    batch = [*by_length[: count // 2], *by_length[-(count - count // 2) :]]
+    batched = dict.fromkeys(replace(prompt, kind=BATCH) for prompt in batch)
+    return [*every, *(batched if len(batched) > 1 else ())]

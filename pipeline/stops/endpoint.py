@@ -1,0 +1,198 @@
+"""A server that speaks OpenAI's HTTP interface, and what it shows of its tokenizer and template.
+
+Prompts go to ``/completions`` as ids, which is exactly what was trained: a chat interface renders
+messages by a template of its own, and the messages of a build are stored as ids only. A server
+that takes no ids gets the same prompt as text. The template is compared apart from that, through
+vLLM's and SGLang's ``/tokenize`` or llama.cpp's ``/apply-template``.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.stops import Examined, Prompt
+from pipeline.stops.checkpoint import judge_template
+from pipeline.stops.declared import ANSWERED, ASKED, Declared
+from stages.errors import SurroundingsError
+
+_SHOWN = {"skip_special_tokens": False}  # of vLLM and SGLang; others refuse or ignore it
+_UNTAKEN = (400, 404, 405, 415, 422, 500, 501)
+
+
+@dataclass
+class Server:
+    """One server.
+
+    Attributes:
+        url: its base, such as ``http://localhost:8000/v1``.
+        model: the name it serves; asked for where empty.
+        key: of the interface, if it wants one.
+    """
+
+    url: str
+    model: str = ""
+    key: str = ""
+    timeout: float = 300.0
+    as_text: bool = False
+    extras: dict[str, Any] = field(default_factory=lambda: dict(_SHOWN))
+
+    def __post_init__(self) -> None:
+        self.url = self.url.rstrip("/")
+        if not self.model:
+            listed = self.call("GET", f"{self.url}/models").get("data") or [{}]
+            self.model = str(listed[0].get("id", ""))
+
+    @property
+    def root(self) -> str:
+        return self.url.removesuffix("/v1")
+
+    def call(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request.
+
+        Raises:
+            SurroundingsError: nothing answers, or not in JSON, or with a failure.
+        """
+        headers = {"Content-Type": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+                found = json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            said = error.read(300).decode("utf-8", "replace")
+            problem = SurroundingsError(
+                f"{url} answers {error.code}: {' '.join(said.split())}.",
+                "Give the base URL, which ends in /v1, and the name of the model with --served.",
+            )
+            problem.errno = error.code
+            raise problem from error
+        except (OSError, ValueError) as error:
+            raise SurroundingsError(
+                f"{url} cannot be asked: {error}.", "Start the server, and check the URL."
+            ) from error
+        return found if isinstance(found, dict) else {"found": found}
+
+    def _maybe(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """What an optional address answers; None where the server has no such."""
+        try:
+            return self.call("POST", f"{self.root}{path}", body)
+        except SurroundingsError as error:
+            if error.errno in _UNTAKEN:
+                return None
+            raise
+
+    def tokens(self, text: str) -> list[int] | None:
+        """Ids that the server's tokenizer gives a text; None where it does not show them."""
+        for body in (
+            {"model": self.model, "prompt": text, "add_special_tokens": False},
+            {"content": text, "add_special": False, "parse_special": True},
+        ):
+            found = self._maybe("/tokenize", body)
+            if found and isinstance(found.get("tokens"), list) and found["tokens"]:
+                return [int(token) for token in found["tokens"]]
+        return None
+
+    def rendered(
+        self, messages: list[dict[str, Any]], prompt: bool, arguments: dict[str, Any]
+    ) -> list[int] | str | None:
+        """Ids or text of messages by the server's template; None where it does not show them."""
+        body = {"model": self.model, "messages": messages, "add_generation_prompt": prompt}
+        found = self._maybe("/tokenize", body | {"chat_template_kwargs": arguments})
+        if found and isinstance(found.get("tokens"), list) and found["tokens"]:
+            return [int(token) for token in found["tokens"]]
+        found = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
+        return str(found["prompt"]) if found and "prompt" in found else None
+
+    def complete(self, prompts: Sequence[Prompt], **settings: Any) -> list[dict[str, Any]]:
+        """A completion for each prompt, in one request.
+
+        The first request settles whether the server takes ids, and whether it takes what is not
+        in OpenAI's own interface.
+
+        Raises:
+            SurroundingsError: it takes neither.
+        """
+        while True:
+            given = [p.text if self.as_text else list(p.ids) for p in prompts]
+            body = {"model": self.model, "prompt": given if len(given) > 1 else given[0]}
+            try:
+                found = self.call("POST", f"{self.url}/completions", body | settings | self.extras)
+            except SurroundingsError as error:
+                if error.errno not in (400, 422) or (self.as_text and not self.extras):
+                    raise
+                self.as_text, self.extras = self._next()
+                continue
+            choices = sorted(found.get("choices", []), key=lambda one: one.get("index", 0))
+            return [{**one, "usage": found.get("usage") or {}} for one in choices]
+
+    def _next(self) -> tuple[bool, dict[str, Any]]:
+        """The next way of asking: ids without extras, text with them, text without."""
+        if self.extras:
+            return self.as_text, {}
+        return True, dict(_SHOWN)
+
+
+def compare(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
+    """Compare the server's tokenizer and template with the build's, as far as it shows them."""
+    _tokenizer(server, build, asked, found)
+    use = "Look at its template yourself: the build's is in tokenizer/tokenizer_config.json."
+    whole = server.rendered(ANSWERED, False, {})
+    if whole is None:
+        what = "the server does not show how its chat template renders messages"
+        found.add("template_not_shown", server.url, what, use, fault=False)
+        return
+    opened = server.rendered(ASKED, True, build.arguments)
+    texts = [
+        build.tokenizer.decode(one, skip_special_tokens=False) if isinstance(one, list) else one
+        for one in (whole, opened)
+    ]
+    judge_template(build, f"{server.url} (chat template)", str(texts[0]), texts[1], found)
+
+
+def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
+    serve = (
+        f"Start the server with the build's tokenizer (vLLM: --tokenizer {build.folder}/tokenizer)"
+        ", or serve the directory that pipeline overlay writes."
+    )
+    for prompt in asked:
+        mine = build.tokenizer.encode(prompt.text, add_special_tokens=False).ids
+        theirs = server.tokens(prompt.text)
+        if theirs is None:
+            _by_count(server, asked[0], mine, serve, found)
+            return
+        if theirs != mine:
+            what = f"the server's tokenizer gives the prompt of {prompt.row} {len(theirs)} ids"
+            what += f", and the build's {len(mine)}, or others"
+            found.add("other_tokenizer", server.url, what, serve)
+            return
+    for text, index in build.serving["added_tokens"].items():
+        if (theirs := server.tokens(text)) != [index]:
+            what = f"the server writes {text!r} as {theirs}, and the build as {index}"
+            found.add("other_tokenizer", server.url, what, serve)
+
+
+def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found: Examined) -> None:
+    """The number of tokens of a prompt, where a server shows nothing else."""
+    before = server.as_text
+    server.as_text = True
+    try:
+        usage = server.complete([prompt], max_tokens=1, temperature=0)[0]["usage"]
+    except SurroundingsError:  # prompts as ids only
+        usage = {}
+    server.as_text = before
+    theirs = usage.get("prompt_tokens")
+    if theirs is not None and theirs not in (len(mine), len(mine) + 1):  # one more is a bos
+        what = f"it counts {theirs} tokens in the prompt of {prompt.row}, and the build {len(mine)}"
+        found.add("other_tokenizer", server.url, what, serve)
+        return
+    seen = "nothing of its tokenizer" if theirs is None else "the number of tokens of a prompt"
+    what = f"the server shows no ids, so {seen} was compared"
+    remedy = "Compare the model directory that it loads: pipeline stops DIR --tokenizer-only."
+    found.add("tokenizer_not_shown", server.url, what, remedy, fault=False)

@@ -1,0 +1,210 @@
+"""Asks a checkpoint or a server, reads where its answers end, and says why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.stops import BATCH, GREEDY, SAMPLED, Answer, Examined, Prompt, checkpoint, endpoint
+from pipeline.stops.declared import Declared, prompts, read
+from stages.errors import UsageError
+
+Ask = Callable[[Sequence[Prompt], float], list[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for; names as on the command line.
+
+    Attributes:
+        prompts: of each kind.
+        most: new tokens of an answer; 0 is twice the longest trained one.
+    """
+
+    target: str
+    build: Path
+    tokenizer_only: bool = False
+    prompts: int = 4
+    most: int = 0
+    temperature: float = 1.0
+    seed: int = 0
+    served: str = ""
+    key: str = ""
+
+
+def is_url(target: str) -> bool:
+    """Whether the target is a server."""
+    return target.startswith(("http://", "https://"))
+
+
+def examine(wanted: Wanted) -> Examined:
+    """Compare, ask, and explain.
+
+    Raises:
+        UsageError: the build, the model directory or what it needs is missing.
+        SurroundingsError: the server does not answer.
+    """
+    build = read(wanted.build)
+    asked = prompts(build, wanted.prompts)
+    found = Examined(wanted.target)
+    if is_url(wanted.target):
+        server = endpoint.Server(wanted.target, wanted.served, wanted.key)
+        endpoint.compare(server, build, asked, found)
+        if not wanted.tokenizer_only:
+            _run(asked, _from_server(server, build, wanted), wanted, found)
+            _explain_server(server, build, wanted, asked, found)
+        return found
+    folder = Path(wanted.target).expanduser()
+    checkpoint.compare(folder, build, asked, found)
+    if not wanted.tokenizer_only:
+        _run(asked, _from_checkpoint(folder, build, wanted), wanted, found)
+        _explain_checkpoint(folder, build, found)
+    return found
+
+
+def _run(asked: list[Prompt], ask: Ask, wanted: Wanted, found: Examined) -> None:
+    found.asked = True
+    batch = [prompt for prompt in asked if prompt.kind == BATCH]
+    groups = [[prompt] for prompt in asked if prompt.kind != BATCH] + ([batch] if batch else [])
+    for temperature in (0.0, wanted.temperature):
+        for group in groups:
+            found.answers += ask(group, temperature)
+
+
+def _way(temperature: float) -> str:
+    return SAMPLED if temperature else GREEDY
+
+
+def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
+    """Answers of a model directory.
+
+    Raises:
+        UsageError: torch is not installed, or there are no weights.
+    """
+    try:
+        from pipeline.torch_data import generate
+    except ImportError as error:
+        raise UsageError(
+            f"A checkpoint needs torch and transformers to answer: {error}.",
+            "Install torch, give the URL of a server, or compare files with --tokenizer-only.",
+        ) from error
+    if not generate.has_weights(folder):
+        raise UsageError(f"{folder} has no weights.", "Give a trained model's directory.")
+    model = generate.Checkpoint(folder, build.model.pad_id)
+    declared = set(build.stop_ids)
+
+    def ask(group: Sequence[Prompt], temperature: float) -> list[Answer]:
+        most = wanted.most or build.room
+        ids = model.answer([p.ids for p in group], most, temperature, wanted.seed)
+        return [answer(*pair, temperature) for pair in zip(group, ids, strict=True)]
+
+    def answer(prompt: Prompt, ids: list[int], temperature: float) -> Answer:
+        last = ids[-1] if ids else -1
+        stopped = last in model.stops
+        at = f"{build.tokenizer.id_to_token(last)!r} ({last})" if stopped else ""
+        text = build.tokenizer.decode(ids, skip_special_tokens=False)
+        ended = stopped and last in declared
+        passed = not ended and bool(declared.intersection(ids))
+        way = _way(temperature)
+        return Answer(prompt.kind, way, prompt.row, ended, at, len(ids), text, passed)
+
+    return ask
+
+
+def _read_choice(
+    build: Declared, prompt: Prompt, choice: dict[str, Any], temperature: float
+) -> Answer:
+    stopped = choice.get("finish_reason") == "stop"
+    text = str(choice.get("text") or "")
+    reason = choice.get("stop_reason")
+    end = build.model.profile.end_of_turn
+    at = "the server's own end" if reason is None else repr(reason)
+    passed = not stopped and end in text
+    tokens = (choice.get("usage") or {}).get("completion_tokens") or 0
+    way = _way(temperature)
+    where = at if stopped else ""
+    return Answer(prompt.kind, way, prompt.row, stopped, where, int(tokens), text, passed)
+
+
+def _from_server(server: endpoint.Server, build: Declared, wanted: Wanted, **more: Any) -> Ask:
+    def ask(group: Sequence[Prompt], temperature: float) -> list[Answer]:
+        settings = {
+            "max_tokens": wanted.most or build.room,
+            "temperature": temperature,
+            "seed": wanted.seed,
+            **more,
+        }
+        choices = server.complete(group, **settings)
+        if len(choices) != len(group):
+            raise UsageError(
+                f"{server.url} gave {len(choices)} completions for {len(group)} prompts.",
+                "Give a server that takes several prompts in one request, or --prompts 1.",
+            )
+        pairs = zip(group, choices, strict=True)
+        return [_read_choice(build, prompt, choice, temperature) for prompt, choice in pairs]
+
+    return ask
+
+
+def _not_learnt(where: str, build: Declared, found: Examined) -> None:
+    faults = {finding.code for finding in found.findings if finding.fault}
+    if faults & {"pad_is_end_of_turn", "template_without_end_of_turn", "other_tokenizer"}:
+        return  # which is why
+    what = f"answers run on and never hold {build.end}: the model did not learn to end a turn"
+    remedy = (
+        "Look at how it was trained: labels that leave out the end of a turn (pipeline show "
+        f"{build.folder} draws the build's), too few steps, or another chat template."
+    )
+    found.add("end_of_turn_not_learnt", where, what, remedy)
+
+
+def _explain_checkpoint(folder: Path, build: Declared, found: Examined) -> None:
+    ran = [answer for answer in found.answers if not answer.ended]
+    codes = {finding.code for finding in found.findings}
+    if any(answer.passed_over for answer in ran) and "eos_not_in_generation_config" not in codes:
+        what = f"answers go on behind {build.end}, at which generation does not stop"
+        remedy = f'Set "eos_token_id": {build.stop_ids} there.'
+        where = str(folder / "generation_config.json")
+        found.add("eos_not_in_generation_config", where, what, remedy)
+    if ran and not any(answer.passed_over for answer in ran):
+        _not_learnt(str(folder), build, found)
+    _padding(build, found)
+
+
+def _padding(build: Declared, found: Examined) -> None:
+    """Answers of a padded batch that run on where the same prompts alone do not."""
+    alone = {a.row: a.ended for a in found.answers if a.way == GREEDY and a.kind != BATCH}
+    batch = [a for a in found.answers if a.way == GREEDY and a.kind == BATCH]
+    worse = [a.row for a in batch if not a.ended and alone.get(a.row)]
+    if worse:
+        what = f"in a padded batch the prompt of {worse[0]} runs on, and alone it does not"
+        remedy = "Check positions and the attention mask of the model's code under padding."
+        found.add("padding_changes_answers", found.target, what, remedy)
+
+
+def _explain_server(
+    server: endpoint.Server, build: Declared, wanted: Wanted, asked: list[Prompt], found: Examined
+) -> None:
+    ran = {answer.row for answer in found.answers if not answer.ended and answer.way == GREEDY}
+    first = next((prompt for prompt in asked if prompt.row in ran), None)
+    if first is None:
+        return
+    by_id = {"stop_token_ids": build.stop_ids}
+    again = _from_server(server, build, wanted, stop=build.serving["stop_strings"][:4], **by_id)
+    passed = any(answer.passed_over for answer in found.answers)
+    stopped = again([first], 0.0)[0]
+    if not (stopped.ended or passed):
+        _not_learnt(server.url, build, found)
+        return
+    how = f"with the stop strings and ids of serving.json it stops, at {stopped.at}"
+    what = f"the server does not stop at {build.end} by itself" + (
+        f"; {how}" if stopped.ended else ", which stands in its answers"
+    )
+    remedy = (
+        f'Set "eos_token_id": {build.stop_ids} in generation_config.json of the directory that it '
+        f"serves (vLLM: --generation-config {build.folder}/tokenizer), or send stop and "
+        "stop_token_ids with each request, as serving.json has them."
+    )
+    found.add("eos_not_in_generation_config", server.url, what, remedy)

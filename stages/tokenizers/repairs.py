@@ -1,0 +1,109 @@
+"""What a model directory declares of its special tokens, and a build does otherwise.
+
+A directory may name no pad token, a number, a text of several tokens, or the token that ends a
+turn. A build uses another one then. Nothing of that is silent: each difference is a ``Repair``,
+which the summary, the manifest and ``serving.json`` list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from stages.encoders import parsed
+from stages.profile import ModelProfile
+from stages.tokenizers.claims import Claims
+
+CONFIG = "tokenizer_config.json"
+_BY_TEXT = "but a token is named by its text, not by a number"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One value of a model directory that the build does not use as it stands.
+
+    Attributes:
+        declared: the directory's value; None where it has none.
+        used: the build's value; the same where it is kept in spite of ``why``.
+    """
+
+    file: str
+    key: str
+    declared: object
+    used: object
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        what = "is not declared" if self.declared is None else f"is {self.declared!r}"
+        what = f"{self.file}: {self.key} {what}"
+        if self.declared == self.used:
+            return f"{what}, {self.why}; it is kept, since no other token is free"
+        return f"{what}, {self.why}; this build uses {self.used!r}"
+
+    def described(self) -> dict[str, object]:
+        """For the manifest."""
+        names = ("file", "key", "declared", "used", "why")
+        return {name: getattr(self, name) for name in names}
+
+
+def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> str | None:
+    """Why the declared pad token is not fit to be one; None where it is."""
+    pad = claims.pad_token
+    if pad is None:
+        return "so padding has no token of its own"
+    if not isinstance(pad, str):
+        return _BY_TEXT
+    ids = tokenizer.encode(pad, add_special_tokens=False).ids
+    if tokenizer.token_to_id(pad) is None or len(ids) != 1:
+        return _BY_TEXT if pad.isdecimal() else f"which the tokenizer writes as {len(ids)} tokens"
+    if profile.pair is None and pad in (claims.eos_token, profile.end_of_turn):
+        return "which also ends an answer, so a loss that ignores padding never trains the stop"
+    unknown = (claims.unk_token, getattr(tokenizer.model, "unk_token", None))
+    if profile.pair is None and pad in unknown:
+        return "which is also the unknown token, so text may become padding"
+    return None if pad == profile.pad_token else "which is an ordinary word of the vocabulary"
+
+
+def _pads(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterator[Repair]:
+    why = _pad_problem(claims, profile, tokenizer)
+    used = profile.pad_token
+    if why is not None:
+        yield Repair(CONFIG, "pad_token", claims.pad_token, used, why)
+    wanted = tokenizer.token_to_id(used)
+    for file, index in claims.pad_ids.items():
+        if index != wanted:
+            text = tokenizer.id_to_token(index) if index >= 0 else None
+            known = "no token of this tokenizer" if text is None else repr(text)
+            why = f"which is {known}, while the pad token {used!r} is {wanted}"
+            yield Repair(file, "pad_token_id", index, wanted, why)
+
+
+def _stops(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterator[Repair]:
+    end = profile.end_of_turn
+    if claims.eos_token != profile.eos_token:
+        why = f"but the chat template ends an answer with {end!r}"
+        yield Repair(CONFIG, "eos_token", claims.eos_token, profile.eos_token, why)
+    wanted = [tokenizer.token_to_id(token) for token in profile.generation_eos]
+    for file, ids in claims.eos_ids.items():
+        if wanted[0] not in ids:
+            why = f"so generation would not stop at {end!r} ({wanted[0]})"
+            yield Repair(file, "eos_token_id", list(ids), wanted, why)
+
+
+def of(
+    claims: Claims, profile: ModelProfile, tokenizer_json: bytes, own_eos: bool = False
+) -> tuple[Repair, ...]:
+    """Every difference between what a directory declares and what a build for it uses.
+
+    Args:
+        own_eos: the user named the end of a turn, so that it differs on purpose.
+    """
+    tokenizer = parsed(tokenizer_json)
+    found = list(_pads(claims, profile, tokenizer))
+    if profile.pair is None and not own_eos:
+        found += _stops(claims, profile, tokenizer)
+    return tuple(found)

@@ -1,0 +1,188 @@
+"""``pipeline stops`` tells tiny models that never stop from one that does, and says why.
+
+The same build, the same weights to begin with: once trained from the build, once by a collator that
+masks padding by its id while the pad token is the one that ends a turn. Then the sound model again
+with the files of the base model around it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import load_from_disk
+from failures import sums, tiny
+from small_tokenizers import small
+from support import Ran
+from transformers import DataCollatorWithFlattening
+
+from pipeline.torch_data.generate import Checkpoint
+from stages.profiles import template
+
+END_OF_TEXT, END = 0, 2  # of the small tokenizer
+STEPS = 200
+BATCH = 4
+VOCABULARY = 640
+TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
+TEMPLATE = template("qwen3_2507")
+Figure = Callable[[str, object, object], None]
+
+
+def _rows() -> list[dict[str, Any]]:
+    """Single questions, two exchanges, and questions with a tool."""
+    rows = []
+    for number, row in enumerate(sums.questions(96)):
+        turns = [
+            {"role": "user", "content": row["question"]},
+            {"role": "assistant", "content": row["answer"]},
+        ]
+        tools = {"tools": [TOOL]} if number % 3 == 2 else {}
+        rows.append({"messages": turns * (2 if number % 3 == 1 else 1), **tools})
+    return rows
+
+
+def _model(folder: Path) -> str:
+    """A model directory with ChatML over a small tokenizer: its logits cost nothing."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
+    said = {
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "chat_template": TEMPLATE,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(said), "utf-8")
+    (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY}), "utf-8")
+    return f"{folder}/"
+
+
+def _trained(folder: Path, out: Path, masked: bool) -> Path:
+    """A model directory with the build's files; ``masked``: no end of a turn is trained."""
+    rows = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
+    if masked:
+        for row in rows:
+            row["labels"] = [-100 if label == END else label for label in row["labels"]]
+    flatten = DataCollatorWithFlattening(return_tensors="pt")
+    batches = [dict(flatten(rows[at : at + BATCH])) for at in range(0, len(rows), BATCH)]
+    model = tiny.causal(VOCABULARY)
+    tiny.train(model, tiny.forever(batches), STEPS)
+    model.config.use_cache = True
+    model.save_pretrained(str(out))
+    shutil.copytree(folder / "tokenizer", out, dirs_exist_ok=True)
+    return out
+
+
+@contextmanager
+def _served(model: Path, stops: list[int]) -> Iterator[str]:
+    """The checkpoint behind ``/v1/completions``, stopping at these ids unless told otherwise."""
+    loaded = Checkpoint(model, END_OF_TEXT)
+
+    class Handler(BaseHTTPRequestHandler):
+        def _reply(self, status: int, content: dict[str, Any]) -> None:
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            self._reply(200, {"data": [{"id": "tiny"}]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = body.get("prompt")
+            if not self.path.endswith("/completions") or isinstance(prompt, str):
+                self._reply(404, {})
+                return
+            many = prompt if isinstance(prompt[0], list) else [prompt]
+            wanted = [*stops, *body.get("stop_token_ids", [])]
+            loaded._model.generation_config.eos_token_id = wanted
+            found = loaded.answer(many, body["max_tokens"], body["temperature"], body["seed"])
+            choices = [
+                {"index": i, "text": "", "finish_reason": "stop" if ids[-1] in wanted else "length"}
+                for i, ids in enumerate(found)
+            ]
+            self._reply(200, {"choices": choices})
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _codes(ran: Ran) -> dict[str, str]:
+    found = json.loads(ran.out)["findings"]
+    return {f["code"]: Path(f["where"]).name for f in found if f["fault"]}
+
+
+def test_models_that_stop_and_models_that_do_not(
+    build: Callable[..., Path], pipeline: Callable[..., Ran], figure: Figure, tmp_path: Path
+) -> None:
+    folder = build("sft", _rows(), "--model", _model(tmp_path / "base"), "--layout", "ragged")
+    ours = _trained(folder, tmp_path / "ours", masked=False)
+    naive = _trained(folder, tmp_path / "naive", masked=True)
+    config = naive / "tokenizer_config.json"
+    said = json.loads(config.read_bytes()) | {"pad_token": "<|im_end|>"}
+    config.write_text(json.dumps(said), "utf-8")
+
+    def stops(model: object, *more: object) -> Ran:
+        return pipeline("stops", model, "--build", folder, "--prompts", 2, "--json", *more)
+
+    good, bad = stops(ours), stops(naive)
+    assert good.status == 0, good.out + good.err
+    assert bad.status == 3
+    assert _codes(good) == {}
+    assert _codes(bad) == {"pad_is_end_of_turn": "tokenizer_config.json"}
+    shares = [json.loads(ran.out)["share_running_on"] for ran in (bad, good)]
+    figure("answers that pipeline stops sees run on", *(f"{share:.0%}" for share in shares))
+    assert shares == [1.0, 0.0]
+    ends = {place for row in json.loads(good.out)["counts"] for place in row["at"]}
+    assert ends == {f"'<|im_end|>' ({END})"}
+
+    generation = ours / "generation_config.json"
+    sound = generation.read_bytes()
+    generation.write_text(json.dumps({"eos_token_id": END_OF_TEXT}), "utf-8")
+    waiting = stops(ours)
+    assert waiting.status == 3
+    assert _codes(waiting) == {"eos_not_in_generation_config": "generation_config.json"}
+    assert any(one["passed_over"] for one in json.loads(waiting.out)["examples"])
+    generation.write_bytes(sound)
+
+    with _served(ours, [END]) as url:
+        assert stops(url).status == 0
+    with _served(ours, [END_OF_TEXT]) as url:
+        assert set(_codes(stops(url))) == {"eos_not_in_generation_config"}
+    with _served(naive, [END]) as url:
+        assert set(_codes(stops(url))) == {"end_of_turn_not_learnt"}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_padded_batch_answers_as_its_prompts_do_alone(
+    temperature: float, build: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Greedy answers are equal; sampled ones are drawn again alike for the same seed."""
+    folder = build("sft", _rows()[:8], "--model", _model(tmp_path / "base"), "--layout", "ragged")
+    model = tiny.causal(VOCABULARY).to(torch.float64)
+    model.config.use_cache = True
+    model.save_pretrained(str(tmp_path / "model"))
+    rows = load_from_disk(str(folder))["train"]["input_ids"]
+    prompts = [row[: len(row) - 6] for row in rows][:3]
+    loaded = Checkpoint(tmp_path / "model", END_OF_TEXT)
+    together = loaded.answer(prompts, 5, temperature, seed=1)
+    if temperature:
+        assert loaded.answer(prompts, 5, temperature, seed=1) == together
+        return
+    assert [loaded.answer([one], 5, 0.0, seed=1)[0] for one in prompts] == together

@@ -1,0 +1,212 @@
+"""A build says which prompt its answers were trained behind, and how long they are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from datasets import load_from_disk
+from hypothesis import given
+from hypothesis import strategies as st
+from support import read_manifest
+from transformers import AutoTokenizer
+
+from pipeline import answers, inference
+from pipeline.answers import Answers, Counting
+from stages.encoders import parsed
+from stages.errors import ModelError
+from stages.inference import prompts, switch_of, variants
+from stages.profile import TargetModel, bind
+from stages.profiles import all_profiles, template
+from stages.render import template_of
+from stages.template import Template
+from stages.tokenizers import builtin
+
+HYBRIDS = sorted(n for n, p in all_profiles().items() if switch_of(p) and p.ranks)
+QUESTION = [{"role": "user", "content": "2 + 2?"}]
+PLAIN = {"messages": [*QUESTION, {"role": "assistant", "content": "4"}]}
+THOUGHT = {"messages": [*QUESTION, {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"}]}
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    """As JSONL."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def prompt_of(row: dict[str, Any]) -> list[int]:
+    """Ids up to the first trained token."""
+    first = next(i for i, label in enumerate(row["labels"]) if label != -100)
+    ids: list[int] = row["input_ids"][:first]
+    return ids
+
+
+@pytest.fixture(scope="module")
+def hybrid(cache_dir: Path) -> TargetModel:
+    """Qwen3."""
+    profile = all_profiles()["qwen3-0.6b"]
+    assert profile.ranks is not None
+    return bind(profile, builtin.tokenizer_json(profile, profile.ranks, cache_dir), False)
+
+
+@pytest.mark.parametrize("name", ["qwen3-0.6b"])
+@pytest.mark.parametrize(
+    ("row", "mode", "value"), [(PLAIN, "non_thinking", False), (THOUGHT, "thinking", True)]
+)
+def test_the_named_arguments_render_the_trained_prompt(
+    name: str,
+    row: dict[str, Any],
+    mode: str,
+    value: bool,
+    make: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    """Rendered with exactly the arguments of serving.json, the prompt has the trained ids."""
+    folder = make("sft", write(tmp_path / "d.jsonl", row), model=name, layout="ragged")
+    serving = json.loads((folder / "serving.json").read_bytes())["chat_template"]
+    manifest = read_manifest(folder)
+    assert serving["arguments"] == manifest["inference"]["arguments"] == {"enable_thinking": value}
+    assert manifest["inference"]["trained_turns"][mode] == 1
+    assert not manifest["inference"]["mixed"]
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    rendered = tokenizer.apply_chat_template(
+        QUESTION, add_generation_prompt=True, return_dict=True, **serving["arguments"]
+    )["input_ids"]
+    stored = load_from_disk(str(folder))["train"][0]
+    assert rendered == prompt_of(stored)
+    engines = serving["modes"][mode]["engines"]
+    assert engines["vllm"]["request"] == {"chat_template_kwargs": {"enable_thinking": value}}
+    assert f"enable_thinking={value})" in engines["transformers"]
+    assert engines["ollama"]["request"] == {"think": value}
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_every_hybrid_profile_has_two_prompts(name: str, hybrid: TargetModel) -> None:
+    """Each is the template's rendering with its arguments, and both are told apart by ids."""
+    profile = all_profiles()[name]
+    assert profile.ranks == hybrid.profile.ranks
+    model = bind(profile, hybrid.tokenizer_json, with_steps=False)
+    found = {prompt.name: prompt for prompt in prompts(model)}
+    assert set(found) == {"thinking", "non_thinking"}
+    tokenizer = parsed(model.tokenizer_json)
+    for prompt in found.values():
+        text = template_of(model).render(QUESTION, add_generation_prompt=True, **prompt.arguments)
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert tuple(ids[-len(prompt.tail) :]) == prompt.tail
+        assert prompt.tail[0] in model.controls.values()
+
+
+def test_a_build_of_both_is_warned_about_and_can_choose(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Counts of both; one prompt for all, or one kind of rows, on request."""
+    data = write(tmp_path / "d.jsonl", PLAIN, THOUGHT, THOUGHT)
+    both = read_manifest(make("sft", data, model="qwen3-0.6b"))
+    assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
+    assert both["inference"]["arguments"] is None
+    assert both["inference"]["mixed"]
+    assert any("--thinking" in line for line in inference.lines(both))
+    on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
+    assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
+    assert on["inference"]["arguments"] == {"enable_thinking": True}
+    off = read_manifest(
+        make("sft", data, "off", model="qwen3-0.6b", thinking="off", reasoning="strip")
+    )
+    assert off["inference"]["trained_turns"] == {"non_thinking": 3, "thinking": 0, "other": 0}
+    assert off["rows"]["rejected"] == 0
+    with pytest.raises(ModelError, match="has one prompt for all answers"):
+        make("sft", data, "none", thinking="on")
+
+
+def test_masked_reasoning_belongs_to_what_is_generated(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    """It is not trained, but a server must leave room for it."""
+    data = write(tmp_path / "d.jsonl", THOUGHT)
+    limits = [
+        read_manifest(make("sft", data, how, model="qwen3-0.6b", reasoning=how))["max_new_tokens"]
+        for how in ("keep", "mask")
+    ]
+    assert limits[0] == limits[1]
+
+
+def test_directories_are_asked_for_their_switch() -> None:
+    """A template that turns reasoning off by an argument has two prompts, others have one."""
+    assert variants(Template(template("qwen3"), "2024-07-26")) == (
+        (),
+        (("enable_thinking", False),),
+    )
+    assert variants(Template(template("qwen2"), "2024-07-26")) == ((),)
+    source = (
+        "{{ messages[0].content }}{% if add_generation_prompt %}"
+        "{{ '<think>' if thinking else '</think>' }}{% endif %}"
+    )
+    assert variants(Template(source, "2024-07-26")) == ((), (("thinking", True),))
+
+
+@given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=30))
+def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
+    """The maximum, and the smallest number that 99.9 % do not exceed, over any packing of turns."""
+    end = model.end_of_turn_id
+    ids: list[int] = []
+    labels: list[int] = []
+    for turns in rows:
+        for length in turns:
+            ids += [1, 2, *[5] * (length - 1), end, 3]
+            labels += [-100, -100, *[5] * (length - 1), end, -100]
+    counting = Counting(model, masked=False, everything=False)
+    flat = sorted(itertools.chain(*rows))
+    block = pa.table(
+        {"input_ids": pa.array([ids], pa.list_(pa.int32())), "labels": [labels]},
+        schema=pa.schema([(n, pa.list_(pa.int32())) for n in ("input_ids", "labels")]),
+    )
+    counting(block)
+    found = answers.limits(counting.found)
+    assert found is not None
+    assert (found["max"], found["turns"]) == (flat[-1], len(flat))
+    assert found["p999"] == int(np.quantile(flat, 0.999, method="inverted_cdf"))
+    again = answers.total([counting.found, counting.found])
+    assert again.lengths.total() == 2 * len(flat)
+
+
+def test_percentile_leaves_out_the_rare_giant() -> None:
+    """One answer of two thousand does not decide the 99.9th percentile."""
+    found = Answers()
+    found.lengths.update({7: 1999, 4000: 1})
+    assert answers.limits(found) == {"p999": 7, "max": 4000, "turns": 2000}
+    assert answers.limits(Answers()) is None
+
+
+def test_the_limit_reaches_every_engine(make: Callable[..., Path], tmp_path: Path) -> None:
+    """vLLM takes 16 tokens and transformers 20 where nobody says more."""
+    folder = make("sft", write(tmp_path / "d.jsonl", PLAIN))
+    serving = json.loads((folder / "serving.json").read_bytes())
+    longest = serving["max_new_tokens"]["max"]
+    assert longest == 2  # "4" and the end of the turn
+    engines = serving["engines"]
+    assert engines["vllm"]["SamplingParams"]["max_tokens"] == longest
+    assert engines["transformers"]["GenerationConfig"]["max_new_tokens"] == longest
+    assert engines["openai"]["max_tokens"] == longest
+    assert read_manifest(folder)["max_new_tokens"] == serving["max_new_tokens"]
+
+
+def test_pairs_are_counted_by_the_prompt_that_they_share(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of both sides, which start behind one prompt; a reward model needs no limit."""
+    said = ["4", "5"]
+    pair = {"prompt": "2 + 2?", "chosen": said[0], "rejected": said[1]}
+    thought = {"prompt": "2 + 2?"} | {
+        side: f"<think>\nhm\n</think>\n\n{text}"
+        for side, text in zip(("chosen", "rejected"), said, strict=True)
+    }
+    data = write(tmp_path / "d.jsonl", pair, pair, thought)
+    manifest = read_manifest(make("rm", data, model="qwen3-0.6b"))
+    assert manifest["inference"]["trained_turns"] == {"non_thinking": 2, "thinking": 1, "other": 0}
+    assert manifest["max_new_tokens"] is None

@@ -1,0 +1,124 @@
+"""What a model directory declares wrongly is never repaired in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tokenizers import model_folder, small
+from support import read_manifest
+
+from pipeline import inference
+from stages.errors import ModelError
+from stages.profiles import template
+from stages.tokenizers.resolve import Overrides, resolve
+
+ROW = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
+PAD, END = "<|endoftext|>", "<|im_end|>"
+SOUND: dict[str, Any] = {"eos_token": END, "pad_token": PAD, "chat_template": template("chatml")}
+
+
+def directory(folder: Path, declared: dict[str, Any], **files: dict[str, Any]) -> Path:
+    """A model directory over a small tokenizer; a value of None is left out."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
+    said = {key: value for key, value in {**SOUND, **declared}.items() if value is not None}
+    contents = {"tokenizer_config": said, "config": {}, **files}
+    for name, content in contents.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
+    return folder
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, object, str]] = {
+    "missing": ({"pad_token": None}, {}, "pad_token", None, "is not declared"),
+    "number": ({"pad_token": 0}, {}, "pad_token", 0, "named by its text"),
+    "number_as_text": ({"pad_token": "4711"}, {}, "pad_token", "4711", "named by its text"),
+    "several_tokens": ({"pad_token": "<pad>"}, {}, "pad_token", "<pad>", "tokens"),
+    "eos": ({"pad_token": END}, {}, "pad_token", END, "also ends an answer"),
+    "unknown_token": (
+        {"pad_token": "<jupyter_text>", "unk_token": "<jupyter_text>"},
+        {},
+        "pad_token",
+        "<jupyter_text>",
+        "unknown token",
+    ),
+    "word": ({"pad_token": "a"}, {}, "pad_token", "a", "ordinary word"),
+    "other_id": ({}, {"config": {"pad_token_id": 3}}, "pad_token_id", 3, "pad token"),
+    "no_such_id": (
+        {},
+        {"generation_config": {"pad_token_id": 128004, "eos_token_id": 2}},
+        "pad_token_id",
+        128004,
+        "no token of this tokenizer",
+    ),
+    "other_eos": (
+        {"eos_token": "<jupyter_code>"},
+        {},
+        "eos_token",
+        "<jupyter_code>",
+        "the chat template ends an answer with '<|im_end|>'",
+    ),
+    "generation": (
+        {},
+        {"generation_config": {"eos_token_id": 0}},
+        "eos_token_id",
+        [0],
+        "would not stop at '<|im_end|>'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_each_wrong_token_is_told(case: str, make: Callable[..., Path], tmp_path: Path) -> None:
+    """Manifest, summary and serving.json name the file, the value and what is used."""
+    config, files, key, declared, words = CASES[case]
+    model = directory(tmp_path / "model", config, **files)
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps(ROW) + "\n", "utf-8")
+    folder = make("sft", data, model=f"{model}/")
+    manifest = read_manifest(folder)
+    (repair,) = [one for one in manifest["model"]["repairs"] if one["key"] == key]
+    assert repair["declared"] == declared
+    wanted = {"pad_token": PAD, "pad_token_id": 0, "eos_token": END, "eos_token_id": [2]}
+    assert repair["used"] == wanted[key]
+    assert manifest["model"]["pad_token"] == PAD
+    assert manifest["model"]["end_of_turn"] == END
+    told = [line for line in inference.lines(manifest) if line.startswith("repaired")]
+    assert any(words in line and key in line for line in told)
+    serving = json.loads((folder / "serving.json").read_bytes())
+    assert any(words in sentence for sentence in serving["repairs"])
+
+
+def test_a_sound_directory_needs_no_repair(tmp_path: Path) -> None:
+    """Nothing is told where everything is used as it is declared."""
+    files = {"generation_config": {"eos_token_id": [2, 0], "pad_token_id": 0}}
+    model = directory(tmp_path / "model", {}, **files)
+    assert resolve(f"{model}/", tmp_path, Overrides()).repairs == ()
+
+
+def test_the_unknown_token_is_kept_where_nothing_else_is_free(tmp_path: Path) -> None:
+    """It is said all the same."""
+    model = directory(tmp_path / "model", {"unk_token": PAD})
+    (repair,) = resolve(f"{model}/", tmp_path, Overrides()).repairs
+    assert repair.used == repair.declared == PAD
+    assert "it is kept" in repair.sentence
+
+
+def test_a_directory_without_any_pad_is_refused(tmp_path: Path) -> None:
+    """Where no registered token is free, the build stops."""
+    model = directory(tmp_path / "model", {"eos_token": PAD, "pad_token": PAD})
+    with pytest.raises(ModelError, match="no pad token that differs from its eos"):
+        resolve(f"{model}/", tmp_path, Overrides())
+
+
+def test_encoders_are_told_of_as_well(tmp_path: Path) -> None:
+    """A pad token found by its id is a repair; a number in its place is refused by name."""
+    model = model_folder(tmp_path / "bert", "bert-base-uncased")
+    (repair,) = resolve(f"{model}/", tmp_path, Overrides()).repairs
+    assert (repair.key, repair.declared, repair.used) == ("pad_token", None, "[PAD]")
+    (model / "tokenizer_config.json").write_text('{"pad_token": 0}')
+    with pytest.raises(ModelError, match="by a number, 0"):
+        resolve(f"{model}/", tmp_path, Overrides())
