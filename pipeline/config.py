@@ -158,7 +158,9 @@ class Config:
         found["map"] = dict(self.map)
         if "tolerance" in found:
             found["tolerance"] = dict(self.tolerance)
-        found |= {name: list(getattr(self, name)) for name in ("stop", "add_token", "ignore", "where")}
+        found |= {
+            name: list(getattr(self, name)) for name in ("stop", "add_token", "ignore", "where")
+        }
         if self.expectations and not for_parts:
             hashes = [
                 (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations

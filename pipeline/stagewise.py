@@ -64,7 +64,9 @@ def describe(path: Path) -> StageFile:
         ) from error
     options = content["config"]
     options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
-    options |= {name: tuple(options[name]) for name in ("data", "stop", "ignore", "where")}
+    options |= {
+        name: tuple(options[name]) for name in ("data", "stop", "add_token", "ignore", "where")
+    }
     options["expectations"] = tuple((name, text) for name, text in options["expectations"])
     return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
-from stages.formats import _beside, _pairs, _turns
+from stages.formats import _pairs, _turns
 
 _SIDES = ("chosen", "rejected")
 VARIANTS = ("first", "all")
@@ -36,7 +36,7 @@ def _answers(value: Any) -> list[Any]:
 
 
 def _columns() -> dict[str, tuple[str, ...]]:
-    return {"answers": _SIDES, **_beside.PAIR}
+    return {"answers": _SIDES, **_pairs.BESIDE}
 
 
 @dataclass
@@ -47,7 +47,7 @@ class _AnswerLists:
     name: str = "answer_lists"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = True
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=_columns)
+    columns: Columns = field(default_factory=_columns)
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
     @property

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
-from stages.formats import _beside, _pairs, _turns
+from stages.formats import _pairs, _turns
 
 _SIDES = (
     ("chosen_messages", "rejected_messages"),
@@ -30,9 +28,9 @@ class _MessagePair:
     name = "message_pair"
     tasks = ("rm",)
     fans_out = False
-    columns: Mapping[str, tuple[str, ...]] = {
+    columns: Columns = {
         "answers": tuple(name for names in _SIDES for name in names),
-        **_beside.PAIR,
+        **_pairs.BESIDE,
     }
     prompts = _pairs.PROMPTS
 

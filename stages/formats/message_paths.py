@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.contract import Conversation, Example, Format, FormatOptions, Message, Refused, Row
+from stages.contract import (
+    Columns,
+    Conversation,
+    Example,
+    Format,
+    FormatOptions,
+    Message,
+    Refused,
+    Row,
+)
 from stages.errors import RowError, UndecidedError
 from stages.formats import _replies
 
@@ -34,7 +43,7 @@ class _MessagePaths:
     name: str = "message_paths"
     tasks: tuple[str, ...] = ("sft",)
     fans_out: bool = True
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _replies.COLUMNS)
+    columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
 
     @property
     def variants(self) -> Mapping[str, Format]:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stages.contract import Example, Format, FormatOptions, Message, Pair, Refused, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError
 from stages.formats import _replies
 
@@ -30,7 +30,7 @@ class _MessageTree:
     name: str = "message_tree"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = True
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _replies.COLUMNS)
+    columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
 
     @property
     def variants(self) -> Mapping[str, Format]:

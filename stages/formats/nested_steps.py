@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Refused, Row, StepChain
+from stages.contract import Columns, Example, Format, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _beside, _steps, rated_steps
+from stages.formats import _steps, rated_steps
 
 _OUTER = (
     "chain_of_thoughts",
@@ -66,9 +66,7 @@ class _NestedSteps:
     name: str = "nested_steps"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = True
-    columns: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: {"solutions": _OUTER, **_beside.CHAIN}
-    )
+    columns: Columns = field(default_factory=lambda: {"solutions": _OUTER, **_steps.PROBLEM})
     prompts: tuple[str, ...] = _steps.PROBLEMS
 
     @property

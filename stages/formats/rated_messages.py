@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns, rated_steps
 
@@ -46,7 +46,7 @@ class _RatedMessages:
     name: str = "rated_messages"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = False
-    columns: Mapping[str, tuple[str, ...]] = field(
+    columns: Columns = field(
         default_factory=lambda: {
             "turns": _COLUMNS,
             "system text": _turns.SYSTEM,

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _beside, _steps
+from stages.formats import _steps
 
 _COLUMNS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
 _TEXTS = ("text", "step", "content", "step_text", "thought")
@@ -104,9 +104,7 @@ class _RatedSteps:
     name: str = "rated_steps"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = False
-    columns: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: {"steps": _COLUMNS, **_beside.CHAIN}
-    )
+    columns: Columns = field(default_factory=lambda: {"steps": _COLUMNS, **_steps.PROBLEM})
     prompts: tuple[str, ...] = _steps.PROBLEMS
 
     @property

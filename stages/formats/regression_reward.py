@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stages.contract import Example, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 
 _ANSWERS = ("completion", "response", "answer", "output", "messages", "conversations")
@@ -28,7 +28,7 @@ class _RegressionReward:
     name = "regression_reward"
     tasks = ("rm",)
     fans_out = False
-    columns: Mapping[str, tuple[str, ...]] = {"answer": _ANSWERS, "number": _NUMBERS}
+    columns: Columns = {"answer": _ANSWERS, "number": _NUMBERS}
 
     def matches(self, row: Row) -> str | None:
         if any(name in row for name in _SECOND):

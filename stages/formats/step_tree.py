@@ -5,12 +5,12 @@ A node holds its own step (``text``, ``step``), or all steps up to it (``prefix`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from stages.contract import Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _beside, _steps
+from stages.formats import _steps
 
 _TREES = ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
@@ -97,7 +97,7 @@ class _StepTree:
     name = "step_tree"
     tasks = ("prm",)
     fans_out = True
-    columns: Mapping[str, tuple[str, ...]] = {"tree": _TREES, **_beside.CHAIN}
+    columns: Columns = {"tree": _TREES, **_steps.PROBLEM}
     prompts: Sequence[str] = _steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:

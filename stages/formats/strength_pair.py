@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from stages.contract import Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Row
 from stages.errors import RowError
-from stages.formats import _beside, _pairs, _turns
+from stages.formats import _pairs, _turns
 
 _STEMS = ("response", "answer", "output", "completion")
 _ENDS = (("1", "2"), ("a", "b"), ("A", "B"))
@@ -32,7 +32,7 @@ def _sides(row: Row) -> tuple[str, str] | None:
 
 def _columns() -> dict[str, tuple[str, ...]]:
     answers = tuple(name for names in _SIDES for name in names)
-    return {"answers": answers, "strength": _STRENGTHS, **_beside.PAIR}
+    return {"answers": answers, "strength": _STRENGTHS, **_pairs.BESIDE}
 
 
 @dataclass
@@ -43,7 +43,7 @@ class _StrengthPair:
     name: str = "strength_pair"
     tasks: tuple[str, ...] = ("rm",)
     fans_out: bool = False
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=_columns)
+    columns: Columns = field(default_factory=_columns)
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
     @property
