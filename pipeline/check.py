@@ -19,7 +19,7 @@ from expectations.contract import STORED, Context
 from expectations.written import Sources
 from pipeline import build_files, exporting, gate, remake
 from pipeline.checked import Checked
-from pipeline.config import Config
+from pipeline.config import LISTS, Config
 from pipeline.gate import Evidence
 from pipeline.measured import METRICS, Measured, measure
 from pipeline.publish import MANIFEST, VALIDATION
@@ -221,8 +221,7 @@ def _make_again(
     record = json.loads((folder / "run.json").read_bytes())
     known = Config.__dataclass_fields__
     options = {k: v for k, v in manifest["options"].items() if k in known and k != "expectations"}
-    listed = ("stop", "add_token", "ignore", "where")
-    options |= {name: tuple(options.get(name, ())) for name in listed}
+    options |= {name: tuple(options.get(name, ())) for name in LISTS}
     gone = [path for path in record["inputs"] if not Path(path).exists()]  # an address of a server
     if gone:
         found.notes.append(f"No row was made again from the source: {gone[0]} is not here.")

@@ -15,6 +15,7 @@ from stages.selection import Selection, condition
 # Options that cannot change a byte of a shard.
 # The model is recorded as a profile; its spelling may be a path.
 _OUTSIDE = {"output", "data_docs", "workers", "engine", "cache_dir", "data", "model"}
+LISTS = ("stop", "add_token", "ignore", "where")  # options that may be given several times
 # Options that a part does not depend on, so that repacking reuses what is encoded.
 _AFTER_PARTS = {
     "layout",
@@ -158,9 +159,7 @@ class Config:
         found["map"] = dict(self.map)
         if "tolerance" in found:
             found["tolerance"] = dict(self.tolerance)
-        found |= {
-            name: list(getattr(self, name)) for name in ("stop", "add_token", "ignore", "where")
-        }
+        found |= {name: list(getattr(self, name)) for name in LISTS}
         if self.expectations and not for_parts:
             hashes = [
                 (n, hashlib.sha256(text.encode()).hexdigest()) for n, text in self.expectations

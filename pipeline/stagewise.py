@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipeline import gather
 from pipeline import plan as planning
-from pipeline.config import Config
+from pipeline.config import LISTS, Config
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
 from pipeline.measured import read
@@ -64,9 +64,7 @@ def describe(path: Path) -> StageFile:
         ) from error
     options = content["config"]
     options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
-    options |= {
-        name: tuple(options[name]) for name in ("data", "stop", "add_token", "ignore", "where")
-    }
+    options |= {name: tuple(options[name]) for name in ("data", *LISTS)}
     options["expectations"] = tuple((name, text) for name, text in options["expectations"])
     return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
 
