@@ -54,6 +54,7 @@ from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import refuse_too_many
 from pipeline.seal import problem, sealed
+from pipeline.sources import local
 from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats, weights
 from stages.columns import Ints
@@ -69,12 +70,14 @@ class Built:
     Attributes:
         fresh: False when an equal build was there already.
         drift: what changed against the build before; None when there was none.
+        left_out: files of named folders that no reader is for.
     """
 
     folder: Path
     manifest: dict[str, Any]
     fresh: bool
     drift: dict[str, Any] | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def _workers(config: Config) -> int:
@@ -227,12 +230,13 @@ def build(config: Config, report: Report) -> Built:
     """
     started = time.time()
     target = publish.check_target(config.output)
+    left_out = tuple(local.left_out(config.data))
     inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)
     if found is not None and config.data_docs is None:
-        return Built(config.output, found, fresh=False)
+        return Built(config.output, found, fresh=False, left_out=left_out)
     preflight.require_hopeful(recipe, inputs)
     if _workers(config) > 1:
         engine.warm()
@@ -248,12 +252,13 @@ def build(config: Config, report: Report) -> Built:
             raise
         changed = drift(target, folder, described)
         record = _run_record(recipe, inputs, started) | {"drift": changed}
+        record["files_left_out"] = [Path(path).name for path in left_out]
         record["oracle_compared"] = sum(report.compared for report in parts)
         write_json(folder / "run.json", sealed(record))
         described = publish.write_manifest(folder, described, verdict)
         publish.publish(folder, target)
         failed.clear(target)
-    return Built(config.output, described, fresh=True, drift=changed)
+    return Built(config.output, described, fresh=True, drift=changed, left_out=left_out)
 
 
 def _assemble(

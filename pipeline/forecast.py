@@ -21,7 +21,7 @@ from pipeline.margins import Margins, of_column
 from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import too_many
-from pipeline.sources import Located
+from pipeline.sources import Located, local
 from stages import notes, pack, turn_split
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
@@ -97,6 +97,7 @@ class Forecast:
     files: int
     looks: tuple[Look, ...]
     sampled: Sampled
+    left_out: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -253,7 +254,8 @@ def of_glimpses(
         formats=tuple(look.detection.reading for look in looks),
         evidence=tuple(look.detection.evidence for look in looks),
     )
-    return Forecast(recipe, files, looks, _sampled(recipe, looks))
+    left_out = tuple(local.left_out(config.data))
+    return Forecast(recipe, files, looks, _sampled(recipe, looks), left_out)
 
 
 def would_stop(found: Forecast) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from pipeline.drawing import Drawer
 from pipeline.forecast import Forecast, packing_table, would_stop
 from pipeline.manifest import model_of
+from pipeline.sources.local import in_words
 from stages import encoders, notes, turn_split
 from stages.columns import IGNORED
 
@@ -145,6 +146,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
             "repairs": [repair.sentence for repair in recipe.repairs],
         },
         "files": found.files,
+        "files_left_out": list(found.left_out),
         "inputs": _inputs(found),
         "rows": found.rows,
         "first_rows": [
@@ -201,6 +203,8 @@ def _input_lines(said: dict[str, Any]) -> Iterator[str]:
             yield f"          not read: {columns}"
     if said["files"] > len(said["inputs"]):
         yield f"          {len(said['inputs'])} of {said['files']} files were looked at"
+    if said["files_left_out"]:
+        yield f"not read  {in_words(said['files_left_out'])}"
 
 
 def _reject_lines(said: dict[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ import click
 from pipeline import drift, exports, inference, margins
 from pipeline.build import Built, Report, build
 from pipeline.config import Config
+from pipeline.sources.local import in_words
 from stages import notes, turn_split
 
 MAX_INPUTS = 8  # that the summary names
@@ -114,6 +115,8 @@ def summary(built: Built) -> str:
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
     lines += [*_formats(manifest["inputs"]), *_lines(manifest), *inference.lines(manifest)]
+    if built.left_out:
+        lines.append(f"not read  {in_words(built.left_out)}")
     for name, found in manifest["audits"].items():
         if found["status"] == "warn":
             lines.append(f"audit     {name}, {found['detail']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,6 +48,26 @@ def _in_folder(folder: str) -> list[Located]:
             f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
         )
     return found
+
+
+def left_out(arguments: Sequence[str]) -> list[str]:
+    """Files of the folders that were named that no reader is for; hidden ones are not looked at."""
+    found: list[str] = []
+    for folder in filter(os.path.isdir, arguments):
+        for root, folders, files in os.walk(folder):
+            if hf.files(root) is not None:  # what datasets saved is all its own
+                folders.clear()
+                continue
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
+            found += [os.path.join(root, name) for name in names if not readers.of_path(name)]
+    return found
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Files of folders that are no data, in words; of many the first few."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more} (no reader for the suffix)"
 
 
 def locate(argument: str) -> list[Located]:
