@@ -1,57 +1,30 @@
 """The format of an input, by the evidence of a sample from its head, its middle and its tail.
 
-Inputs come in splits, so the middle and the tail are found without reading what stands before
-them. Of an input in one piece (a compressed file, say) only the beginning is looked at.
+Of an input that cannot be entered (a compressed file, say) only the beginning is looked at.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from pipeline.config import Config
 from pipeline.inputs import Input
 from pipeline.questions import ask
 from stages import column_names, formats, null_fields, readers
-from stages.contract import Format, Record, Row, Split
+from stages.contract import Format, Glimpse, Record, Row
 from stages.detection import Detection, detect, settle
 from stages.errors import AskError, DataError, UsageError
 from stages.selection import Selection, lookup, names_something, renamed
 from stages.survey import survey
 
 SAMPLE_ROWS = 1000
-_WINDOW_ROWS = 200_000  # of an input in one piece, and of the last piece of others
-_WINDOW_BYTES = 16 << 20
-_WINDOW_VALUES = 2 * _WINDOW_ROWS  # those that are no rows included: a value may be one byte
+LEAST_ROWS = 30  # of each input, where there are many
 
 
-@dataclass(slots=True)
-class Window:
-    """The first rows of a split that parse, and why the first one that does not cannot."""
-
-    rows: list[Row]
-    error: str = ""
-    typed: bool = False
-
-
-def _window(split: Split, rows: int) -> Window:
-    found = Window([])
-    size = seen = 0
-    for lines in readers.load(split.reader).read(split):
-        seen += len(lines.records)
-        for record in lines.records:
-            size += len(record.raw)
-            if record.data is not None:
-                found.rows.append(record.data)
-                found.typed = record.typed
-            elif record.error and not found.error:
-                found.error = f"line {record.line + 1}: {record.error[1]}"
-            if len(found.rows) >= rows or size >= _WINDOW_BYTES:
-                return found
-        if seen >= _WINDOW_VALUES:
-            return found
-    return found
+def rows_each(inputs: int) -> int:
+    """How many rows of each of so many inputs are looked at."""
+    return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
 
 
 def way_on(error: str, path: str) -> str:
@@ -61,39 +34,21 @@ def way_on(error: str, path: str) -> str:
     return "Give a file of JSON objects, one a line."
 
 
-def _thirds(rows: list[Row], count: int) -> list[Row]:
-    """The head, the middle and the tail of a list."""
-    if len(rows) <= count:
-        return rows
-    tail = count // 3
-    head = count - 2 * tail
-    middle = (len(rows) - tail) // 2
-    return rows[:head] + rows[middle : middle + tail] + rows[-tail:]
-
-
-def sample(source: Input, count: int = SAMPLE_ROWS) -> tuple[list[Row], bool]:
-    """Rows from the head, the middle and the tail of an input; whether a table typed them.
+def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection:
+    """The reading of an input, from what was looked at of it.
 
     Raises:
-        DataError: no row of it can be read.
+        DataError: no row of it can be read; see also ``recognise_rows``.
     """
-    last = len(source.splits) - 1
-    picked = sorted({0, last // 2, last}) if last >= 0 else []
-    if len(picked) == 1:
-        windows = [_window(source.splits[0], _WINDOW_ROWS)]
-        rows = _thirds(windows[0].rows, count)
-    else:
-        share = -(-count // max(len(picked), 1))
-        wanted = [_WINDOW_ROWS if at == last else share for at in picked]
-        windows = [_window(source.splits[at], n) for at, n in zip(picked, wanted, strict=True)]
-        rows = [row for window in windows[:-1] for row in window.rows]
-        rows += windows[-1].rows[-(count - len(rows)) :] if windows else []
+    rows = [record.data for record in glimpse.records if record.data is not None]
     if not rows:
-        error = next((w.error for w in windows if w.error), "there are no rows in it")
-        raise DataError(
-            f"{source.path} has no row that can be read; {error}.", way_on(error, source.path)
+        error = next(
+            (f"line {r.line + 1}: {r.error[1]}" for r in glimpse.records if r.error),
+            "there are no rows in it",
         )
-    return rows, any(window.typed for window in windows)
+        raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
+    typed = any(record.typed for record in glimpse.records)
+    return recognise_rows(rows, where, config, typed)
 
 
 def _records(source: Input) -> Iterator[tuple[int, Record]]:
@@ -247,14 +202,15 @@ def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Det
     return Detection(reading, evidence, len(rows), counts)
 
 
-def recognise(source: Input, config: Config) -> Detection:
-    """The reading of an input.
+def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detection:
+    """The reading of an input, from a sample as ``pipeline plan`` takes it.
 
     Raises:
         UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
     """
-    rows, typed = sample(source)
-    found = recognise_rows(rows, source.path, config, typed)
+    reader = readers.load(source.reader)
+    glimpse = reader.glimpse(source.version or source.path, rows, config.salvage)
+    found = recognise_glimpse(glimpse, source.path, config)
     if found.change is not None:
         raise _changed(source, found.change, config)
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.config import Config
-from pipeline.detection import recognise_rows, way_on
+from pipeline.detection import recognise_glimpse, rows_each
 from pipeline.inputs import expand, reader_of, short_names
 from pipeline.margins import Margins, of_column
 from pipeline.part import split_off
@@ -28,7 +28,6 @@ from stages.contract import Batch, Glimpse, Record
 from stages.detection import Detection
 from stages.errors import DataError
 
-SAMPLE_ROWS = 1000
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
 MOST_FILES = 48
@@ -111,35 +110,28 @@ class Forecast:
         return round(self.rows * len(made.lengths) / max(made.rows, 1))
 
 
-def glimpses(files: Sequence[Located]) -> list[tuple[str, Located, str, Glimpse]]:
+def glimpses(
+    files: Sequence[Located], salvage: bool = False
+) -> list[tuple[str, Located, str, Glimpse]]:
     """Name, file, reader and sample of every input, or of some where there are many.
 
     Raises:
-        DataError: a file is empty, damaged, or has no row that can be read.
+        DataError: a file is empty or damaged.
     """
+    each = rows_each(len(files))
     named = list(zip(short_names(files), files, strict=True))
     if len(named) > MOST_FILES:
         places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
         named = [named[place] for place in places]
-    each = max(30, SAMPLE_ROWS // len(named))
     found = []
     for name, file in named:
         reader = reader_of(file)
-        glimpse = reader.glimpse(file.path, each)
-        if not any(record.data is not None for record in glimpse.records):
-            error = next((r.error[1] for r in glimpse.records if r.error), "there are no rows")
-            raise DataError(
-                f"{file.origin} has no row that can be read; {error}.",
-                way_on(error, file.origin),
-            )
-        found.append((name, file, reader.name, glimpse))
+        found.append((name, file, reader.name, reader.glimpse(file.path, each, salvage)))
     return found
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
-    rows = [record.data for record in glimpse.records if record.data is not None]
-    typed = any(record.typed for record in glimpse.records)
-    detection = recognise_rows(rows, file.origin, config, typed)
+    detection = recognise_glimpse(glimpse, file.origin, config)
     if detection.change is not None:
         one, other = detection.change
         raise DataError(
@@ -239,7 +231,7 @@ def forecast(config: Config) -> Forecast:
         PipelineError: what a build would raise before its first row.
     """
     files = expand(config.data, config.cache_dir)
-    return of_glimpses(config, len(files), glimpses(files))
+    return of_glimpses(config, len(files), glimpses(files, config.salvage))
 
 
 def of_glimpses(

@@ -14,7 +14,7 @@ from pipeline.sources import Located, locate
 from stages import readers, row_counts
 from stages.contract import Reader, Split
 from stages.errors import DataError, SurroundingsError, UsageError
-from stages.file_version import take
+from stages.file_version import FileVersion, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,15 @@ class Input:
     reader: str
     splits: tuple[Split, ...]
     origin: str = ""
+
+    @property
+    def version(self) -> FileVersion | None:
+        """The whole file as it was when it was hashed; None where a foreign reader hashed none."""
+        known = [split.version for split in self.splits if split.version is not None]
+        if not known:
+            return None
+        pieces = {piece.start: piece for version in known for piece in version.pieces}
+        return replace(known[0], pieces=tuple(pieces[start] for start in sorted(pieces)))
 
     @property
     def address(self) -> str:

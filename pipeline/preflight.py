@@ -80,7 +80,8 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
     recipe = replace(recipe, backend="tokenizers")  # the ids are the same, and it is loaded
     told, bound, rows, sampled = Ledger(), 0.0, 0, 0
     for source, reading in list(zip(inputs, recipe.formats, strict=True))[:INPUTS]:
-        glimpse = readers.load(source.reader).glimpse(source.path, PLACES * ROWS)
+        reader = readers.load(source.reader)
+        glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
         rows += glimpse.rows
         if glimpse.rows <= len(glimpse.records):
             continue  # so small that the build itself is as fast

@@ -16,7 +16,7 @@ from expectations.contract import PLANNED, Context
 from expectations.suite import Validate
 from pipeline import exports, tasks
 from pipeline.config import Config
-from pipeline.detection import recognise
+from pipeline.detection import recognise, rows_each
 from pipeline.inputs import Input
 from stages import encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
@@ -225,7 +225,7 @@ def resolve_recipe(
     """
     task = tasks.load(config.task)
     config = replace(config, layout=_layout(config, task))
-    detected = [recognise(source, config) for source in inputs]
+    detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
     found, model = find_model(config)
     if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all
         config = replace(config, max_length=min(config.max_length, model.profile.context_length))

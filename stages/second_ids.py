@@ -110,7 +110,7 @@ class SecondReading:
         self._system = system
         self._mask = mask_reasoning
         self._all = train_all
-        self._oracle = oracle
+        self.oracle = oracle
         self._template = template_of(model)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
@@ -150,8 +150,8 @@ class SecondReading:
     def whole(self, text: str) -> list[int]:
         """Ids of a row's text as a trainer encodes it: the control tokens in it are meant."""
         ids: list[int] = self._reference.encode_whole([text])[0].tolist()
-        if self._oracle is not None and self._oracle.differs(text, ids):
-            what = f"ids differ from those of the vocabulary {self._oracle.name}"
+        if self.oracle is not None and self.oracle.differs(text, ids):
+            what = f"ids differ from those of the vocabulary {self.oracle.name}"
             raise ParityError(what)
         return ids
 

@@ -118,7 +118,9 @@ class Witness:
             self.sampled += compared
             self.skipped += not compared
             if compared and not self._proved:
+                self._reading.oracle = None  # a part's counts depend on its rows alone
                 self._prove(row, said)
+                self._reading.oracle = self.oracle
 
     def _tell_apart(self, row: Row) -> None:
         """Rows have one digest where their examples are equal, and only there.

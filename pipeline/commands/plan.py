@@ -49,22 +49,20 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
         UsageError: they have those of more than one.
         DataError: of none.
     """
-    from pipeline.detection import recognise_rows
+    from pipeline.detection import recognise_glimpse
     from pipeline.forecast import glimpses
     from pipeline.inputs import expand
 
     first = config_from(_TASKS[0], data, {**given, "train_on": "assistant", "too_long": "reject"})
     files = expand(first.data, first.cache_dir)
-    looks = glimpses(files)
+    looks = glimpses(files, first.salvage)
     fits: dict[str, str] = {}
     errors: dict[str, PipelineError] = {}
     for task in _TASKS:
         try:
             config = config_from(task, data, given)
             for _, file, _, glimpse in looks:
-                rows = [r.data for r in glimpse.records if r.data is not None]
-                typed = any(record.typed for record in glimpse.records)
-                found = recognise_rows(rows, file.origin, config, typed)
+                found = recognise_glimpse(glimpse, file.origin, config)
                 fits[task] = f"{found.reading}: {found.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,11 @@ def path_of(source: Source) -> str:
 def bytes_of(source: Source) -> IO[bytes]:
     """The file's bytes as they are: those of a version, or whatever a path holds now."""
     return open(source, "rb", buffering=CHUNK) if isinstance(source, str) else source.open()
+
+
+def size_of(source: Source) -> int:
+    """The file's size in bytes."""
+    return os.path.getsize(source) if isinstance(source, str) else source.size
 
 
 def compression(source: Source) -> str | None:

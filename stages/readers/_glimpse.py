@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import io
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO
@@ -13,7 +12,9 @@ from typing import IO
 import pyarrow as pa
 
 from stages.contract import Glimpse, Lines, Record
+from stages.errors import ContainerError
 from stages.readers import _bounds, _bytes, _tables
+from stages.readers._bytes import Source
 
 WINDOW = 1 << 20  # bytes that are looked at in one place
 Records = Callable[[IO[bytes], bool], Iterator[Lines]]
@@ -36,23 +37,28 @@ def of(records: list[Record], rows: int) -> Glimpse:
     return Glimpse(chosen, where, len(records), exact=True)
 
 
-def first_rows(path: str, records: Records, rows: int) -> Glimpse:
-    """Of a small file rows from everywhere; of a large one that cannot be entered, the first."""
-    size = os.path.getsize(path)
+def first_rows(source: Source, records: Records, rows: int, salvage: bool = False) -> Glimpse:
+    """Of a small file rows from everywhere; of a large one that cannot be entered, of its first
+    megabytes."""
+    size = _bytes.size_of(source)
     found: list[Record] = []
-    with _bytes.opened(path) as file:
+    with _bytes.opened(source, salvage) as file:
         ended = True
-        for lines in _bounds.counted(records(file, True), path, size):
-            found += lines.records
-            if len(found) >= rows and (found[-1].offset or 0) > 3 * WINDOW:
-                ended = False
-                break
+        try:
+            for lines in _bounds.counted(records(file, True), _bytes.path_of(source), size):
+                found += lines.records
+                if len(found) >= rows and (found[-1].offset or 0) > 3 * WINDOW:
+                    ended = False
+                    break
+        except ContainerError:
+            if not salvage:
+                raise
         inflated = size * _bytes.expansion(file)
     if ended:
         return of(found, rows)
     last = found[-1]
     each = ((last.offset or 0) + len(last.raw)) / len(found)
-    return Glimpse(found[:rows], "the first rows", round(inflated / each), exact=False)
+    return Glimpse(spread(found, rows), "the first megabytes", round(inflated / each), exact=False)
 
 
 def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
@@ -70,14 +76,14 @@ def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
     return start, block
 
 
-def windows(path: str, rows: int, records: Records, longest: int) -> Glimpse:
+def windows(source: Source, rows: int, records: Records, longest: int) -> Glimpse:
     """Rows of a file of lines, from its head, middle and tail."""
-    size = os.path.getsize(path)
+    size = _bytes.size_of(source)
     if size <= 3 * WINDOW:
-        return first_rows(path, records, rows)
+        return first_rows(source, records, rows)
     found: list[Record] = []
     seen = looked = 0
-    with open(path, "rb") as file:
+    with _bytes.bytes_of(source) as file:
         for place in (0, size // 2, size - WINDOW):
             file.seek(place)
             start, block = _window(file, place, longest)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from stages import file_version
-from stages.contract import Glimpse, Lines, Split
+from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import ContainerError, SurroundingsError
+from stages.file_version import FileVersion
 from stages.readers import _bounds, _bytes, _glimpse, _tables
+from stages.readers._bytes import Source
 
 
 def _batches(source: Any) -> Iterator[pa.RecordBatch]:
@@ -32,6 +35,9 @@ def damaged(path: str, error: Exception) -> ContainerError:
         return ContainerError(f"{path}: {error.what}", error.remedy)
     what = " ".join(str(error).split())
     return ContainerError(f"{path} is damaged: {what}.", "Fetch it again.")
+
+
+_ENOUGH = 4 << 20  # bytes of rows that a sample is taken from
 
 
 class _Arrow:
@@ -56,15 +62,31 @@ class _Arrow:
                 raise damaged(split.path, error) from error
             yield Lines([], 0, damaged(_bytes.told(split), error).what)
 
-    def glimpse(self, path: str, rows: int) -> Glimpse:
+    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+        if not isinstance(source, str):
+            return self._first(source, rows, salvage)
+        path = source
         try:
-            with pa.memory_map(path) as source:  # only what stands before the values is read
-                batches = list(_batches(source))
+            with pa.memory_map(path) as mapped:  # only what stands before the values is read
+                batches = list(_batches(mapped))
             counts = [batch.num_rows for batch in batches]
             _bounds.require_rows(path, sum(counts), os.path.getsize(path))
             return _glimpse.of_table(counts, rows, lambda n, at, size: batches[n].slice(at, size))
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(path, error) from error
+
+    def _first(self, version: FileVersion, rows: int, salvage: bool) -> Glimpse:
+        """Of the first megabytes: a version is read from its start, since it is not mapped."""
+        split = Split(version.path, 0, 0, version.sha256, self.name, salvage=salvage)
+        found: list[Record] = []
+        size = 0
+        for lines in self.read(replace(split, version=version)):
+            found += lines.records
+            size += sum(len(record.raw) for record in lines.records)
+            if size >= _ENOUGH:
+                about = round(len(found) * version.size / size)
+                return Glimpse(_glimpse.spread(found, rows), "the first megabytes", about, False)
+        return _glimpse.of(found, rows)
 
 
 READER = _Arrow()

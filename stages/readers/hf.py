@@ -11,6 +11,7 @@ from typing import Any
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, UsageError
 from stages.readers import arrow
+from stages.readers._bytes import Source
 
 STATE = "state.json"
 SPLITS = "dataset_dict.json"
@@ -72,8 +73,8 @@ class _Saved:
     def read(self, split: Split) -> Iterator[Lines]:
         return arrow.READER.read(split)
 
-    def glimpse(self, path: str, rows: int) -> Glimpse:
-        return arrow.READER.glimpse(path, rows)
+    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+        return arrow.READER.glimpse(source, rows, salvage)
 
 
 READER = _Saved()

@@ -8,6 +8,7 @@ from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError
 from stages.readers import _bounds, _bytes, _shape, _values, jsonl
+from stages.readers._bytes import Source
 
 
 class _Json:
@@ -34,10 +35,10 @@ class _Json:
             if damage := _bytes.damage_of(file):
                 yield Lines([], 0, damage)
 
-    def glimpse(self, path: str, rows: int) -> Glimpse:
-        if _shape.is_lines(path, unless_told=False, limit=jsonl.MAX_LINE):
-            return jsonl.READER.glimpse(path, rows)
-        return jsonl.glimpse_values(path, rows)
+    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+        if _shape.is_lines(source, unless_told=False, limit=jsonl.MAX_LINE):
+            return jsonl.READER.glimpse(source, rows, salvage)
+        return jsonl.glimpse_values(source, rows, salvage)
 
 
 READER = _Json()

@@ -16,6 +16,7 @@ from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import RowError
 from stages.file_version import FileVersion
 from stages.readers import _bounds, _bytes, _glimpse, _shape, _values
+from stages.readers._bytes import Source
 
 SPLIT_BYTES = 16 << 20  # part of what a part's bytes are; a constant, never f(workers)
 BATCH_BYTES = 4 << 20
@@ -81,9 +82,10 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
         yield Lines(batch, number - first)
 
 
-def glimpse_values(path: str, rows: int) -> Glimpse:
+def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:
     """A sample of a file that holds values, not lines."""
-    return _glimpse.first_rows(path, functools.partial(_values.records, path=path), rows)
+    values = functools.partial(_values.records, path=_bytes.path_of(source))
+    return _glimpse.first_rows(source, values, rows, salvage)
 
 
 class _Jsonl:
@@ -116,12 +118,12 @@ class _Jsonl:
             if damage := _bytes.damage_of(stream):
                 yield Lines([], 0, damage)
 
-    def glimpse(self, path: str, rows: int) -> Glimpse:
-        if not _shape.is_lines(path, unless_told=True, limit=MAX_LINE):
-            return glimpse_values(path, rows)
-        if _bytes.compression(path):
-            return _glimpse.first_rows(path, records, rows)
-        return _glimpse.windows(path, rows, records, MAX_LINE)
+    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+        if not _shape.is_lines(source, unless_told=True, limit=MAX_LINE):
+            return glimpse_values(source, rows, salvage)
+        if _bytes.compression(source):
+            return _glimpse.first_rows(source, records, rows, salvage)
+        return _glimpse.windows(source, rows, records, MAX_LINE)
 
 
 READER = _Jsonl()

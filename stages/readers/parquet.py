@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.readers import _bounds, _bytes, _glimpse, _tables
+from stages.readers._bytes import Source
 from stages.readers.arrow import damaged
 
 
@@ -49,7 +49,9 @@ class _Parquet:
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(split.path, error) from error
 
-    def glimpse(self, path: str, rows: int) -> Glimpse:
+    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+        path = _bytes.path_of(source)
+
         def fetch(group: int, at: int, size: int) -> pa.RecordBatch:
             for batch in file.iter_batches(max(size, 64), [group]):
                 if at < batch.num_rows:
@@ -58,11 +60,13 @@ class _Parquet:
             return batch.slice(0, 0)
 
         try:
-            file = pq.ParquetFile(path, memory_map=True)
+            file = pq.ParquetFile(_bytes.bytes_of(source))
             meta = file.metadata
             counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            _bounds.require_rows(path, sum(counts), os.path.getsize(path))
+            _bounds.require_rows(path, sum(counts), _bytes.size_of(source))
             return _glimpse.of_table(counts, rows, fetch, enter=False)
+        except SurroundingsError:
+            raise
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(path, error) from error
 
