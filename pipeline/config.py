@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from stages.contract import FormatOptions
 from stages.errors import UsageError
-from stages.selection import Selection, condition
+from stages.selection import condition
 
 # Options that cannot change a byte of a shard.
 # The model is recorded as a profile; its spelling may be a path.
@@ -106,7 +105,8 @@ class Config:
                 "--reasoning mask leaves reasoning out of what sft trains of answers.",
                 "Use it for sft without --train-on all, or use --reasoning strip.",
             )
-        self.selection()  # raises where --where cannot be read
+        for text in self.where:
+            condition(text)  # raises where it cannot be read
         if self.thinking != "auto" and self.task == "prm":
             raise UsageError("--thinking chooses what a model answers to.", "Leave it out for prm.")
         if not all(self.stop):
@@ -119,27 +119,6 @@ class Config:
                 f"--test-size {self.test_size} is no size.",
                 "Give a share below 1, or a number of rows.",
             )
-
-    def format_options(self) -> FormatOptions:
-        """What formats are told."""
-        return FormatOptions(
-            dict(self.map),
-            self.neutral,
-            self.prompt_separator,
-            self.step_tag,
-            self.already_templated,
-            self.reasoning_in,
-            self.system,
-            self.null_fields,
-        )
-
-    def selection(self) -> Selection:
-        """Which rows and columns are read.
-
-        Raises:
-            UsageError: ``--where`` cannot be understood.
-        """
-        return Selection(tuple(map(condition, self.where)), self.ignore)
 
     @property
     def longest_example(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pipeline.config import Config
 from pipeline.inputs import Input
 from pipeline.questions import ask
+from pipeline.reading import format_options, selection_of
 from stages import column_names, formats, null_fields, readers
 from stages.contract import Format, Glimpse, Record, Row
 from stages.detection import Detection, detect, settle
@@ -65,7 +66,7 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
 def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
     """The error for a file whose rows are of two kinds: where the second kind begins."""
     pair = [formats.load(kind) for kind in kinds]
-    selection, mapping = config.selection(), config.map
+    selection, mapping = selection_of(config), config.map
     begun: tuple[Format, str] | None = None
     for line, record in _records(source):
         if record.data is None or not selection.takes(record.data):
@@ -106,7 +107,7 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
     ]
     missing += [
         (f"--where {text}", asked.column)
-        for text, asked in zip(config.where, config.selection().where, strict=True)
+        for text, asked in zip(config.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
     for option, column in missing:
@@ -139,7 +140,7 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
     Raises:
         DataError: ``--where`` takes none of them.
     """
-    selection = config.selection()
+    selection = selection_of(config)
     taken = [renamed(selection.read(r), config.map) for r in rows if selection.takes(r)]
     if not taken:
         raise DataError(
@@ -186,7 +187,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
         found = _as_named(named, rows, where, config)
     if found.change is None:
         _require_read(config.map, formats.names_of(found.format), f"format {found.format.name}")
-        seen = survey(rows, found.format, config.task, config.format_options(), config.selection())
+        seen = survey(rows, found.format, config.task, format_options(config), selection_of(config))
         ask(seen, rows, found.reading, where, config)
     return found
 

@@ -18,6 +18,7 @@ from pipeline import exports, tasks
 from pipeline.config import Config
 from pipeline.detection import recognise, rows_each
 from pipeline.inputs import Input
+from pipeline.reading import format_options, selection_of
 from stages import encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
 from stages.contract import Stage, TokenRows
@@ -90,13 +91,13 @@ class Recipe:
         return Normalize(
             config.task,
             formats.load(format_name),
-            config.format_options(),
+            format_options(config),
             config.train_on,
             self.splits_turns,
             config.prm_template == "raw",
             self._reasoning_field,
             config.reasoning == "strip",
-            selection=config.selection(),
+            selection=selection_of(config),
             printed=printed_fields(self.model.profile.chat_template),
             stop_text=config.stop_text,
             step_separator=self.model.profile.step_tokens.separator,

@@ -96,6 +96,8 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
 
 def _mapped(rows: Sequence[Row], task: str) -> str:
     """Options that name the rows' columns as a format does, where the names are alike."""
+    if not rows:
+        return ""
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
     for found in formats.for_task(task):
         pairs = []

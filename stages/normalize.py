@@ -160,7 +160,7 @@ class Normalize:
 
     def _account(self, row: Watched, found: Sequence[Example]) -> None:
         """Count what the examples do not hold."""
-        left = left_over(row, found, self.printed)
+        left = left_over(row, found, self.printed, formats.turn_keys(self.format))
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
             if one.path not in self._settled:
@@ -249,12 +249,15 @@ class Normalize:
                 continue
             for example in found:
                 try:
-                    if odd := self._notes(example):
-                        told[len(rows)] = odd
-                    rows += self._ready(example)
+                    odd = self._notes(example)
+                    ready = self._ready(example)
                 except RowError as error:
                     refused[len(rows)] = (error.code, error.detail)
                     rows.append(None)
+                    continue
+                if odd:
+                    told[len(rows)] = odd
+                rows += ready
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made

@@ -43,6 +43,12 @@ def batch_of(
     refused: Mapping[int, tuple[str, str]],
     made: Mapping[str, Any],
 ) -> Batch:
+    """A batch of sequences with their columns.
+
+    Args:
+        lines, sequences: where each comes from; ``refused``: code and detail of those that are.
+        made: the columns of their kind.
+    """
     arrays: dict[str, Any] = {
         "line": lines,
         "sequence": sequences,

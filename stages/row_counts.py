@@ -184,7 +184,8 @@ def require_covered(path: str, splits: Sequence[Split]) -> None:
         version = splits[0].version
         end = version.size if version else Path(path).stat().st_size
     elif reader == "parquet":
-        end = pq.read_metadata(path).num_row_groups
+        with _opened(splits[0]) as file:
+            end = pq.read_metadata(file).num_row_groups
     else:
         return
     at = 0

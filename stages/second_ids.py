@@ -315,6 +315,9 @@ class SecondReading:
         tokenizer.encode_special_tokens = True
         found = tokenizer.encode(texts[0], texts[1])
         tokenizer.encode_special_tokens = False  # shared; as it was
-        start = found.sequence_ids.index(1)
+        framing = self._model.profile.pair
+        start = len(found.ids) - (len(framing.after) if framing else 0)  # of an answer of no tokens
+        if 1 in found.sequence_ids:
+            start = found.sequence_ids.index(1)
         weights = [0.0] * start + [1.0] * (len(found.ids) - start)
         return Reading(found.ids, weights, len(found.ids), found.ids)

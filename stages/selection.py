@@ -9,12 +9,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from stages.contract import Row
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.contract import Row
 
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {

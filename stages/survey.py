@@ -83,6 +83,7 @@ def survey(
         rows: as ``selection`` and ``--map`` give them.
     """
     result = Survey()
+    read = formats.turn_keys(found)
     settled = formats.settled_by(found, options.columns)
     unread: Counter[str] = Counter()
     total = 0
@@ -94,7 +95,7 @@ def survey(
             continue  # told of by the build, by name
         result.rows += 1
         total += _text(row)
-        for left in left_over(watched, examples, frozenset()):
+        for left in left_over(watched, examples, frozenset(), read):
             if left.path in selection.decided:
                 continue
             column = result.take(left)

@@ -104,30 +104,36 @@ class Left:
     turn: bool = False
 
 
-def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]) -> list[Left]:
+def left_over(
+    row: Watched,
+    examples: Sequence[Example],
+    printed: frozenset[str],
+    read: frozenset[str] = frozenset(),
+) -> list[Left]:
     """Everything in a row that no example holds.
 
     Args:
         printed: the fields of a turn that the chat template prints.
+        read: the keys of a turn that the row's format reads itself.
     """
     found = [Left(path, value) for path, value in row.unread()]
     if any(isinstance(example, StepChain) for example in examples):
-        return found + list(_beside_steps(row))
+        return found + [
+            left for left in _beside_steps(row) if left.path.split("[].")[1] not in read
+        ]
     keys: dict[str, Any] = {}
     for turn in turns_of(examples):
-        if turn.fields:
-            keys = {**turn.fields, **keys}
-    for key, value in keys.items():
-        if key not in _CHECKED and not _is_read(key, value, printed):
-            found.append(Left(_column_of(row, key), value, turn=True))
-    return found
+        for key, value in (turn.fields or {}).items():
+            if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
+                keys.setdefault(key, value)
+    return found + [Left(_column_of(row, key), value, turn=True) for key, value in keys.items()]
 
 
-def _is_read(key: str, value: Any, printed: frozenset[str]) -> bool:
+def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
     """Whether a field of a turn is printed, or says whether the turn is finished."""
     if key in printed or "*" in printed:
         return True
-    says = unfinished.FLAGS.get(key)
+    says = unfinished.FLAGS.get(key) if role == "assistant" else None
     return says is not None and (isinstance(value, bool) or says(value))
 
 

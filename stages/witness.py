@@ -104,12 +104,12 @@ class Witness:
         names = [name for name in _READ if name in batch.schema.names]
         sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
         for row in sample.to_pylist():
-            self._tell_apart(row)
             place = f"{where}:{row['line'] + 1}"
             said = self.said(row, records[row["line"]])
             if said is None:
                 raise ReadingError(f"{place}: the turns in the build are not those of the row.")
             try:
+                self._tell_apart(row)
                 compared = self._compare(row, said)
             except ParityError as error:
                 raise ParityError(f"{place}: {error}") from error
@@ -131,9 +131,9 @@ class Witness:
         columns = [row.get(name) for name in _JUDGED if name not in ("margin", "prompt_length")]
         example = repr(columns).encode()
         if self._examples.setdefault(row["digest"], example) != example:
-            raise ReadingError(f"row {row['line'] + 1} has the digest of another one.")
+            raise ReadingError("it has the digest of another row.")
         if self._digests.setdefault(example, row["digest"]) != row["digest"]:
-            raise ReadingError(f"row {row['line'] + 1} has not the digest of its equal.")
+            raise ReadingError("it has not the digest of its equal.")
 
     def said(self, row: Row, record: Record) -> Said | None:
         """What the record says of a row; None where that is something else."""

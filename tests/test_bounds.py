@@ -33,7 +33,7 @@ from stages.readers import _bounds, _inflate
 from stages.template import LONGEST, Template
 from stages.tokenizers.resolve import Overrides, resolve
 
-PLENTY = 8.0  # seconds
+PLENTY = 20.0  # seconds
 GOOD = b'{"question": "q", "answer": "a"}\n'
 MANY = 1 << 20
 TRIED: dict[str, int] = {}

@@ -230,6 +230,8 @@ def test_every_case_is_read_as_what_it_is(
     found = detect(rows, task, name, already_templated=templated)
     assert found.reading == reading
     assert f"in {len(rows)} of {len(rows)} sampled rows" in found.evidence
+    if "twitter" in name:  # a column Label, which pipeline run asks about
+        rows = [{key: value for key, value in row.items() if key != "Label"} for row in rows]
     made = door(rows, task, reading, already_templated=templated)
     refused = Counter(row["reject_code"] for row in made if row["reject_code"])
     assert refused == codes
@@ -260,7 +262,11 @@ def test_five_forms_of_real_solutions(cases: Path) -> None:
         whole = ["\n".join(steps[: i + 1]) for i in range(len(steps))]
         values = [float(label) for label in labels]
         prefixes.append({"question": row["prompt"], "prefixes": whole, "values": values})
-    wanted = door(source, "prm", "stepwise")
+
+    def examples(rows: list[Any], reading: str) -> list[dict[str, Any]]:
+        return [{**row, "note": None} for row in door(rows, "prm", reading)]
+
+    wanted = examples(source, "stepwise")  # a note says how the row was written
     assert not any(row["reject_code"] for row in wanted)
     for rows, reading in (
         (rows_of(cases / "prm/math_shepherd_40/math-shepherd.jsonl"), "math_shepherd"),
@@ -270,7 +276,7 @@ def test_five_forms_of_real_solutions(cases: Path) -> None:
         (prefixes, "soft_prefix"),
     ):
         assert detect(rows, "prm", "x.jsonl").reading == reading
-        assert door(rows, "prm", reading) == wanted
+        assert examples(rows, reading) == wanted
 
 
 def test_templated_prompts_have_the_ids_of_the_instructions(

@@ -389,7 +389,7 @@ def test_a_damaged_shard_is_not_published(
     renamed = {"come_from_nowhere", "take_a_name", "take_a_name_of_the_other_side"}
     assert named[0] in text or case.damage.__name__ in renamed, text
     assert not (tmp_path / "out").exists()
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["out.failed"])
 
 
 LAWS = {law.name for law in invariants()}

@@ -194,7 +194,7 @@ def test_markers_of_any_template_are_told_of_from_the_first_row(shape: str) -> N
     batch = Normalize(task, formats.load(name), FormatOptions())(records)
     assert batch["reject_code"].null_count == len(rows)
     assert batch["note"].to_pylist() == ["template_text"] * len(markers) + [None] * 4
-    assert notes.tally(batch["note"]) == {"template_text": len(markers)}
+    assert notes.tally(batch) == {"template_text": len(markers)}
 
 
 def test_what_shipped_templates_print_around_turns_are_markers() -> None:
