@@ -109,8 +109,8 @@ class Witness:
             if said is None:
                 raise ReadingError(f"{place}: the turns in the build are not those of the row.")
             try:
-                self._tell_apart(row)
                 compared = self._compare(row, said)
+                self._tell_apart(row)
             except ParityError as error:
                 raise ParityError(f"{place}: {error}") from error
             except ReadingError as error:

@@ -268,7 +268,8 @@ def test_a_wrong_merge_stops_the_build(
     data.write_text(json.dumps(CODE) + "\n")
     built = make("sft", data, "good", model=name)
     parity = read_manifest(built)["encoder"]["parity"]
-    assert parity == {"sampled": 1, "mismatches": 0, "oracle": oracle.vocabulary(layout)}
+    wanted = {"sampled": 1, "skipped": 0, "mismatches": 0, "oracle": oracle.vocabulary(layout)}
+    assert parity == wanted
     assert json.loads((built / "run.json").read_bytes())["oracle_compared"] == 1
     bad = _without(good, lambda joined: joined == word)
     monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache: bad)
