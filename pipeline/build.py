@@ -273,8 +273,7 @@ def _assemble(
     """All of a build but ``run.json`` and the manifest; what that will say, and the verdict."""
     config = recipe.config
     plan = planning.make_plan(config, planning.read_examples(works, parts))
-    sources = _sources(inputs, works, parts)
-    lines = _lines_of_parts(plan, parts)
+    sources, lines = _sources(inputs, works, parts), _lines_of_parts(plan, parts)
     rated = margins.of_parts(config.task, works, plan)
     ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
     kept = int(plan.kept.sum())

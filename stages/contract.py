@@ -122,11 +122,8 @@ class Reader(Protocol):
         ...
 
     def glimpse(self, source: str | FileVersion, rows: int, salvage: bool = False) -> Glimpse:
-        """About so many rows from all over the file, in a time that does not grow with it.
-
-        Args:
-            source: its path, or the version of it that a build reads.
-            salvage: of a damaged file, rows before the damage.
+        """About so many rows from all over a file, or of the version of it that a build reads, in a
+        time that does not grow with it; ``salvage`` keeps those before a damage.
 
         Raises:
             ContainerError: the container is damaged where it was looked at.

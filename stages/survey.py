@@ -19,6 +19,7 @@ from stages.unread import Left, left_over, repeats, require_asked, size_of, text
 from stages.watched import Watched
 
 MOST_OF_THE_TEXT = 0.5  # of a row's text in one column that nothing reads
+LEAST_TEXT = 100  # characters a row of it; shorter texts are names, dates and numbers
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ def survey(
                 except AskError as error:
                     column.asked = error
     for path, size in unread.most_common(1):
-        if size > MOST_OF_THE_TEXT * total:
+        long = size >= LEAST_TEXT * result.columns[path].rows
+        if long and size > MOST_OF_THE_TEXT * total:
             result.most = path
     return result

@@ -24,7 +24,7 @@ from small_tokenizers import byte_level
 
 from pipeline.commands.build import COMMAND as BUILD
 from pipeline.config import Config
-from pipeline.detection import sample
+from pipeline.detection import recognise
 from pipeline.forecast import glimpses
 from pipeline.inputs import expand, scan
 from stages import readers
@@ -117,7 +117,7 @@ def _read(path: Path, plan: bool) -> None:
         return
     for source in scan(config):
         with contextlib.suppress(DataError):
-            sample(source)
+            recognise(source, config)
         for split in source.splits[: 0 if source.name == "ones.json" else None]:
             for _ in readers.load(split.reader).read(split):
                 pass
