@@ -138,8 +138,9 @@ def _beside_steps(row: Watched) -> Iterator[Left]:
             continue
         rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
         said = {key: value for turn in rows for key, value in turn.items() if value is not None}
-        for key in said.keys() - _SAID:
-            yield Left(f"{name}[].{key}", said[key], turn=True)
+        for key, value in said.items():
+            if key not in _SAID and key not in row.read_keys(name):
+                yield Left(f"{name}[].{key}", value, turn=True)
 
 
 def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
