@@ -42,12 +42,16 @@ class Detection:
         return formats.load(self.reading)
 
 
+_TAGS = ("label", "kto_tag")
 _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
 
 
 def _unpaired(rows: Sequence[Row]) -> bool:
     """Whether every row has one answer and a label, and nothing to compare it with."""
-    single = all("label" in row and any(name in row for name in _ONE_ANSWER) for row in rows)
+    single = all(
+        any(tag in row for tag in _TAGS) and any(name in row for name in _ONE_ANSWER)
+        for row in rows
+    )
     return single and not any("rejected" in row for row in rows)
 
 
@@ -97,6 +101,8 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
 def _mapped(rows: Sequence[Row], task: str) -> str:
     """Options that name the rows' columns as a format does, where the names are alike."""
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
+    if not keys:
+        return ""
     for found in formats.for_task(task):
         pairs = []
         for names in found.columns.values():

@@ -85,7 +85,7 @@ def _column_of(row: Row, key: str) -> str:
     """The column whose turns have a key, as ``messages[].key``."""
     for name, value in row.items():
         turns = value if isinstance(value, list) else [value]
-        if any(isinstance(turn, dict) and key in turn for turn in turns):
+        if any(isinstance(turn, dict) and key.partition("[]")[0] in turn for turn in turns):
             return f"{name}[].{key}"
     return f"turns[].{key}"
 

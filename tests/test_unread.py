@@ -124,10 +124,32 @@ ROWS: dict[str, tuple[str, Row]] = {
         {"problem": "q", "tree": {"text": "q", "children": [{"text": "s", "value": 1}]}},
     ),
     "rated_messages": ("prm", {"messages": [Q, {**A, "rating": 1}]}),
+    "exchange_list": ("sft", {"conversation": [{"input": "q", "output": "a"}]}),
+    "contents": (
+        "sft",
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {"role": "model", "parts": [{"text": "a"}]},
+            ]
+        },
+    ),
+    "preferred_output": (
+        "rm",
+        {
+            "input": {"messages": [Q]},
+            "preferred_output": [A],
+            "non_preferred_output": [{"role": "assistant", "content": "b"}],
+        },
+    ),
+    "rejected_response": ("rm", {"messages": [Q, A], "rejected_response": "b"}),
 }
 # Formats that are recognised to be refused by their name: no row of theirs can be read.
 UNREADABLE: dict[str, tuple[str, Row]] = {
     "regression_reward": ("rm", {"prompt": "q", "response": "a", "reward": 0.5}),
+    "batch_lines": ("sft", {"custom_id": "1", "body": {"messages": [Q]}}),
+    "prompts_alone": ("sft", {"prompt": [Q], "reward_model": {"ground_truth": "4"}}),
+    "segments": ("sft", {"segments": [{"text": "q", "label": False}]}),
 }
 KNOWN = sorted({name for f in map(formats.load, ROWS) for name in formats.names_of(f)})
 MEANT = sorted(
