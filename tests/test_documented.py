@@ -656,9 +656,7 @@ def test_arguments_of_the_template_are_asked_about(
 
 
 @pytest.mark.parametrize("task", ["sft", "rm"])
-def test_each_documented_format_is_built(
-    pipeline: Run, tmp_path: Path, task: str
-) -> None:
+def test_each_documented_format_is_built(pipeline: Run, tmp_path: Path, task: str) -> None:
     """One file a shape, all in one build, and no row is refused."""
     names = [name for name, (_, its, _, wanted) in READ.items() if its == task]
     for name in names:
