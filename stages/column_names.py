@@ -50,7 +50,7 @@ REASONING = _set(
 )
 MEDIA = _set(
     "image images image_path image_paths img video videos audio audios pixel_values frames "
-    "image_url image_urls audio_path video_path"
+    "image_url image_urls audio_path video_path inline_data file_data input_image input_audio"
 )
 VERDICTS = _set(
     "label labels is_correct correct correctness iscorrect is_right right kto_tag kto_label tag "

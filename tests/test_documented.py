@@ -560,6 +560,20 @@ REFUSED: dict[str, tuple[str, str, Row, str, str]] = {
         "bad_column",
         "JSON text of turns",
     ),
+    "two_rejected": (
+        "rejected_response",
+        "rm",
+        {"messages": [Q, A], "rejected_response": "b", "rejected_messages": [Q, B]},
+        "bad_column",
+        "rejected_response and rejected_messages",
+    ),
+    "arguments_twice": (
+        "openai",
+        "sft",
+        parts("assistant", {**USE, "arguments": {"x": 2}, "input": {"x": 1}}),
+        "bad_tool_call",
+        "arguments and input",
+    ),
     "rejected_without_a_chosen": (
         "rejected_response",
         "rm",
@@ -637,6 +651,8 @@ def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     row = parts("assistant", {**THOUGHT, "signature": "x"}, TEXT)
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [None]
     assert set(stage.tally.rows) == {"messages[].content[].signature"}
+    row = parts("user", {"text": "q", "inlineData": {"data": "x"}})
+    assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == ["unread_column"]
     row = parts("user", {**TEXT, "cache_control": {"type": "ephemeral"}})
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == ["unknown_flag"]
 

@@ -41,6 +41,7 @@ _VALUES = {
 }
 _ARGUMENTS = ("arguments", "input", "args")
 _IDS = ("tool_use_id", "toolUseId", "tool_call_id", "id")
+_CALLED = {*_ARGUMENTS, "name", "function", "type", *_IDS}
 
 
 @dataclass(slots=True)
@@ -162,11 +163,12 @@ def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
         if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
             raise RowError("bad_tool_call", f"{where} holds a call without a name")
         names = [one for one in _ARGUMENTS if inner.get(one) is not None]
+        if any(inner[one] != inner[names[0]] for one in names[1:]):
+            raise RowError("bad_tool_call", f"{where}: {' and '.join(names)} of a call differ")
         function = {"name": inner["name"], "arguments": inner[names[0]] if names else {}}
         call = {"type": "function", "function": function}
-        if keys:
-            known = {*_ARGUMENTS, "name", "function", "type", *_IDS}
-            found.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
+        for said in (value,) * bool(keys) + (inner,) * (inner is not value):
+            found.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
         value = call if _id_of(value) is None else {**call, "id": _id_of(value)}
     found.calls += calls_of(value, where)
     return used
@@ -182,6 +184,9 @@ def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
         if inner is None or value.get("status") not in (None, "success"):
             what = "has no content" if inner is None else "says that the tool failed"
             raise RowError("unsupported_content", f"{where} holds a tool's result that {what}")
+        used = {key}
+        known = {"content", "response", "status", "name", *_IDS}
+        found.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
         value = inner
     if isinstance(value, dict) and not set(value) <= {"text", "output"}:
         raise RowError("unsupported_content", f"{where} holds a tool's result that is an object")

@@ -80,7 +80,7 @@ def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
 def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
     """A turn says its role once and its text once."""
     for names in (("role", "from"), _BODIES):
-        said = [name for name in names if turn.get(name) is not None]
+        said = [name for name in names if turn.get(name) not in (None, [])]
         if any(turn[name] != turn[said[0]] for name in said[1:]):
             both = " and ".join(said)
             raise RowError("bad_column", f"{where} has both {both}, and they differ")

@@ -58,6 +58,10 @@ class _RejectedResponse:
         rejected, chosen = _turns.first_of(row, _REJECTED), _chosen(row)
         if rejected is None or chosen is None:
             raise RowError("bad_column", "there is no answer beside the rejected one")
+        for names in (_REJECTED, _ANSWERS):
+            found = [name for name in names if peek(row, name) not in (None, "")]
+            if len(found) > 1 and not any(name in options.columns for name in names):
+                raise RowError("bad_column", f"{' and '.join(found)} could each be the answer")
         if chosen in _WHOLE:
             turns = _turns.whole(row, chosen)
             return [_pair(row, turns, _pairs.side(row[rejected], rejected))]
