@@ -105,6 +105,8 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
     if not keys:
         return ""
     for found in formats.for_task(task):
+        if isinstance(found, Unusable):
+            continue
         pairs = []
         for names in found.columns.values():
             near = [(n, k) for n in names for k in keys if plain(n) == plain(k) and n != k]
