@@ -38,7 +38,9 @@ ANSWERED = _set(
     "answer response solution output outputs completion assistant target targets reply "
     "assistant_response model_response gold_answer final_answer"
 )
-SYSTEM = _set("system system_prompt system_message system_text sys_prompt developer")
+SYSTEM = _set(
+    "system system_prompt system_message system_text sys_prompt developer system_instruction"
+)
 HISTORY = _set("history chat_history conversation_history previous_turns dialog dialogue_history")
 TOOLS = _set("tools functions tool_calls function_call available_tools tool_list")
 REASONING = _set(
@@ -48,7 +50,7 @@ REASONING = _set(
 )
 MEDIA = _set(
     "image images image_path image_paths img video videos audio audios pixel_values frames "
-    "image_url image_urls audio_path video_path"
+    "image_url image_urls audio_path video_path inline_data file_data input_image input_audio"
 )
 VERDICTS = _set(
     "label labels is_correct correct correctness iscorrect is_right right kto_tag kto_label tag "
@@ -77,6 +79,9 @@ BOOKKEEPING = _set(
     "duration latency start end"
 )
 
+# What rows tell the chat template; a build renders all rows alike.
+ARGUMENTS = _set("enable_thinking chat_template_kwargs template_kwargs thinking_mode")
+
 _SIDES = ("chosen", "rejected", "1", "2", "a", "b", "winner", "loser", "better", "worse")
 
 
@@ -85,6 +90,8 @@ def seen(name: str, task: str) -> str | None:
     word = plain(name)
     if word in SYSTEM or word in HISTORY or word in TOOLS:
         return "belongs to the conversation"
+    if word in ARGUMENTS:
+        return "is for the chat template, which is told the same for all rows"
     if word in MEDIA:
         return "is not text, which is all that is trained here"
     if word in CONTEXT:

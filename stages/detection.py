@@ -14,6 +14,7 @@ from stages import formats, templated
 from stages.column_names import plain
 from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
 from stages.errors import DataError, RowError, UndecidedError
+from stages.formats._unusable import Unusable
 
 MIXED_SHARE = 0.01  # fewer rows of another shape are left to the door, which refuses them by name
 
@@ -42,12 +43,16 @@ class Detection:
         return formats.load(self.reading)
 
 
+_TAGS = ("label", "kto_tag")
 _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
 
 
 def _unpaired(rows: Sequence[Row]) -> bool:
     """Whether every row has one answer and a label, and nothing to compare it with."""
-    single = all("label" in row and any(name in row for name in _ONE_ANSWER) for row in rows)
+    single = all(
+        any(tag in row for tag in _TAGS) and any(name in row for name in _ONE_ANSWER)
+        for row in rows
+    )
     return single and not any("rejected" in row for row in rows)
 
 
@@ -80,7 +85,7 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
     row = next((row for row in rows if row), None)
     if row is None:
         return None
-    offered = [f for f in formats.for_task(task) if not isinstance(f, NamedOnly)]
+    offered = [f for f in formats.for_task(task) if not isinstance(f, NamedOnly | Unusable)]
     for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
         if _covers(found, row)[0] < min(2, len(row)):
             return None
@@ -99,7 +104,11 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
     if not rows:
         return ""
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
+    if not keys:
+        return ""
     for found in formats.for_task(task):
+        if isinstance(found, Unusable):
+            continue
         pairs = []
         for names in found.columns.values():
             near = [(n, k) for n in names for k in keys if plain(n) == plain(k) and n != k]
@@ -108,6 +117,11 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
         if pairs and found.matches(row):
             return " ".join(f"--map {name}={key}" for name, key in pairs)
     return ""
+
+
+def _offered(task: str) -> str:
+    """The formats that rows may be told to have."""
+    return ", ".join(f.name for f in formats.for_task(task) if not isinstance(f, Unusable))
 
 
 def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
@@ -123,12 +137,11 @@ def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
         return DataError(
             f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
             f"Fix the values, or name the columns with --map or another format with --format "
-            f"({', '.join(f.name for f in formats.for_task(task))}).",
+            f"({_offered(task)}).",
         )
     return DataError(
         f"{where}: no {task} format fits rows with the columns {keys or '(none)'}.",
-        f"Name the columns with --map, or the format with --format "
-        f"({', '.join(f.name for f in formats.for_task(task))}).",
+        f"Name the columns with --map, or the format with --format ({_offered(task)}).",
     )
 
 

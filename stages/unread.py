@@ -85,7 +85,7 @@ def _column_of(row: Row, key: str) -> str:
     """The column whose turns have a key, as ``messages[].key``."""
     for name, value in row.items():
         turns = value if isinstance(value, list) else [value]
-        if any(isinstance(turn, dict) and key in turn for turn in turns):
+        if any(isinstance(turn, dict) and key.partition("[]")[0] in turn for turn in turns):
             return f"{name}[].{key}"
     return f"turns[].{key}"
 
@@ -144,8 +144,9 @@ def _beside_steps(row: Watched) -> Iterator[Left]:
             continue
         rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
         said = {key: value for turn in rows for key, value in turn.items() if value is not None}
-        for key in said.keys() - _SAID:
-            yield Left(f"{name}[].{key}", said[key], turn=True)
+        for key, value in said.items():
+            if key not in _SAID and key not in row.read_keys(name):
+                yield Left(f"{name}[].{key}", value, turn=True)
 
 
 def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:

@@ -22,11 +22,12 @@ class Watched(dict[str, Any]):
     To look without reading, for example to see whether a column is there, use ``peek``.
     """
 
-    __slots__ = ("_read",)
+    __slots__ = ("_keys", "_read")
 
     def __init__(self, row: Row) -> None:
         super().__init__(row)
         self._read: set[str] = set()
+        self._keys: set[tuple[str, str]] = set()
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
@@ -45,6 +46,10 @@ class Watched(dict[str, Any]):
     def read_columns(self) -> frozenset[str]:
         """The columns that were asked for."""
         return frozenset(self._read)
+
+    def read_keys(self, column: str) -> frozenset[str]:
+        """The keys of a column's turns that were read beside role and text."""
+        return frozenset(key for name, key in self._keys if name == column)
 
     def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
         """Path and value of everything that says something and was not asked for.
@@ -80,6 +85,12 @@ class Overlaid(Watched):
 def peek(row: Row, key: str) -> Any:
     """The value of a column, which does not count as read; None where there is none."""
     return dict.get(row, key)
+
+
+def read_key(row: Row, column: str, key: str) -> None:
+    """Say that a key of a column's turns was read: turns are not watched themselves."""
+    if isinstance(row, Watched):
+        row._keys.add((column, key))
 
 
 def _inside(value: Any) -> Any:

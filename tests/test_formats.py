@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_documented
 import test_shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -604,8 +605,9 @@ def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Ex
 def test_every_format_is_tested() -> None:
     """No format is without an example here."""
     known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
-    read = {name.partition("/")[0] for name, *_ in (*READ.values(), *test_shapes.READ.values())}
-    refused = {name for name, *_ in test_shapes.REFUSED.values()}
+    tables = (READ, test_shapes.READ, test_documented.READ)
+    read = {name.partition("/")[0] for table in tables for name, *_ in table.values()}
+    refused = {name for name, *_ in test_shapes.REFUSED.values()} | test_documented.UNUSABLE.keys()
     assert read | refused | {"prm800k", "pretokenized"} >= known
 
 
@@ -707,7 +709,7 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
     "prompt_and_completion_of_two_kinds": (
         "prompt_completion",
         "sft",
-        {"prompt": turns(Q), "completion": "a"},
+        {"prompt": "q", "completion": turns(("assistant", "a"))},
         "bad_column",
     ),
     "answer_missing": ("query_response", "sft", {"question": "q"}, "bad_column"),
@@ -1459,10 +1461,12 @@ def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
 
 @pytest.mark.parametrize("task", ["sft", "rm", "prm"])
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
-    """The message names the columns that were found and the formats that there are."""
+    """The message names the columns that were found and the formats that read rows."""
     with pytest.raises(DataError, match="alpha, beta") as caught:
         detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
-    assert all(found.name in caught.value.remedy for found in formats.for_task(task))
+    names = {found.name for found in formats.for_task(task)} - test_documented.UNUSABLE.keys()
+    assert all(name in caught.value.remedy for name in names)
+    assert "batch_lines" not in caught.value.remedy
 
 
 def test_a_format_of_another_task_is_a_usage_error() -> None:

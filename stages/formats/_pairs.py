@@ -12,8 +12,9 @@ from stages.formats._named_prompt import require_prompt
 from stages.watched import peek
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
-PROMPTS = ("prompt", "question", "query", "input")
+PROMPTS = ("prompt", "question", "query", "input", "input_text")
 _TURNS = ("conversations", "messages")
+_LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
 SCORES = tuple(
     (f"{prefix}chosen{suffix}", f"{prefix}rejected{suffix}")
     for noun in ("score", "rating", "reward", "avg_rating", "reward_score")
@@ -23,13 +24,17 @@ SCORES = tuple(
 MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for name in names)}
 # What every pair may say beside its answers.
 BESIDE = {
-    "prompt": (*PROMPTS, *_TURNS),
+    "prompt": (*PROMPTS, *_TURNS, "contents"),
     "instruction": ("instruction", "input", "context"),
     **_turns.BEFORE,
     **_turns.TOOLS,
     **MARGIN,
 }
 TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
+
+
+def _is_asked(value: Any) -> bool:
+    return _turns.is_turns(value, "role") or _turns.is_turns(value, "from")
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
@@ -39,6 +44,8 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
         RowError: a text already carries a chat template and nobody allowed that.
     """
     turns = _turns.chosen_of(row, _TURNS, options.columns)
+    if turns is None:
+        turns = next((name for name in _LISTED if _is_asked(peek(row, name))), None)
     if turns is not None:
         shared = _turns.whole(row, turns)
         require_prompt(row, shared)
@@ -56,6 +63,8 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
 def side(value: Any, where: str) -> list[Message]:
     """One answer: a text, one turn, or turns."""
     if isinstance(value, str):
+        if _turns.turns_in(value) is not None:
+            raise RowError("bad_column", f"{where} is the JSON text of turns; store them as a list")
         return [Message("assistant", value)]
     if isinstance(value, dict):
         return [_turns.message(value, where)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages import templated
 from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.formats import _parts
 from stages.formats._calls import calls_of, json_value
-from stages.unread import FLAGS, NUMERIC
+from stages.formats._flags import trained
+from stages.unread import FLAGS
 
 ROLES = {
     "system": "system",
@@ -40,12 +40,13 @@ ROLES = {
     "tool_call": "assistant",
 }
 _CALLS = ("function_call", "tool_call")  # turns whose text is a call
-_OWN = {"role", "from", "content", "value", *FLAGS}
-_TEXT_PARTS = ("text", "input_text", "output_text", None)
-SYSTEM = ("system", "system_prompt")
+_OWN = {"role", "from", "content", "value", "parts", *FLAGS}
+_BODIES = ("content", "value", "parts")
+SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
 TOOLS = {"tools": ("tools", "functions")}
 REASONING = ("reasoning_content", "reasoning", "thinking")
+_SAME = {"tool_calls": ("function_call",), "reasoning_content": REASONING}
 
 
 def text(row: Mapping[str, Any], key: str) -> str:
@@ -59,68 +60,6 @@ def text(row: Mapping[str, Any], key: str) -> str:
         return value
     what = "missing" if value is None else f"a {type(value).__name__}, not text"
     raise RowError("bad_column", f"column {key!r} is {what}")
-
-
-def content(value: Any, where: str) -> str | None:
-    """Text from a message's content: a string, null, or a list of text parts."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        parts = []
-        for part in value:
-            if isinstance(part, str):
-                parts.append(part)
-            elif isinstance(part, dict) and part.get("type") in _TEXT_PARTS:
-                parts.append(text(part, "text"))
-            else:
-                kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-                raise RowError("unsupported_content", f"{where} holds a part of type {kind!r}")
-        return "".join(parts)
-    raise RowError("bad_column", f"{where} is a {type(value).__name__}, not text")
-
-
-def _trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | None]:
-    """Whether a turn is trained, and its weight where that is neither 0 nor 1.
-
-    Raises:
-        RowError: ``bad_weight``; also where one flag trains the turn and another does not.
-    """
-    given = {key: turn[key] for key in FLAGS if turn.get(key) is not None}
-    weights = [_weight(key, flag, where) for key, flag in given.items()]
-    if not weights:
-        return None, None
-    if len({weight > 0 for weight in weights}) > 1:
-        said = " and ".join(f"{key} is {flag!r}" for key, flag in given.items())
-        raise RowError("bad_weight", f"{where}: {said}, so whether it is trained is open")
-    told = {weight for key, weight in zip(given, weights, strict=True) if key in NUMERIC}
-    if len(told) > 1:
-        raise RowError("bad_weight", f"{where}: {' and '.join(NUMERIC)} differ")
-    weight = weights[0]  # a number, where there is one
-    return weight > 0, None if weight in (0, 1) else weight
-
-
-def _weight(key: str, flag: Any, where: str) -> float:
-    """What a flag weighs a turn with; only a weight may be anything but 0 and 1."""
-    if flag in (0, 1):  # True and False included
-        return float(flag)
-    if key not in NUMERIC:
-        raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
-    weight = _as_stored(flag)
-    if not (weight > 0 and math.isfinite(weight)):
-        detail = f"{where}: {key} is {flag!r}; it must be a finite number from 0 up"
-        raise RowError("bad_weight", detail)
-    return weight
-
-
-def _as_stored(value: Any) -> float:
-    """A number as float32 has it; NaN for what is none, or beyond its range."""
-    if not isinstance(value, int | float):
-        return math.nan
-    try:
-        (found,) = struct.unpack("<f", struct.pack("<f", value))
-    except (OverflowError, struct.error):
-        return math.nan
-    return float(found)
 
 
 def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -140,14 +79,59 @@ def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
 
 def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
     """A turn says its role once and its text once."""
-    for one, other in (("role", "from"), ("content", "value")):
-        said = [turn[name] for name in (one, other) if turn.get(name) is not None]
-        if len(said) == 2 and said[0] != said[1]:
-            raise RowError("bad_column", f"{where} has both {one} and {other}, and they differ")
+    for names in (("role", "from"), _BODIES):
+        said = [name for name in names if turn.get(name) not in (None, [])]
+        if any(turn[name] != turn[said[0]] for name in said[1:]):
+            both = " and ".join(said)
+            raise RowError("bad_column", f"{where} has both {both}, and they differ")
+
+
+def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[str, Any]]:
+    """A turn whose content is a list of typed parts as turns whose content is text.
+
+    The results of tools become turns of their own, in front of what the user says.
+    """
+    found = _parts.read(body, f"{where} content")
+    plain = {key: value for key, value in turn.items() if key not in _BODIES}
+    spelled = str(turn.get("role", turn.get("from"))).lower()
+    role = ROLES.get(spelled)
+    if role != "assistant" and (found.calls or found.reasoning):
+        raise RowError("unsupported_content", f"{where}: only the assistant calls and reasons")
+    if role == "assistant" and found.results:
+        raise RowError("unsupported_content", f"{where}: the assistant says a tool's result")
+    said = {"tool_calls": found.calls, "reasoning_content": found.reasoning}
+    for key, value in said.items():
+        if value and any(plain.get(name) for name in (key, *_SAME[key])):
+            raise RowError("bad_column", f"{where} says its {key} inside its content and beside it")
+        if value:
+            plain[key] = value
+    plain.update(found.left)
+    if not found.results or found.text is not None:
+        return [*found.results, {**plain, "content": found.text}]
+    beside = {key: value for key, value in plain.items() if key not in ("role", "from")}
+    return [*found.results[:-1], {**found.results[-1], **beside}]
+
+
+def _said(turn: Any, where: str) -> list[Message]:
+    """One turn in any dialect; the results of tools that it holds are turns of their own."""
+    if isinstance(turn, dict):
+        body = next((turn[name] for name in _BODIES if turn.get(name) is not None), None)
+        if isinstance(body, list):
+            if len(turn) > 2:
+                _require_one_spelling(turn, where)
+            return [_message(one, where) for one in _of_parts(turn, body, where)]
+    return [_message(turn, where)]
 
 
 def message(turn: Any, where: str) -> Message:
     """One turn in any dialect."""
+    found = _said(turn, where)
+    if len(found) > 1:
+        raise RowError("bad_column", f"{where} holds more than one turn")
+    return found[0]
+
+
+def _message(turn: Any, where: str) -> Message:
     if not isinstance(turn, dict):
         raise RowError("bad_column", f"{where} is a {type(turn).__name__}, not an object")
     if len(turn) > 2:
@@ -162,24 +146,26 @@ def message(turn: Any, where: str) -> Message:
         if "tool_calls" in beside:
             raise RowError("bad_tool_call", f"{where} has calls beside the one that it says")
         spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
-        return Message(role, None, spoken, *_trained(turn, where))
-    body = content(body, f"{where} content")
+        return Message(role, None, spoken, *trained(turn, where))
+    if not isinstance(body, str | None):
+        raise RowError("bad_column", f"{where} content is a {type(body).__name__}, not text")
     if len(turn) == 2 and body is not None:
         return Message(role, body)
     fields = _fields(turn, where)
     if body is None and not (fields and fields.get("tool_calls")):
         raise RowError("empty_answer" if role == "assistant" else "bad_column", f"{where} is empty")
-    return Message(role, body, fields, *_trained(turn, where))
+    return Message(role, body, fields, *trained(turn, where))
 
 
 def conversation(turns: Any, where: str) -> list[Message]:
     """A list of turns in any dialect."""
     if isinstance(turns, str):
-        detail = f"{where} is a text; where it is the JSON of a list of turns, store the list"
-        raise RowError("no_turns", detail)
+        turns = turns_in(turns)
+        if turns is None:
+            raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
         raise RowError("no_turns", f"{where} holds no list of turns")
-    return [message(turn, f"{where}[{i}]") for i, turn in enumerate(turns)]
+    return [one for i, turn in enumerate(turns) for one in _said(turn, f"{where}[{i}]")]
 
 
 def tools(row: Row) -> list[Any] | None:
@@ -204,13 +190,27 @@ def _tools(row: Row, name: str) -> list[Any]:
     return value or []
 
 
+def _system_text(value: Any, name: str) -> str:
+    """A system text as it is, or as a list of text parts, or as an object with ``parts``."""
+    if isinstance(value, dict):
+        _ = value.get("role")  # of a system text there is one only
+        value = value.get("parts")
+    if isinstance(value, list):
+        found = _parts.read(value, name)
+        if found.reasoning or found.calls or found.results or found.left:
+            raise RowError("bad_column", f"column {name!r} holds more than text")
+        value = found.text
+    return text({name: value}, name)
+
+
 def system(row: Row) -> list[Message]:
     """The turn of a system column, if the row has one that says something.
 
     Raises:
         RowError: it is not text, or two columns say different things.
     """
-    said = {text(row, name): name for name in SYSTEM if row.get(name) not in (None, "")}
+    names = [name for name in SYSTEM if row.get(name) not in (None, "")]
+    said = {_system_text(row[name], name): name for name in names}
     if len(said) > 1:
         raise RowError("two_system_texts", f"columns {' and '.join(said.values())} differ")
     return [Message("system", each) for each in said]
@@ -235,7 +235,7 @@ def _history(value: Any) -> list[Message]:
 
 def before(row: Row) -> list[Message]:
     """What stands before the question: a system text and earlier exchanges."""
-    if "history" in row or "system" in row or "system_prompt" in row:
+    if "history" in row or any(name in row for name in SYSTEM):
         return system(row) + _history(row.get("history"))
     return []
 
@@ -301,6 +301,24 @@ def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> s
     """The column of one meaning: the one that ``--map`` named, else the first that is there."""
     named = [name for name in names if name in columns] if columns else None
     return first_of(row, named or names)
+
+
+def turns_in(value: Any) -> list[Any] | None:
+    """The turns of a text that is the JSON of a list of turns; None for any other value."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return None
+    try:
+        found = json_value(value, "", "no_turns")
+    except RowError:
+        return None
+    return found if is_turns(found, "role") or is_turns(found, "from") else None
+
+
+def has_turns(value: Any, role_key: str) -> bool:
+    """Whether a value is a list of turns, or the JSON of one."""
+    if isinstance(value, str):
+        value = turns_in(value)
+    return is_turns(value, role_key)
 
 
 def is_turns(value: Any, role_key: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
+from stages.watched import peek
 
 _TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 _OPENS = re.compile(r"\s*Human:")
@@ -53,12 +54,12 @@ class _HhRlhf:
         return "chosen and rejected as Human/Assistant dialogues" if is_dialogue(row) else None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        prompt = row.get("prompt")
+        prompt = peek(row, "prompt")
         sides = []
         for name in ("chosen", "rejected"):
             text = _turns.text(row, name)
             if isinstance(prompt, str) and not _OPENS.match(text):
-                text = prompt.rstrip() + " " + text.lstrip()
+                text = row["prompt"].rstrip() + " " + text.lstrip()
             sides.append(_turns.joined(_turns.system(row), _dialogue(text, name)))
         chosen, rejected = sides
         shared = _pairs.split(chosen, rejected)

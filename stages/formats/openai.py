@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
-from stages.formats import _named_prompt, _turns
+from stages.formats import _named_prompt, _turns, prompts_alone
 
 
 class _OpenAI:
@@ -18,9 +20,12 @@ class _OpenAI:
     }
 
     def matches(self, row: Row) -> str | None:
-        if _turns.is_turns(row.get("messages"), "role"):
+        if _turns.has_turns(row.get("messages"), "role"):
             return "messages with role and content"
         return None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        return prompts_alone.unanswered(rows, ("messages",))
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         return [Conversation(_named_prompt.dialogue(row, "messages"), _turns.tools(row))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.contract import Columns, Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _turns
 
@@ -27,8 +27,11 @@ class _PromptCompletion:
         if isinstance(prompt, list) and isinstance(completion, list):
             turns = _turns.whole(row, "prompt") + _turns.conversation(completion, "completion")
             return [Conversation(turns, _turns.tools(row))]
+        if isinstance(prompt, list) and isinstance(completion, str):
+            turns = [*_turns.whole(row, "prompt"), Message("assistant", completion)]
+            return [Conversation(turns, _turns.tools(row))]
         if isinstance(prompt, list) or isinstance(completion, list):
-            raise RowError("bad_column", "prompt and completion must both be text or both turns")
+            raise RowError("bad_column", "a completion of turns needs a prompt of turns")
         asked, answer = _turns.text(row, "prompt"), _turns.text(row, "completion")
         return [Conversation(_turns.exchange(row, asked, answer, options), _turns.tools(row))]
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from stages.contract import Columns, Conversation, Example, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _turns
 from stages.watched import peek
 
-QUESTIONS = ("question", "query", "problem", "prompt", "input")
-ANSWERS = ("answer", "response", "solution", "output")
+QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
+ANSWERS = ("answer", "response", "solution", "output", "output_text")
 
 
 def _texts(row: Row, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if isinstance(row.get(name), str)]
+
+
+def _is_turns(value: Any) -> bool:
+    return _turns.is_turns(value, "role") or _turns.is_turns(value, "from")
 
 
 class _QueryResponse:
@@ -34,7 +39,8 @@ class _QueryResponse:
         question, answer = _turns.first_of(row, QUESTIONS), _turns.first_of(row, ANSWERS)
         if "instruction" in row or "chosen" in row or question is None or answer is None:
             return None
-        if isinstance(row[question], str) and isinstance(row[answer], str):
+        asked = isinstance(row[question], str) or _is_turns(row[question])
+        if asked and isinstance(row[answer], str):
             return f"{question} and {answer}"
         return None
 
@@ -58,8 +64,11 @@ class _QueryResponse:
         if question is None or answer is None:
             missing = "question" if question is None else "answer"
             raise RowError("bad_column", f"there is no {missing} column")
-        asked, answered = _turns.text(row, question), _turns.text(row, answer)
-        turns = _turns.exchange(row, asked, answered, options)
+        answered = _turns.text(row, answer)
+        if _is_turns(row[question]):
+            turns = [*_turns.whole(row, question), Message("assistant", answered)]
+        else:
+            turns = _turns.exchange(row, _turns.text(row, question), answered, options)
         return [Conversation(turns, _turns.tools(row))]
 
 

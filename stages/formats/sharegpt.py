@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
-from stages.formats import _named_prompt, _turns
+from stages.formats import _named_prompt, _turns, prompts_alone
+from stages.watched import peek
 
 _COLUMNS = ("conversations", "conversation")
 
@@ -14,6 +17,7 @@ class _ShareGPT:
     fans_out = False
     columns: Columns = {
         "turns": (*_COLUMNS, "messages"),
+        "untrained speaker": ("mask",),
         **_named_prompt.COLUMNS,
         **_turns.BEFORE,
         **_turns.TOOLS,
@@ -24,14 +28,22 @@ class _ShareGPT:
             return None
         for column in _COLUMNS:
             for key, text in (("from", "value"), ("role", "content")):
-                if _turns.is_turns(row.get(column), key):
+                if _turns.has_turns(row.get(column), key):
                     return f"{column} with {key} and {text}"
         return (
-            "messages with from and value" if _turns.is_turns(row.get("messages"), "from") else None
+            "messages with from and value"
+            if _turns.has_turns(row.get("messages"), "from")
+            else None
         )
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        return prompts_alone.unanswered(rows, (*_COLUMNS, "messages"))
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
+        masked = peek(row, "mask")
+        if isinstance(masked, str) and _turns.ROLES.get(masked.lower()) == "user":
+            _ = row["mask"]  # read: the user's turns are not trained anyway
         return [Conversation(_named_prompt.dialogue(row, column), _turns.tools(row))]
 
 

@@ -1,0 +1,199 @@
+"""What a message says in typed parts: texts, reasoning, tool calls and their results.
+
+Three spellings: a ``type`` and a key for the value (``{type: text, value}``, ``{type: thinking,
+thinking}``, ``{type: tool_use, name, input}``), or one key that is both (``{text}``,
+``{functionCall}``, ``{toolUse}``, ``{reasoningContent}``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.errors import RowError
+from stages.formats._calls import calls_of
+
+TEXT, REASONING, CALL, RESULT = "text", "reasoning", "call", "result"
+_KINDS = {
+    "text": TEXT,
+    "input_text": TEXT,
+    "output_text": TEXT,
+    "reasoning": REASONING,
+    "thinking": REASONING,
+    "reasoningContent": REASONING,
+    "tool_call": CALL,
+    "tool_use": CALL,
+    "toolUse": CALL,
+    "functionCall": CALL,
+    "function_call": CALL,
+    "tool_result": RESULT,
+    "tool_response": RESULT,
+    "toolResult": RESULT,
+    "functionResponse": RESULT,
+    "function_response": RESULT,
+}
+_VALUES = {
+    TEXT: ("text", "value", "content"),
+    REASONING: ("thinking", "reasoning", "reasoningContent", "text", "value", "content"),
+    CALL: ("functionCall", "function_call", "toolUse", "tool_call", "value"),
+    RESULT: ("functionResponse", "function_response", "toolResult", "value", "content"),
+}
+_ARGUMENTS = ("arguments", "input", "args")
+_IDS = ("tool_use_id", "toolUseId", "tool_call_id", "id")
+_CALLED = {*_ARGUMENTS, "name", "function", "type", *_IDS}
+
+
+@dataclass(slots=True)
+class Parts:
+    """A message's parts by what they are.
+
+    Attributes:
+        text: the text parts, joined; None where there are none.
+        reasoning: the same of the reasoning.
+        calls: tool calls, as ``_calls.calls_of`` gives them.
+        results: results of tools as turns: their text, and the call's id or the tool's name.
+        left: what the parts say beside that, by ``content[].key``.
+    """
+
+    text: str | None = None
+    reasoning: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    results: list[dict[str, str]] = field(default_factory=list)
+    left: dict[str, Any] = field(default_factory=dict)
+
+
+def read(value: list[Any], where: str) -> Parts:
+    """The parts of one message.
+
+    Raises:
+        RowError: ``unsupported_content``: a part is no text and nothing else that is known, or
+            stands where no template prints it; ``bad_column``: a part has no value;
+            ``bad_tool_call``.
+    """
+    found = Parts()
+    for part in value:
+        if isinstance(part, str):
+            part = {"type": "text", "text": part}
+        kind, used = _kind(part, where)
+        if kind == REASONING and (found.text or found.calls):
+            raise RowError("unsupported_content", f"{where} holds reasoning behind its answer")
+        if kind == TEXT and found.calls:
+            raise RowError("unsupported_content", f"{where} holds a text behind a tool call")
+        if kind == RESULT and (found.text or found.calls or found.reasoning):
+            raise RowError("unsupported_content", f"{where} holds a tool's result behind others")
+        used |= _ADDED[kind](found, part, where)
+        rest = {key: one for key, one in part.items() if key not in used and one is not None}
+        found.left.update({f"content[].{key}": one for key, one in rest.items()})
+    return found
+
+
+def _kind(part: Any, where: str) -> tuple[str, set[str]]:
+    """What a part is, and the keys that say so."""
+    if not isinstance(part, dict):
+        kind = type(part).__name__
+        raise RowError("unsupported_content", f"{where} holds a part of type {kind!r}")
+    if part.get("type") is not None:
+        named = part["type"]
+        if isinstance(named, str) and named in _KINDS:
+            return _KINDS[named], {"type"}
+        raise RowError("unsupported_content", f"{where} holds a part of type {named!r}")
+    keys = [key for key in part if key in _KINDS and part[key] is not None]
+    if len(keys) == 1 or (keys and all(_KINDS[key] == TEXT for key in keys)):
+        if keys[0] == "text" and part.get("thought") is True:
+            return REASONING, {"thought"}
+        return _KINDS[keys[0]], {"thought"} if part.get("thought") is False else set()
+    named = next(iter(part), None)
+    raise RowError("unsupported_content", f"{where} holds a part of type {named!r}")
+
+
+def _value(part: Mapping[str, Any], kind: str, where: str) -> tuple[Any, str]:
+    """The value of a part, and the key that it stands under."""
+    keys = [key for key in _VALUES[kind] if part.get(key) is not None]
+    if not keys:
+        raise RowError("bad_column", f"{where} holds a part without its {_VALUES[kind][0]}")
+    if len(keys) > 1 and any(part[key] != part[keys[0]] for key in keys[1:]):
+        raise RowError("bad_column", f"{where}: {keys[0]} and {keys[1]} of a part differ")
+    return part[keys[0]], keys[0]
+
+
+def _said(value: Any, where: str) -> str:
+    """A text, also where it is wrapped in an object or a list of text parts."""
+    if isinstance(value, dict) and len(value) == 1 and set(value) <= {"text", "output"}:
+        (value,) = value.values()
+    if isinstance(value, list):
+        inner = read(value, where)
+        if inner.reasoning or inner.calls or inner.results or inner.left:
+            raise RowError("unsupported_content", f"{where} holds more than text")
+        value = inner.text or ""
+    if not isinstance(value, str):
+        raise RowError("bad_column", f"{where} holds a part that is no text")
+    return value
+
+
+def _add_text(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+    value, key = _value(part, TEXT, where)
+    if not isinstance(value, str):
+        raise RowError("bad_column", f"{where} holds a part whose {key} is no text")
+    found.text = (found.text or "") + value
+    return {one for one in _VALUES[TEXT] if part.get(one) == value}
+
+
+def _add_reasoning(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+    value, key = _value(part, REASONING, where)
+    if isinstance(value, dict) and isinstance(value.get("reasoningText"), dict):
+        found.left.update({f"content[].{k}": v for k, v in value.items() if k != "reasoningText"})
+        inner = value["reasoningText"]
+        found.left.update({f"content[].{k}": v for k, v in inner.items() if k != "text"})
+        value = inner.get("text")
+    found.reasoning = (found.reasoning or "") + _said(value, where)
+    return {key}
+
+
+def _id_of(value: Mapping[str, Any]) -> str | None:
+    return next((str(value[key]) for key in _IDS if value.get(key) is not None), None)
+
+
+def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+    keys = [key for key in _VALUES[CALL] if part.get(key) is not None]
+    value = part[keys[0]] if keys else part
+    used = {*keys[:1]} if keys else {*_ARGUMENTS, "name", "function", *_IDS}
+    if isinstance(value, dict):
+        inner = value.get("function", value)
+        if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+            raise RowError("bad_tool_call", f"{where} holds a call without a name")
+        names = [one for one in _ARGUMENTS if inner.get(one) is not None]
+        if any(inner[one] != inner[names[0]] for one in names[1:]):
+            raise RowError("bad_tool_call", f"{where}: {' and '.join(names)} of a call differ")
+        function = {"name": inner["name"], "arguments": inner[names[0]] if names else {}}
+        call = {"type": "function", "function": function}
+        for said in (value,) * bool(keys) + (inner,) * (inner is not value):
+            found.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
+        value = call if _id_of(value) is None else {**call, "id": _id_of(value)}
+    found.calls += calls_of(value, where)
+    return used
+
+
+def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+    value, key = _value(part, RESULT, where)
+    beside, used = part, {key, "name", *_IDS}
+    if part.get("is_error") is False:
+        used.add("is_error")
+    if key in _KINDS and isinstance(value, dict):  # one key that says both: the rest is inside
+        beside, inner = value, value.get("content", value.get("response"))
+        if inner is None or value.get("status") not in (None, "success"):
+            what = "has no content" if inner is None else "says that the tool failed"
+            raise RowError("unsupported_content", f"{where} holds a tool's result that {what}")
+        used = {key}
+        known = {"content", "response", "status", "name", *_IDS}
+        found.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
+        value = inner
+    if isinstance(value, dict) and not set(value) <= {"text", "output"}:
+        raise RowError("unsupported_content", f"{where} holds a tool's result that is an object")
+    result = {"role": "tool", "content": _said(value, where)}
+    named = {"tool_call_id": _id_of(beside), "name": beside.get("name")}
+    found.results.append({**result, **{k: v for k, v in named.items() if v is not None}})
+    return used
+
+
+_ADDED = {TEXT: _add_text, REASONING: _add_reasoning, CALL: _add_call, RESULT: _add_result}

@@ -1,0 +1,104 @@
+"""A list of exchanges: objects with a question and an answer each, ``{input, output}``.
+
+The first of them may bring the system text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.errors import RowError
+from stages.formats import _turns
+from stages.formats._flags import trained
+from stages.unread import FLAGS
+from stages.watched import peek
+
+_COLUMNS = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges", "qa")
+_QUESTIONS = ("human", "user", "input", "question", "query", "prompt", "instruction")
+_ANSWERS = ("assistant", "output", "answer", "response", "gpt", "bot", "model", "completion")
+_SYSTEMS = ("system", "system_prompt")
+
+
+def _keys(one: Any, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if isinstance(peek(one, name), str)]
+
+
+def _is_exchange(one: Any) -> bool:
+    if not isinstance(one, dict) or "role" in one or "from" in one:
+        return False
+    return bool(_keys(one, _QUESTIONS)) and bool(_keys(one, _ANSWERS))
+
+
+def _column(row: Row) -> str | None:
+    """The column with exchanges."""
+    for name in _COLUMNS:
+        value = peek(row, name)
+        if isinstance(value, list) and value and any(map(_is_exchange, value)):
+            return name
+    return None
+
+
+def _only(one: Row, what: str, names: tuple[str, ...], where: str) -> str:
+    """The one text of an exchange that is its question, or its answer.
+
+    Raises:
+        RowError: there is none, or more than one.
+    """
+    found = _keys(one, names)
+    if len(found) != 1:
+        said = f"{' and '.join(found)} could each be" if found else "no text is"
+        raise RowError("bad_column", f"{where}: {said} its {what}")
+    return str(one[found[0]])
+
+
+def exchanges(row: Row, column: str) -> list[Message]:
+    """The turns of a column of exchanges, behind what the row says before them.
+
+    Raises:
+        RowError: one is no exchange, brings a system text in the middle, or says that its answer
+            goes on.
+    """
+    value = row[column]
+    if not isinstance(value, list) or not value:
+        raise RowError("no_turns", f"{column} holds no list of exchanges")
+    turns: list[Message] = []
+    for number, one in enumerate(value):
+        where = f"{column}[{number}]"
+        if not isinstance(one, dict):
+            raise RowError("bad_column", f"{where} is a {type(one).__name__}, not an object")
+        for name in _SYSTEMS:
+            if one.get(name) not in (None, ""):
+                if turns:
+                    raise RowError("bad_column", f"{where} brings a system text in the middle")
+                turns.append(Message("system", _turns.text(one, name)))
+        if one.get("need_eos_token") is False:
+            detail = f"{where} says need_eos_token: false, so its answer goes on"
+            raise RowError("unfinished_answer", detail)
+        flags = trained({key: one.get(key) for key in FLAGS}, where)  # of its answer
+        turns.append(Message("user", _only(one, "question", _QUESTIONS, where)))
+        turns.append(Message("assistant", _only(one, "answer", _ANSWERS, where), None, *flags))
+    return _turns.behind(row, turns)
+
+
+class _ExchangeList:
+    name = "exchange_list"
+    tasks = ("sft",)
+    fans_out = False
+    columns: Columns = {"exchanges": _COLUMNS, **_turns.BEFORE, **_turns.TOOLS}
+
+    def matches(self, row: Row) -> str | None:
+        name = _column(row)
+        if name is None or "chosen" in row or "rejected" in row:
+            return None
+        one = next(one for one in peek(row, name) if _is_exchange(one))
+        return f"{name} with {_keys(one, _QUESTIONS)[0]} and {_keys(one, _ANSWERS)[0]}"
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        name = _column(row)
+        if name is None:
+            raise RowError("no_turns", "there is no list of questions and answers")
+        return [Conversation(exchanges(row, name), _turns.tools(row))]
+
+
+FORMAT = _ExchangeList()

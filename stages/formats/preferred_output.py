@@ -1,0 +1,36 @@
+"""``input.messages`` with ``preferred_output`` and ``non_preferred_output``, each one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stages.contract import Columns, Example, FormatOptions, Pair, Row
+from stages.errors import RowError
+from stages.formats import _pairs, _turns
+from stages.watched import peek
+
+_SIDES = ("preferred_output", "non_preferred_output")
+
+
+class _PreferredOutput:
+    name = "preferred_output"
+    tasks = ("rm",)
+    fans_out = False
+    columns: Columns = {"prompt": ("input",), "answers": _SIDES, **_pairs.MARGIN}
+
+    def matches(self, row: Row) -> str | None:
+        asked = peek(row, "input")
+        if not isinstance(asked, dict) or not all(name in row for name in _SIDES):
+            return None
+        return "input.messages, preferred_output and non_preferred_output"
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        asked: Any = row.get("input")
+        if not isinstance(asked, dict):
+            raise RowError("bad_column", "column 'input' is no object with messages")
+        prompt = _turns.conversation(asked.get("messages"), "input.messages")
+        chosen, rejected = (_pairs.side(row.get(name), name) for name in _SIDES)
+        return [Pair(prompt, chosen, rejected, _pairs.margin(row), _turns.tools(asked))]
+
+
+FORMAT = _PreferredOutput()

@@ -1,0 +1,73 @@
+"""Prompts without an answer, with or without what an answer is checked against: data for RL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stages.contract import Row
+from stages.formats import _turns
+from stages.formats._unusable import Unusable
+from stages.watched import peek
+
+_TURNS = ("prompt", "context_messages")
+_TEXTS = ("prompt", "question", "problem", "query", "instruction")
+_CHECKED = ("reward_model", "ground_truth", "reference_answer", "verification_info", "test_cases")
+# Any of these may hold an answer; then the row is for another format.
+_ANSWERS = frozenset(
+    "answer answers response responses solution solutions output outputs completion completions "
+    "chosen rejected candidates message_content steps labels replies children instances target "
+    "text input_ids".split()
+)
+
+
+def _ends_unanswered(value: Any) -> bool:
+    if not (_turns.is_turns(value, "role") or _turns.is_turns(value, "from")):
+        return False
+    roles = [str(turn.get("role", turn.get("from"))).lower() for turn in value]
+    return all(_turns.ROLES.get(role) in ("system", "user") for role in roles)
+
+
+def _evidence(row: Row) -> str | None:
+    said = [name for name, value in row.items() if value not in (None, "", [], {})]
+    checked = next((name for name in _CHECKED if name in said), None)
+    turns = next((name for name in _TURNS if _ends_unanswered(peek(row, name))), None)
+    asked = turns or next((name for name in _TEXTS if isinstance(peek(row, name), str)), None)
+    if asked is None or (not checked and not turns and asked != "prompt"):
+        return None
+    if any(name in _ANSWERS or "response" in name or "output" in name for name in said):
+        return None
+    if any(isinstance(peek(row, name), (list, dict)) for name in said if name not in _HELD):
+        return None
+    return f"{asked} and {checked}" if checked else f"{asked} without an answer"
+
+
+_HELD = {*_TURNS, *_CHECKED, "extra_info", "metadata", "meta", "tools", "tags", "info"}
+
+_WHAT = "prompts for reinforcement learning, which the model answers itself; none is written here"
+_INSTEAD = (
+    "Give rows with an answer (messages that end with the assistant, or prompt and completion; for "
+    "rm chosen and rejected)"
+)
+
+
+def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] | None:
+    """What rows are of which every one has turns and no turn of an assistant; as ``doubt`` says it.
+
+    Args:
+        columns: those that may hold the turns.
+    """
+    for name in columns:
+        if rows and all(_ends_unanswered(peek(row, name)) for row in rows):
+            return f"{name} without an answer: {_WHAT}", _INSTEAD
+    return None
+
+
+FORMAT = Unusable(
+    name="prompts_alone",
+    tasks=("sft", "rm"),
+    columns={"prompt": tuple(dict.fromkeys((*_TURNS, *_TEXTS))), "checked": _CHECKED},
+    evidence=_evidence,
+    what=_WHAT,
+    instead=_INSTEAD,
+)
