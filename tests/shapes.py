@@ -14,7 +14,8 @@ A shape stands in a file of ``tests/corpus``, one file a subject:
     says = "rates the answers"        in the message of a shape that is stopped
     built = [["user: q", "assistant! a"]]
     unread = ["meta"]                 columns that nothing reads
-    refused = {tie = 1}               rows by code
+    refused = {tie = 1}               rows by code; the build is told to allow none
+    status = 2                        where that is not 3 for what is stopped
 
     [[shape.answers]]                 what becomes of it with an option that the message prints
     add = "--where label=true"
@@ -40,7 +41,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 CORPUS = Path(__file__).parent / "corpus"
-_OUTCOME = {"says", "built", "unread", "refused", "answers"}
+_OUTCOME = {"says", "built", "unread", "refused", "answers", "status"}
 _SHAPE = {"name", "task", "rows", "file", "options", "files", "data", "encoding", "models"}
 
 
@@ -52,6 +53,7 @@ class Outcome:
         says: what the message of a stopped build holds; None where it is built.
         built: its examples; ``unread``: columns that nothing reads; ``refused``: rows by code.
         answers: what becomes of it with each option that the message prints.
+        status: of ``plan`` and ``run``.
     """
 
     says: str | None
@@ -59,6 +61,7 @@ class Outcome:
     unread: list[str]
     refused: dict[str, int]
     answers: dict[str, Outcome]
+    status: int
 
     @property
     def kind(self) -> str:
@@ -114,6 +117,7 @@ def _outcome(said: dict[str, Any]) -> Outcome:
         said.get("unread", []),
         said.get("refused", {}),
         answers,
+        said.get("status", 3 if "says" in said or "refused" in said else 0),
     )
 
 
