@@ -66,6 +66,8 @@ def printed(message: str) -> list[str]:
     An option without its value (``Name one with --format.``) offers nothing that can be run.
     """
     message = message.partition("Every refused row stands in")[0]
+    if message.startswith("--"):  # what was given, not what is offered
+        message = message.partition(": ")[2]
     found: list[str] = []
     end = -1
     for option in re.finditer(r"--[a-z][a-z-]*[a-z]", message):
