@@ -89,12 +89,32 @@ def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-def _scored(path: str, column: Column, rows: Sequence[Row], where: str) -> DataError:
+_OTHER = {"chosen": "rejected", "Chosen": "Rejected", "CHOSEN": "REJECTED"}
+
+
+def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
+    """The columns of the chosen and of the rejected answer's score, where both are there."""
+    for one, other in _OTHER.items():
+        pair = (path.replace(other, one), path.replace(one, other))
+        if pair[0] != pair[1] and set(pair) <= set(columns):
+            return pair
+    return None
+
+
+def _scored(path: str, found: Survey, rows: Sequence[Row], where: str) -> DataError:
+    held = _held(found.columns[path], len(rows))
+    sides = _sides(path, found.columns)
+    if sides is not None:
+        return DataError(
+            f"{where}: columns {sides[0]!r} and {sides[1]!r} ({held}) may be the scores of the "
+            "answers, and no format reads them under these names.",
+            f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
+            f"out with {' '.join(map(ignore, sides))}.",
+        )
     return DataError(
-        f"{where}: column {path!r} ({_held(column, len(rows))}) may be the score of an answer, "
-        "and no format reads it under this name.",
-        f"Read it with --map chosen_score=COLUMN --map rejected_score=COLUMN or --map margin="
-        f"{path}, or leave it out with {ignore(path)}.",
+        f"{where}: column {path!r} ({held}) may be the score of one answer, or the margin between "
+        "two, and nothing reads it alone under this name.",
+        f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
     )
 
 
@@ -156,7 +176,7 @@ def ask(found: Survey, rows: Sequence[Row], reading: str, where: str, config: Co
         if error.code == "rated" and config.task == "sft":
             raise _rated(path, column, rows, config, where)
         if error.code == "rated":
-            raise _scored(path, column, rows, where)
+            raise _scored(path, found, rows, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         held = _held(column, len(rows))

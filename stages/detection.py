@@ -100,8 +100,8 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
     for found in formats.for_task(task):
         pairs = []
         for names in found.columns.values():
-            near = [(n, k) for n in names for k in keys if plain(n) == plain(k) and n != k]
-            pairs += near[:1]
+            near = {k: n for n in reversed(names) for k in keys if plain(n) == plain(k) and n != k}
+            pairs += [(name, key) for key, name in near.items()]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
         if pairs and found.matches(row):
             return " ".join(f"--map {name}={key}" for name, key in pairs)

@@ -15,6 +15,7 @@ A shape stands in a file of ``tests/corpus``, one file a subject:
     built = [["user: q", "assistant! a"]]
     unread = ["meta"]                 columns that nothing reads
     refused = {tie = 1}               rows by code; the build is told to allow none
+    lost = {tie = 1}                  examples by code, of rows that have others
     status = 2                        where that is not 3 for what is stopped
 
     [[shape.answers]]                 what becomes of it with an option that the message prints
@@ -41,7 +42,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 CORPUS = Path(__file__).parent / "corpus"
-_OUTCOME = {"says", "built", "unread", "refused", "answers", "status"}
+_OUTCOME = {"says", "built", "unread", "refused", "answers", "status", "lost"}
 _SHAPE = {"name", "task", "rows", "file", "options", "files", "data", "encoding", "models"}
 
 
@@ -54,6 +55,7 @@ class Outcome:
         built: its examples; ``unread``: columns that nothing reads; ``refused``: rows by code.
         answers: what becomes of it with each option that the message prints.
         status: of ``plan`` and ``run``.
+        lost: examples by code, of rows that have others.
     """
 
     says: str | None
@@ -62,6 +64,7 @@ class Outcome:
     refused: dict[str, int]
     answers: dict[str, Outcome]
     status: int
+    lost: dict[str, int]
 
     @property
     def kind(self) -> str:
@@ -118,6 +121,7 @@ def _outcome(said: dict[str, Any]) -> Outcome:
         said.get("refused", {}),
         answers,
         said.get("status", 3 if "says" in said or "refused" in said else 0),
+        said.get("lost", {}),
     )
 
 
