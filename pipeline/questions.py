@@ -118,8 +118,9 @@ def _scored(path: str, found: Survey, rows: Sequence[Row], where: str) -> DataEr
     )
 
 
-def _readable(path: str, reading: str, row: Row) -> list[str]:
+def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
+    text = all(isinstance(value, str) for value in column.values)
     name, word = reading.partition("/")[0], column_names.plain(path)
     found = formats.load(reading)
     read = found.columns
@@ -132,13 +133,13 @@ def _readable(path: str, reading: str, row: Row) -> list[str]:
             next((column for column in read[meaning] if column in row), "COLUMN")
             for meaning in ("question", "answer")
         )
-        if word in column_names.REASONING:
+        if word in column_names.REASONING and text:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if word in column_names.CONTEXT:
+        if word in column_names.CONTEXT and text:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and word in column_names.CONTEXT:
+    if name == "alpaca" and word in column_names.CONTEXT and text:
         return [f"--map input={path}"]
     return []
 
@@ -152,7 +153,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     why = "" if column.asked is None else f" {column.asked.detail.removeprefix(path).lstrip()};"
     if column.asked is None:
         why = " holds most of the rows' text;"
-    ways = [f"have it read with {way}" for way in _readable(path, reading, rows[0])]
+    ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows[0])]
     ways.append(f"leave it out with {ignore(path)}")
     name = reading.partition("/")[0]
     return DataError(
