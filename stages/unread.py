@@ -139,8 +139,7 @@ def _beside_steps(row: Watched) -> Iterator[Left]:
         rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
         said = {key: value for turn in rows for key, value in turn.items() if value is not None}
         for key in said.keys() - _SAID:
-            if f"{name}[].{key}" not in row.read_of_turns:
-                yield Left(f"{name}[].{key}", said[key], turn=True)
+            yield Left(f"{name}[].{key}", said[key], turn=True)
 
 
 def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:

@@ -6,7 +6,7 @@ So nothing has to be declared for a column to be noticed that no format has ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from stages.contract import Row
@@ -22,12 +22,11 @@ class Watched(dict[str, Any]):
     To look without reading, for example to see whether a column is there, use ``peek``.
     """
 
-    __slots__ = ("_inside", "_read")
+    __slots__ = ("_read",)
 
     def __init__(self, row: Row) -> None:
         super().__init__(row)
         self._read: set[str] = set()
-        self._inside: set[str] = set()
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
@@ -46,11 +45,6 @@ class Watched(dict[str, Any]):
     def read_columns(self) -> frozenset[str]:
         """The columns that were asked for."""
         return frozenset(self._read)
-
-    @property
-    def read_of_turns(self) -> frozenset[str]:
-        """The keys of turns that a format read itself, as ``messages[].rating``."""
-        return frozenset(self._inside)
 
     def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
         """Path and value of everything that says something and was not asked for.
@@ -81,12 +75,6 @@ class Overlaid(Watched):
 
     def __getitem__(self, key: str) -> Any:
         return self._over[key] if key in self._over else self._under[key]
-
-
-def read_of_turns(row: Row, column: str, keys: Iterable[str]) -> None:
-    """Say that a format reads keys of the turns in a column itself."""
-    if isinstance(row, Watched):
-        row._inside.update(f"{column}[].{key}" for key in keys)
 
 
 def peek(row: Row, key: str) -> Any:

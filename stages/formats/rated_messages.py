@@ -13,7 +13,6 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns, rated_steps
-from stages.watched import read_of_turns
 
 _COLUMNS = ("messages", "conversations", "conversation")
 
@@ -87,7 +86,6 @@ class _RatedMessages:
             key = rated_steps.rating_of(turn)
             where = f"the rating of step {number + 1}"
             value = turn[key] if key else None
-            read_of_turns(row, name, [key] if key else [])
             labels.append(rated_steps.label(value, where, self.signed, options))
         texts = [message.content or "" for message in said[1:]]
         return [StepChain(said[0].content or "", texts, labels)]
