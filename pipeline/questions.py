@@ -89,17 +89,38 @@ def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-def _scored(path: str, column: Column, rows: Sequence[Row], where: str) -> DataError:
+_OTHER = {"chosen": "rejected", "Chosen": "Rejected", "CHOSEN": "REJECTED"}
+
+
+def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
+    """The columns of the chosen and of the rejected answer's score, where both are there."""
+    for one, other in _OTHER.items():
+        pair = (path.replace(other, one), path.replace(one, other))
+        if pair[0] != pair[1] and set(pair) <= set(columns):
+            return pair
+    return None
+
+
+def _scored(path: str, found: Survey, rows: Sequence[Row], where: str) -> DataError:
+    held = _held(found.columns[path], len(rows))
+    sides = _sides(path, found.columns)
+    if sides is not None:
+        return DataError(
+            f"{where}: columns {sides[0]!r} and {sides[1]!r} ({held}) may be the scores of the "
+            "answers, and no format reads them under these names.",
+            f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
+            f"out with {' '.join(map(ignore, sides))}.",
+        )
     return DataError(
-        f"{where}: column {path!r} ({_held(column, len(rows))}) may be the score of an answer, "
-        "and no format reads it under this name.",
-        f"Read it with --map chosen_score=COLUMN --map rejected_score=COLUMN or --map margin="
-        f"{path}, or leave it out with {ignore(path)}.",
+        f"{where}: column {path!r} ({held}) may be the score of one answer, or the margin between "
+        "two, and nothing reads it alone under this name.",
+        f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
     )
 
 
-def _readable(path: str, reading: str, row: Row) -> list[str]:
+def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
+    text = all(isinstance(value, str) for value in column.values)
     name, word = reading.partition("/")[0], column_names.plain(path)
     found = formats.load(reading)
     read = found.columns
@@ -112,13 +133,13 @@ def _readable(path: str, reading: str, row: Row) -> list[str]:
             next((column for column in read[meaning] if column in row), "COLUMN")
             for meaning in ("question", "answer")
         )
-        if word in column_names.REASONING:
+        if word in column_names.REASONING and text:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if word in column_names.CONTEXT:
+        if word in column_names.CONTEXT and text:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and word in column_names.CONTEXT:
+    if name == "alpaca" and word in column_names.CONTEXT and text:
         return [f"--map input={path}"]
     return []
 
@@ -132,7 +153,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     why = "" if column.asked is None else f" {column.asked.detail.removeprefix(path).lstrip()};"
     if column.asked is None:
         why = " holds most of the rows' text;"
-    ways = [f"have it read with {way}" for way in _readable(path, reading, rows[0])]
+    ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows[0])]
     ways.append(f"leave it out with {ignore(path)}")
     name = reading.partition("/")[0]
     return DataError(
@@ -156,7 +177,7 @@ def ask(found: Survey, rows: Sequence[Row], reading: str, where: str, config: Co
         if error.code == "rated" and config.task == "sft":
             raise _rated(path, column, rows, config, where)
         if error.code == "rated":
-            raise _scored(path, column, rows, where)
+            raise _scored(path, found, rows, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         held = _held(column, len(rows))

@@ -6,6 +6,7 @@ them, and no other may: where two do, or where a column's meaning stays open, no
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,8 +112,11 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
             continue
         pairs = []
         for names in found.columns.values():
-            near = [(n, k) for n in names for k in keys if plain(n) == plain(k) and n != k]
-            pairs += near[:1]
+            near: dict[str, str] = {}
+            for name, key in itertools.product(names, keys):
+                if plain(name) == plain(key) and name != key:
+                    near.setdefault(key, name)
+            pairs += [(name, key) for key, name in near.items()]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
         if pairs and found.matches(row):
             return " ".join(f"--map {name}={key}" for name, key in pairs)

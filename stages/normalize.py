@@ -39,7 +39,7 @@ from stages.contract import (
 )
 from stages.errors import RowError
 from stages.normalized import FILL, IDENTITY, WRITES, batch_of, of_chains
-from stages.selection import Selection, renamed
+from stages.selection import Selection, renamed, replaced
 from stages.unread import Tally, left_over, require_asked
 from stages.watched import EMPTY, Watched
 
@@ -168,6 +168,13 @@ class Normalize:
         for one in left:
             self.tally.add(one.path, one.value)
 
+    def _account_replaced(self, data: Row) -> None:
+        """Count what ``--map`` replaced."""
+        if self.options.columns:
+            for name, value in replaced(self.selection.read(data), self.options.columns):
+                if value not in EMPTY:
+                    self.tally.add(name, value)
+
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
         return formats.settled_by(self.format, self.options.columns)
@@ -241,6 +248,7 @@ class Normalize:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
                 found = self._read(self._row(record, record.data))
+                self._account_replaced(record.data)
             except RowError as error:
                 refused[first] = (error.code, error.detail)
                 rows.append(None)

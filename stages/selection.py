@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +128,13 @@ def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
     taken = {source for source in mapping.values() if source not in mapping}
     named = {name: lookup(row, source) for name, source in mapping.items()}
     return {**{k: v for k, v in row.items() if k not in taken}, **named}
+
+
+def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Columns whose place another one takes by ``--map``, so that nothing reads them."""
+    for name in mapping.keys() & row.keys():
+        if not any(s == name or s.startswith(f"{name}.") for s in mapping.values()):
+            yield name, row[name]
 
 
 def _without(row: Row, path: str) -> Row:

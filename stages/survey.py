@@ -100,7 +100,7 @@ def survey(
             if left.path in selection.decided:
                 continue
             column = result.take(left)
-            if not repeats(left.value, texts_of(examples)):
+            if left.path not in settled and not repeats(left.value, texts_of(examples)):
                 unread[left.path] += _text(left.value)
             if column.asked is None and left.path not in settled:
                 try:

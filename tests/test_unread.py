@@ -26,6 +26,9 @@ Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 Q = {"role": "user", "content": "q"}
 A = {"role": "assistant", "content": "a"}
+B = {"role": "assistant", "content": "b"}
+ASKING = {"role": "prompter", "text": "q"}
+SAYING = {"role": "assistant", "text": "a"}
 MARK = "xyzzy4711"  # a text that stands nowhere else
 
 # One readable row of every format, under its task.

@@ -47,7 +47,7 @@ AUDIT = Audit(
     measure=_measure,
     tolerances={"warn": 0.0, "fail": 0.5},
     tasks=("rm",),
-    instead="If the sides are swapped, swap them and their scores with --map (--map "
-    "chosen=rejected --map rejected=chosen and so on); otherwise drop the rows whose rejected "
-    "answer is the better one",
+    instead="If the sides are swapped, swap them and their scores, by the names of their columns: "
+    "--map chosen=rejected --map rejected=chosen --map score_chosen=score_rejected --map "
+    "score_rejected=score_chosen; otherwise drop the rows whose rejected answer is the better one",
 )

@@ -65,7 +65,8 @@ _COLUMNS = {
 _NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
 _SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
 _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
-VARIANTS = ("0-based", "1-based", "1-is-first")
+# What the better answer's index is, by variant: where the first is better, and where the second.
+VARIANTS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
 
 def _sides(row: Row) -> tuple[str, str] | None:
@@ -204,8 +205,10 @@ class _IndexedPair:
             return "1-based", f"{words}: it counts from 1"
         if not flags and seen <= {0, 1} and ends == ("0", "1"):
             return "0-based", f"{words}: it counts from 0"
-        what = f"{words}, which does not show whether that counts from 0, from 1, or is a yes or no"
-        raise UndecidedError(f"{what} to the first answer", VARIANTS)
+        able = tuple(name for name, order in VARIANTS.items() if seen <= set(order))
+        ways = "counts from 0, from 1," if "1-based" in able else "counts from 0"
+        what = f"{words}, which does not show whether that {ways} or is a yes or no"
+        raise UndecidedError(f"{what} to the first answer", able or tuple(VARIANTS))
 
     def _better(self, value: Any, row: Row) -> int:
         """0 or 1: which answer is the better one."""
@@ -217,7 +220,7 @@ class _IndexedPair:
         if named is not None:
             return named
         found = _index(value)
-        order = {"1-based": (1, 2), "1-is-first": (1, 0)}.get(self.variant, (0, 1))
+        order = VARIANTS.get(self.variant, (0, 1))
         if found is None or found not in order:
             detail = (
                 f"{value!r} names neither answer; they are {order[0]} and {order[1]}, or A and B"

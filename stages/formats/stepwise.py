@@ -8,7 +8,17 @@ from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.formats import _steps, _turns
 from stages.watched import peek
 
-_LABELS = ("labels", "label", "ratings", "rating", "step_labels", "rewards", "scores")
+_LABELS = (
+    "labels",
+    "label",
+    "ratings",
+    "rating",
+    "step_labels",
+    "rewards",
+    "scores",
+    "step_rewards",
+    "step_scores",
+)
 
 
 def _fits(value: Any, steps: int) -> bool:

@@ -44,7 +44,9 @@ def _check(subject: Subject) -> str:
     for word in ("look_up_word", "quince"):
         if word not in call.text(trained=True):
             raise BrokenError(detail=f"a call is trained as {call.text(trained=True)!r}")
-    if "Looks a word up." not in call.text(trained=False):
+    # Where every turn is trained, the one that the tools are printed in is too.
+    printed = call.whole if subject.train_on == "all" else call.text(trained=False)
+    if "Looks a word up." not in printed:
         raise BrokenError(detail="the tools are not printed")
     if _OUTPUT not in answer.whole:
         raise BrokenError(detail="the output of a tool is not printed")

@@ -1,0 +1,256 @@
+"""Every shape of the corpus through ``plan`` and ``run``, and all that a message offers."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shlex
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from datasets import load_from_disk
+from shape_families import FAMILIES, Piece, merged
+from shapes import Outcome, Shape, corpus
+from support import Ran, read_manifest
+from tokenizers import Tokenizer
+
+from pipeline.cli import cli
+from pipeline.commands.run import COMMAND
+from stages.errors import PipelineError
+
+SHAPES = corpus()
+FIRST, SECOND = FAMILIES
+# A fixed third of the shapes in the first family; the rest, and the second family, are slow.
+CHOSEN = [key for key in SHAPES if zlib.crc32(key.encode()) % 3 == 0]
+LEFT = [(key, FIRST) for key in SHAPES if key not in CHOSEN] + [(key, SECOND) for key in SHAPES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def surroundings(cache_home: Path) -> Any:
+    """Commands run in this process: their cache is the tests' own."""
+    given = {"XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    yield
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def command(*words: object) -> Ran:
+    """A command in this process; its message, where it ends in an error."""
+    ran = CliRunner().invoke(cli, [*map(str, words)])
+    if isinstance(ran.exception, PipelineError):
+        return Ran(ran.exception.exit_code, ran.stdout, str(ran.exception))
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exc_info
+    return Ran(ran.exit_code, ran.stdout, ran.stderr)
+
+
+_WORDS = ("a", "and", "is", "or")  # behind an option's bare name in a sentence
+
+
+@functools.cache
+def _flags() -> dict[str, bool]:
+    """The options of a build, and whether each is a flag without a value."""
+    found = COMMAND.commands["sft"].params  # type: ignore[attr-defined]
+    options = [param for param in found if isinstance(param, click.Option)]
+    return {name: param.is_flag for param in options for name in param.opts}
+
+
+def printed(message: str) -> list[str]:
+    """The commands that a message offers: options that stand next to each other are one.
+
+    An option without its value (``Name one with --format.``) offers nothing that can be run.
+    """
+    message = message.partition("Every refused row stands in")[0]
+    if message.startswith("--"):  # what was given, not what is offered
+        message = message.partition(": ")[2]
+    found: list[str] = []
+    end = -1
+    for option in re.finditer(r"--[a-z][a-z-]*[a-z]", message):
+        word, stop = option.group(), option.end()
+        assert word in _flags(), f"{word} is no option of a build: {message}"
+        if not _flags()[word]:
+            value = re.compile(r" ('[^']*'|[^\s(,;]+)").match(message, stop)
+            if value is None or value.group(1) in _WORDS:
+                continue
+            text = value.group(1)
+            text = text if text.startswith("'") else text.rstrip(".,;?)")
+            word, stop = f"{word} {text}", value.start(1) + len(text)
+        if option.start() == end + 1 and found and message[end] == " ":
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+        end = stop
+    others = re.findall(r"pipeline run (sft|rm|prm)", message)
+    return list(dict.fromkeys([*found, *(f"task {task}" for task in others)]))
+
+
+def wanted_pieces(example: list[str], model: str) -> list[Piece]:
+    """An example of a shape as the family prints it."""
+    turns = [re.match(r"(\w+)([:!]) ?(.*)", line, re.DOTALL) for line in example]
+    said = [turn.groups() for turn in turns if turn]
+    assert len(said) == len(example)
+    return FAMILIES[model].turns([(role, text, sign == "!") for role, sign, text in said])
+
+
+def pieces_of(ids: list[int], labels: list[int], tokenizer: Tokenizer) -> list[Piece]:
+    """A stored example, decoded piece by piece."""
+    runs: list[tuple[bool, list[int]]] = []
+    for one, label in zip(ids, labels, strict=True):
+        if runs and runs[-1][0] == (label != -100):
+            runs[-1][1].append(one)
+        else:
+            runs.append((label != -100, [one]))
+    return [(kind, tokenizer.decode(run, skip_special_tokens=False)) for kind, run in runs]
+
+
+def check_sft(example: list[str], row: dict[str, Any], model: str, words: Tokenizer) -> None:
+    """One conversation: every character of it, and which of them are trained."""
+    found = pieces_of(row["input_ids"], row["labels"], words)
+    if any("~" in line[:9] for line in example):
+        for line in example:
+            kind, _, text = line.partition("~ ")
+            texts = "".join(t for trained, t in found if trained == (kind == "trained"))
+            assert text in texts
+        return
+    if example[0].startswith("text! "):
+        assert "".join(t for _, t in found) == example[0][6:] + FAMILIES[model].after
+        assert -100 not in row["labels"][1:]
+        return
+    assert found == wanted_pieces(example, model)
+
+
+def check_rm(example: list[str], row: dict[str, Any], model: str, words: Tokenizer) -> None:
+    """One pair: both sides whole, the shared prompt, the margin."""
+    sides = [line for line in example if line.split(":")[0] not in ("margin", "chosen", "rejected")]
+    values = {name: text for name, _, text in (line.partition(": ") for line in example)}
+    for side in ("chosen", "rejected"):
+        whole = wanted_pieces([*sides, f"assistant! {values[side]}"], model)
+        ids = row[f"{side}_ids"]
+        assert words.decode(ids, skip_special_tokens=False) == whole[0][1] + whole[1][1]
+        shared = words.decode(ids[: row["prompt_length"]], skip_special_tokens=False)
+        assert shared == whole[0][1]
+    margin = row.get("margin")
+    assert margin == (float(values["margin"]) if "margin" in values else None)
+
+
+def check_prm(example: list[str], row: dict[str, Any], model: str, told: dict[str, Any]) -> None:
+    """One solution: its texts with a marker behind each step, and the ratings."""
+    words: Tokenizer = told["tokenizer"]
+    values = [line.partition(": ") for line in example]
+    tag = told["model"]["step_token"]
+    steps = "\n".join(f"{text}{tag}" for name, _, text in values if name != "problem")
+    problem = next(text for name, _, text in values if name == "problem")
+    whole = wanted_pieces([f"user: {problem}", f"assistant: {steps}"], model)
+    assert words.decode(row["input_ids"], skip_special_tokens=False) == whole[0][1]
+    ratings = [None if n == "-" else float(n) for n, _, _ in values if n != "problem"]
+    assert row["step_labels"] == ratings
+
+
+def check_built(wanted: Outcome, folder: Path, task: str, model: str) -> None:
+    """What is stored is what the shape says: examples, refused rows, columns left out."""
+    manifest = read_manifest(folder)
+    rows = load_from_disk(str(folder))["train"].to_list()
+    assert len(rows) == len(wanted.built)
+    words = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
+    for example, row in zip(wanted.built, rows, strict=True):
+        if task == "sft":
+            check_sft(example, row, model, words)
+        elif task == "rm":
+            check_rm(example, row, model, words)
+        else:
+            check_prm(example, row, model, {"tokenizer": words, "model": manifest["model"]})
+    unread = {one["column"] for source in manifest["inputs"] for one in source["unread"]}
+    assert unread == set(wanted.unread)
+    assert manifest["rows"]["rejected_by_code"] == wanted.refused
+    lost = manifest["examples"]["rejected_by_code"]
+    assert {code: n for code, n in lost.items() if code not in wanted.refused} == wanted.lost
+
+
+def check(wanted: Outcome, task: str, words: list[Any], folder: Path, model: str) -> None:
+    """``plan`` and ``run`` end alike and as the shape says; what they print settles the rest."""
+    output = folder / "out"
+    shutil.rmtree(output, ignore_errors=True)
+    strict = ["--max-reject", 0] if wanted.refused and "--max-reject" not in words else []
+    given = [*words, "--model", model, "--workers", 1, *strict]
+    planned = command("plan", "--task", task, *given, "--json")
+    layout = ["--layout", "ragged", "-o", output]
+    ran = command("run", task, *given, *layout)
+    if wanted.says is None and not wanted.refused:
+        assert (planned.status, ran.status) == (0, 0), planned.err + ran.err
+        foreseen = json.loads(planned.out)
+        manifest = read_manifest(output)
+        formats = [one["format"] for one in foreseen["inputs"]]
+        assert formats == [one["format"] for one in manifest["inputs"]]
+        check_built(wanted, output, task, model)
+        return
+    assert (planned.status, ran.status) == (wanted.status,) * 2, planned.err + ran.err
+    if wanted.says is not None:
+        assert wanted.says in ran.err
+    for code in wanted.refused:
+        assert code in ran.err
+        assert code in planned.out or code in planned.err
+    offered = printed(ran.err)
+    shares = [way for way in offered if way.startswith("--max-reject")]
+    assert sorted(set(offered) - set(shares)) == sorted(wanted.answers), ran.err
+    assert bool(shares) == bool(wanted.refused and wanted.built), ran.err
+    for share in shares:
+        after = command(
+            "run", task, *words, "--model", model, "--workers", 1, *layout, *share.split()
+        )
+        assert after.status == 0, after.err
+        check_built(wanted, output, task, model)
+    for way, then in wanted.answers.items():
+        other, more = (way.split()[1], []) if way.startswith("task ") else (task, shlex.split(way))
+        check(then, other, [*words, *more], folder, model)
+
+
+def tried(shape: Shape, folder: Path, model: str) -> None:
+    """One shape for one family."""
+    if shape.models and model not in shape.models:
+        return
+    path = shape.write(folder)
+    check(shape.outcome, shape.task, [path, *shlex.split(shape.options)], folder, model)
+
+
+@pytest.mark.parametrize("key", CHOSEN)
+def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
+    """A third of the corpus."""
+    tried(SHAPES[key], tmp_path, FIRST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "model"), LEFT)
+def test_every_shape_becomes_what_it_says_in_two_families(
+    key: str, model: str, tmp_path: Path
+) -> None:
+    """All of it."""
+    tried(SHAPES[key], tmp_path, model)
+
+
+def test_options_are_found_in_a_message() -> None:
+    """Next to each other they are one offer; a bare name is none; quotes keep a value whole."""
+    message = (
+        "Say which: train with --where 'a>=3', or read it with --map x=y --map z=w, or leave it "
+        "out with --ignore meta.kind. Name one with --format. Add --already-templated to go on."
+    )
+    assert printed(message) == [
+        "--where 'a>=3'",
+        "--map x=y --map z=w",
+        "--ignore meta.kind",
+        "--already-templated",
+    ]
+
+
+def test_the_corpus_is_large() -> None:
+    """All three tasks and all three outcomes, many of each."""
+    kinds = [(shape.task, shape.outcome.kind) for shape in SHAPES.values()]
+    assert {task for task, _ in kinds} == {"sft", "rm", "prm"}
+    assert merged([(False, "a"), (False, "b"), (True, "")]) == [(False, "ab")]
