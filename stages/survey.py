@@ -84,7 +84,6 @@ def survey(
         rows: as ``selection`` and ``--map`` give them.
     """
     result = Survey()
-    read = formats.turn_keys(found)
     settled = formats.settled_by(found, options.columns)
     unread: Counter[str] = Counter()
     total = 0
@@ -96,7 +95,7 @@ def survey(
             continue  # told of by the build, by name
         result.rows += 1
         total += _text(row)
-        for left in left_over(watched, examples, frozenset(), read):
+        for left in left_over(watched, examples, frozenset()):
             if left.path in selection.decided:
                 continue
             column = result.take(left)

@@ -104,23 +104,15 @@ class Left:
     turn: bool = False
 
 
-def left_over(
-    row: Watched,
-    examples: Sequence[Example],
-    printed: frozenset[str],
-    read: frozenset[str] = frozenset(),
-) -> list[Left]:
+def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]) -> list[Left]:
     """Everything in a row that no example holds.
 
     Args:
         printed: the fields of a turn that the chat template prints.
-        read: the keys of a turn that the row's format reads itself.
     """
     found = [Left(path, value) for path, value in row.unread()]
     if any(isinstance(example, StepChain) for example in examples):
-        return found + [
-            left for left in _beside_steps(row) if left.path.split("[].")[1] not in read
-        ]
+        return found + list(_beside_steps(row))
     keys: dict[str, Any] = {}
     for turn in turns_of(examples):
         for key, value in (turn.fields or {}).items():

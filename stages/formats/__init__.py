@@ -34,11 +34,6 @@ def names_of(found: Format) -> list[str]:
     return [name for names in found.columns.values() for name in names]
 
 
-def turn_keys(found: Format) -> frozenset[str]:
-    """What a format reads of a turn beside its role, its text and its flags."""
-    return frozenset(getattr(found, "turn_keys", ()))
-
-
 def settled_by(found: Format, mapped: Iterable[str]) -> frozenset[str]:
     """The columns that have been decided on where ``--map`` names one of the same meaning."""
     named = set(mapped)

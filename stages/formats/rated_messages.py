@@ -47,7 +47,6 @@ class _RatedMessages:
     name: str = "rated_messages"
     tasks: tuple[str, ...] = ("prm",)
     fans_out: bool = False
-    turn_keys: tuple[str, ...] = rated_steps.RATINGS
     columns: Columns = field(
         default_factory=lambda: {
             "turns": _COLUMNS,
