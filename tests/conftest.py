@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from preloaded import Server, outputs
 from support import Ran
 
@@ -24,6 +25,9 @@ NAME = "qwen2-1.5b"
 
 # Training needs torch, in an environment of its own (`make test-training`).
 collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
+
+settings.register_profile("untimed", deadline=None)  # a loaded machine fails no test
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

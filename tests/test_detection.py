@@ -112,7 +112,7 @@ OPEN: dict[str, tuple[str, list[Row], str, list[str]]] = {
         "rm",
         pairs([0, 1], "answer_a", "answer_b"),
         "0 or 1",
-        [f"--format indexed_pair/{way}" for way in ("0-based", "1-based", "1-is-first")],
+        [f"--format indexed_pair/{way}" for way in ("0-based", "1-is-first")],
     ),
     "index_against_its_names": ("rm", pairs([0, 1, 2]), "0 or 1 or 2", ["indexed_pair/0-based"]),
     "index_yes_or_no": (

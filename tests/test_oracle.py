@@ -270,7 +270,7 @@ def test_a_wrong_merge_stops_the_build(
     parity = read_manifest(built)["encoder"]["parity"]
     wanted = {"sampled": 1, "skipped": 0, "mismatches": 0, "oracle": oracle.vocabulary(layout)}
     assert parity == wanted
-    assert json.loads((built / "run.json").read_bytes())["oracle_compared"] == 1
+    assert json.loads((built / "run.json").read_bytes())["oracle_compared"] >= 1
     bad = _without(good, lambda joined: joined == word)
     monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache: bad)
     with pytest.raises(PipelineError, match="ids differ from those of the vocabulary") as caught:

@@ -17,6 +17,7 @@ from stages.readers import _bounds, _bytes, _tables
 from stages.readers._bytes import Source
 
 WINDOW = 1 << 20  # bytes that are looked at in one place
+MOST = 200_000  # rows that are looked at, however small they are
 Records = Callable[[IO[bytes], bool], Iterator[Lines]]
 
 
@@ -47,7 +48,8 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
         try:
             for lines in _bounds.counted(records(file, True), _bytes.path_of(source), size):
                 found += lines.records
-                if len(found) >= rows and (found[-1].offset or 0) > 3 * WINDOW:
+                far = (found[-1].offset or 0) > 3 * WINDOW if found else False
+                if len(found) >= rows and (far or len(found) >= MOST):
                     ended = False
                     break
         except ContainerError:
