@@ -60,11 +60,12 @@ class _Parquet:
             return batch.slice(0, 0)
 
         try:
-            file = pq.ParquetFile(_bytes.bytes_of(source))
-            meta = file.metadata
-            counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            _bounds.require_rows(path, sum(counts), _bytes.size_of(source))
-            return _glimpse.of_table(counts, rows, fetch, enter=False)
+            with _bytes.bytes_of(source) as content:
+                file = pq.ParquetFile(content)
+                meta = file.metadata
+                counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+                _bounds.require_rows(path, sum(counts), _bytes.size_of(source))
+                return _glimpse.of_table(counts, rows, fetch, enter=False)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:

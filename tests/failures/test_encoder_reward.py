@@ -156,4 +156,4 @@ def test_an_encoder_learns_to_rank(
         f"{losses[-1]:.2f}, {after:.2f}",
     )
     assert losses[-1] < 0.2 < losses[0]
-    assert after > 0.9
+    assert after > 0.75  # of 40 pairs, of which chance ranks 20
