@@ -38,6 +38,7 @@ from stages import (
     exchanges,
     fold,
     normalize,
+    normalized,
     reasoning,
     render,
     weights,
@@ -323,7 +324,7 @@ def a_system_turn_is_dropped() -> None:
     def change(old: Any, conversations: Any) -> Any:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
-    wrap(normalize, "_turns", change)
+    wrap(normalized, "_turns", change)
 
 
 @mutant("sft")
@@ -332,7 +333,7 @@ def contents_are_stripped() -> None:
         turns = [[replace(m, content=(m.content or "").strip()) for m in c] for c in conversations]
         return old(turns)
 
-    wrap(normalize, "_turns", change)
+    wrap(normalized, "_turns", change)
 
 
 @mutant("flat")
@@ -356,25 +357,23 @@ def the_last_row_of_a_batch_is_dropped_by_normalize() -> None:
 
 @mutant("rm")
 def chosen_and_rejected_change_places() -> None:
-    fill = normalize._FILL["rm"]
-    normalize._FILL["rm"] = lambda rows, raw: fill([(b, a, m) for a, b, m in rows], raw)
+    fill = normalized.FILL["rm"]
+    normalized.FILL["rm"] = lambda rows: fill([(b, a, m) for a, b, m in rows])
 
 
 @mutant("rm")
 def a_margin_loses_its_sign() -> None:
-    fill = normalize._FILL["rm"]
-    normalize._FILL["rm"] = lambda rows, raw: fill([(a, b, -m) for a, b, m in rows], raw)
+    fill = normalized.FILL["rm"]
+    normalized.FILL["rm"] = lambda rows: fill([(a, b, -m) for a, b, m in rows])
 
 
 @mutant("prm")
 def labels_move_to_the_next_step() -> None:
-    fill = normalize._FILL["prm"]
-
-    def change(rows: Any, raw: bool) -> Any:
-        made = fill(rows, raw)
+    def change(old: Any, *given: Any) -> Any:
+        made = old(*given)
         return {**made, "step_labels": [[x[-1], *x[:-1]] for x in made["step_labels"]]}
 
-    normalize._FILL["prm"] = change
+    wrap(normalize, "of_chains", change)
 
 
 @mutant("weights")
