@@ -41,18 +41,21 @@ def _quoted(text: str) -> str:
 
 
 def condition_for(path: str, values: Sequence[Any]) -> str | None:
-    """A ``--where`` that keeps the better rows; None where no order is known."""
+    """A ``--where`` that keeps the better rows; None where it is not known which are better."""
     kinds = {type(value) for value in values}
+    word = column_names.plain(path)
+    if word in column_names.PLACES:
+        return f"{path}=-1" if -1 in values else None
+    low = word in column_names.REVERSED
     if kinds == {bool}:
-        return f"{path}=true"
+        return f"{path}={_spelled(not low)}" if (not low) in values else None
     if kinds <= {int, float} and values:
-        best = max(values)
+        best, sign = (min(values), "<=") if low else (max(values), ">=")
         few = len(set(values)) <= 2
-        return f"{path}={_spelled(best)}" if few else f"{path}>={_spelled(_median(values))}"
+        return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
     if kinds == {str}:
-        plain = {column_names.plain(value): value for value in values}
-        good = next((plain[word] for word in _GOOD if word in plain), values[0])
-        return f"{path}={good}" if good.strip() == good and good else None
+        good = next((value for value in values if value.strip().casefold() in _GOOD), None)
+        return None if good is None or good.strip() != good else f"{path}={good}"
     return None
 
 

@@ -62,6 +62,10 @@ VERDICTS = _set(
     "overall_rating accuracy acc feedback_score toxicity harmful is_harmful unsafe is_unsafe "
     "is_safe safe"
 )
+# Of these a high number, or true, says that the answer is bad.
+REVERSED = _set("toxicity harmful is_harmful unsafe is_unsafe")
+# The place of a mistake: -1 or null where there is none, and no order among the others.
+PLACES = _set("mistake_index error_index first_error")
 WEIGHTS = _set(
     "weight weights sample_weight sample_weights loss_weight loss_weights loss_mask mask masks "
     "example_weight importance"

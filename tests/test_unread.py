@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran
 
+from pipeline.questions import condition_for
 from stages import catalog, column_names, formats
 from stages.contract import Format, FormatOptions, Record, Row
 from stages.detection import detect
@@ -403,3 +404,26 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
         "run", task, str(path), *MODEL, "-o", str(tmp_path / "out"), *shlex.split(answer)
     )
     assert ran.status == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "offered"),
+    [
+        ("is_correct", [True, False], "is_correct=true"),
+        ("is_correct", [False, False], None),
+        ("is_harmful", [True, False], "is_harmful=false"),
+        ("toxicity", [0.1, 0.5, 0.9], "toxicity<=0.5"),
+        ("score", [1, 2, 5], "score>=2"),
+        ("reward", [1, -1], "reward=1"),
+        ("mistake_index", [-1, 3, 5], "mistake_index=-1"),
+        ("mistake_index", [2, 3, 5], None),
+        ("label", ["Good", "Bad"], "label=Good"),
+        ("label", ["science", "art"], None),
+        ("label", [[1], [0]], None),
+    ],
+)
+def test_only_rows_that_are_known_to_be_better_are_offered(
+    path: str, values: list[Any], offered: str | None
+) -> None:
+    """A high toxicity is bad, the place of a mistake has no order, and a subject is no verdict."""
+    assert condition_for(path, values) == offered
