@@ -15,9 +15,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from stages.errors import SurroundingsError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 PIECE = 16 << 20  # bytes; a piece goes on to the next end of a line, at most to twice as many
 BUFFER = 1 << 20
@@ -177,7 +180,8 @@ class _Compared(io.RawIOBase):
             self._held = (number, memoryview(content))
         return self._held[1]
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, into: WriteableBuffer, /) -> int:
+        buffer = memoryview(into)
         if not self._starts or not self._starts[0] <= self._at < self._stop:
             return 0
         number = bisect_right(self._starts, self._at) - 1

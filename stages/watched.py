@@ -40,7 +40,9 @@ class Watched(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a column, which counts as read."""
-        return self[key] if key in self else default  # noqa: SIM401  # this is that method
+        if key not in self:
+            return default
+        return self[key]
 
     @property
     def read_columns(self) -> frozenset[str]:

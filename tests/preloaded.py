@@ -10,6 +10,7 @@ itself is tested with real processes.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -111,7 +112,7 @@ def serve(requests: IO[str]) -> None:
     from pipeline import memory
 
     memory.keep_freed()
-    import pandas  # noqa: F401  # which pyarrow would look for
+    importlib.import_module("pandas")  # which pyarrow would look for
 
     import pipeline.build
     import pipeline.cli

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -78,13 +78,20 @@ class Stub:
         return {"text": f"They are 5.{end} and so on", "finish_reason": "length"}
 
 
+Answer = Callable[[str, dict[str, Any]], tuple[int, dict[str, Any]]]
+
+
 @contextmanager
-def serve(stub: Stub) -> Iterator[str]:
-    """Run it on the loopback; gives its base URL."""
+def serve_json(answer: Answer) -> Iterator[str]:
+    """Run a server on the loopback; gives its base URL.
+
+    Args:
+        answer: status and content for a path and a body, which is empty for GET.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def _reply(self, body: dict[str, Any]) -> None:
-            status, content = stub.answer(self.path, body)
+            status, content = answer(self.path, body)
             data = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
@@ -98,7 +105,7 @@ def serve(stub: Stub) -> Iterator[str]:
             length = int(self.headers["Content-Length"])
             self._reply(json.loads(self.rfile.read(length)))
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, *_: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -110,3 +117,8 @@ def serve(stub: Stub) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def serve(stub: Stub) -> AbstractContextManager[str]:
+    """Run the stub; gives its base URL."""
+    return serve_json(stub.answer)

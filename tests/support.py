@@ -10,6 +10,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.contract import Example, FormatOptions, Row
+from stages.detection import detect
+from stages.watched import Watched
+
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_data"
 
@@ -21,6 +28,36 @@ class Ran:
     status: int
     out: str
     err: str
+
+
+def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
+    """A row is detected among all formats of its task and read as these examples, unchanged.
+
+    It is read as it is and as a build reads it, which watches what is asked of it.
+    """
+    before = json.dumps(row)
+    found = detect([row] * 3, task, "x.jsonl")
+    assert found.reading == reading
+    assert found.format.read(row, task, FormatOptions()) == wanted
+    assert found.format.read(Watched(row), task, FormatOptions()) == wanted
+    assert json.dumps(row) == before
+
+
+def say(text: str) -> None:
+    """A figure for whoever runs the tests with ``-s``."""
+    sys.stdout.write(f"{text}\n")
+
+
+def table_bytes(table: pa.Table, kind: str, rows: int) -> bytes:
+    """A table as ``parquet``, or as an Arrow IPC ``file`` or ``stream``, so many rows a piece."""
+    sink = pa.BufferOutputStream()
+    if kind == "parquet":
+        pq.write_table(table, sink, row_group_size=rows)
+    else:
+        new = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+        with new(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=rows)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

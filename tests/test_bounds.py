@@ -21,6 +21,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
+from support import say
 
 from pipeline.commands.build import COMMAND as BUILD
 from pipeline.config import Config
@@ -49,7 +50,7 @@ def _within(kind: str, action: Callable[[], object], *kinds: type[PipelineError]
         said = str(error)
     assert time.process_time() - began < PLENTY
     TRIED[kind] = TRIED.get(kind, 0) + 1
-    print(f"{kind}: {TRIED[kind]} tried")  # noqa: T201
+    say(f"{kind}: {TRIED[kind]} tried")
     return said
 
 
@@ -141,7 +142,7 @@ def test_strange_values_are_read_in_the_time_that_their_size_takes(
     path = tmp_path / name
     path.write_bytes(LARGE[name]())
     for plan in (True, False):
-        _within("large files", lambda p=plan: _read(path, p), DataError)  # type: ignore[misc]
+        _within("large files", lambda p=plan: _read(path, p), DataError)
 
 
 def test_an_archive_expands_to_no_more_than_text_does(

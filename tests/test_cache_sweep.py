@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import say
 
 from pipeline import part
 from pipeline.build import build
@@ -36,7 +37,7 @@ def _config(tmp_path: Path, output: str, **options: object) -> Config:
         model=NAME,
         output=tmp_path / output,
         cache_dir=cache,
-        **given,  # type: ignore[arg-type]
+        **given,
     )
 
 
@@ -90,7 +91,7 @@ def test_no_flipped_byte_of_a_part_is_used(
 ) -> None:
     """Such a part is made again, and its three files are what they were."""
     points = _sweep(*_part(tmp_path, cache_dir), make_every=301)
-    print(f"{points} flipped bytes of a part")  # noqa: T201
+    say(f"{points} flipped bytes of a part")
     assert points > 4000
 
 
@@ -100,7 +101,7 @@ def test_no_flipped_byte_of_a_part_survives_its_making(
 ) -> None:
     """The same, with the part made again for every single byte."""
     points = _sweep(*_part(tmp_path, cache_dir), make_every=1)
-    print(f"{points} flipped bytes of a part, made again each time")  # noqa: T201
+    say(f"{points} flipped bytes of a part, made again each time")
 
 
 def _builds(tmp_path: Path, cache_dir: Path, count: int) -> int:
@@ -127,7 +128,7 @@ def test_a_build_over_a_damaged_cache_is_the_clean_build(
 ) -> None:
     """Byte for byte, and the cache is whole again."""
     assert _builds(tmp_path, cache_dir, count) == 3
-    print(f"{count} builds over a cache with a flipped byte")  # noqa: T201
+    say(f"{count} builds over a cache with a flipped byte")
 
 
 def test_a_report_of_another_part_is_no_report(
@@ -157,7 +158,7 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
                 points += 1
         file.write_bytes(content)
     assert spool.found(folder) == path
-    print(f"{points} flipped bytes of a copy and its note")  # noqa: T201
+    say(f"{points} flipped bytes of a copy and its note")
 
 
 def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_json: bytes) -> None:
@@ -173,4 +174,4 @@ def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_j
         assert builtin._cached(path, profile.ranks.sha256) is None
     assert builtin.tokenizer_json(profile, profile.ranks, tmp_path) == tokenizer_json
     assert path.read_bytes() == tokenizer_json
-    print("40 flipped bytes of a tokenizer")  # noqa: T201
+    say("40 flipped bytes of a tokenizer")

@@ -58,7 +58,7 @@ _WORDS = ("a", "and", "is", "or")  # behind an option's bare name in a sentence
 @functools.cache
 def _flags() -> dict[str, bool]:
     """The options of a build, and whether each is a flag without a value."""
-    found = COMMAND.commands["sft"].params  # type: ignore[attr-defined]
+    found = COMMAND.commands["sft"].params
     options = [param for param in found if isinstance(param, click.Option)]
     return {name: param.is_flag for param in options for name in param.opts}
 

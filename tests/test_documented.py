@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Ran, read_manifest
+from support import Ran, check_reading, read_manifest
 
 from stages import formats
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Record, Row
 from stages.detection import detect
 from stages.errors import DataError, RowError
 from stages.normalize import Normalize
-from stages.watched import Watched
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
@@ -424,12 +423,7 @@ def test_each_documented_format_says_what_it_says(
     name: str, task: str, row: Row, wanted: list[Example]
 ) -> None:
     """Detected among all formats of its task, and turned into exactly these examples."""
-    before = json.dumps(row)
-    found = detect([row] * 3, task, "x.jsonl")
-    assert found.reading == name
-    assert found.format.read(row, task, FormatOptions()) == wanted
-    assert found.format.read(Watched(row), task, FormatOptions()) == wanted
-    assert json.dumps(row) == before
+    check_reading(name, task, row, wanted)
 
 
 def parts(role: str, *content: Row) -> Row:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from support import say, table_bytes
 
 from pipeline import build as building
 from pipeline import recipe as recipes
@@ -48,15 +49,7 @@ def _lines(rows: Rows) -> bytes:
 
 
 def _table(rows: Rows, kind: str) -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(rows)
-    if kind == "parquet":
-        pq.write_table(table, sink, row_group_size=25)
-    else:
-        made = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
-        with made(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=25)
-    return bytes(sink.getvalue())
+    return table_bytes(pa.Table.from_pylist(rows), kind, 25)
 
 
 WRITERS: dict[str, Callable[[Rows], bytes]] = {
@@ -246,9 +239,9 @@ def _sweep(folder: Path, name: str, cache_dir: Path, run: Any, warm: tuple[bool,
     sweep = _Sweep(folder, path, cache_dir, run)
     for change in CHANGES.values():
         for is_warm in warm:
-            sweep.change(path, lambda c=change: c(path, WRITERS[name]), is_warm)  # type: ignore[misc]
+            sweep.change(path, lambda c=change: c(path, WRITERS[name]), is_warm)
     sweep.change(path, lambda: _vanish(path, WRITERS[name]), warm=False)
-    print(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")  # noqa: T201
+    say(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")
     assert sweep.points > len(CHANGES)
 
 
@@ -288,8 +281,8 @@ def test_one_version_of_a_saved_dataset_is_read(
 
     sweep = _Sweep(tmp_path, inputs / "saved", cache_dir, _parts)
     for change in CHANGES.values():
-        sweep.change(path, lambda c=change: c(path, write), warm=False)  # type: ignore[misc]
-    print(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")  # noqa: T201
+        sweep.change(path, lambda c=change: c(path, write), warm=False)
+    say(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")
 
 
 def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_nothing_but_what_a_template_prints_whole_is_asked_about() -> None:
     """Null in a turn's own keys is the same as no key."""
     row = {"messages": [{"role": "user", "content": "q", "tool_calls": None}], "tools": None}
     assert null_fields.settled(row, None) == row
-    row["tools"] = [{"name": "f", "parameters": None}]  # type: ignore[assignment]
+    row["tools"] = [{"name": "f", "parameters": None}]
     assert null_fields.settled(row, "keep") == row
     assert null_fields.settled(row, "drop")["tools"] == [{"name": "f"}]
     with pytest.raises(AskError, match="tools holds nulls"):

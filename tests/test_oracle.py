@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import packages
-from support import read_manifest
+from support import read_manifest, say
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
@@ -169,7 +169,7 @@ def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_pa
     few = range(0, len(texts), 5)
     own = {i: encode(texts[i]) for i in few}
     assert [texts[i] for i in few if own[i] not in (None, wanted[i])] == []
-    print(f"{name}: {len(texts)} texts")  # noqa: T201
+    say(f"{name}: {len(texts)} texts")
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_real_texts_have_the_ids_of_the_vendors_library(
             found.update(_strings(json.loads(line)))
     texts = subject.led(sorted(text for text in found if text.isprintable() or text.isascii()))
     wanted = subject.vendor(tmp_path, texts)
-    print(f"{name}: {len(texts)} texts of real files")  # noqa: T201
+    say(f"{name}: {len(texts)} texts of real files")
     assert len(texts) > 20_000
     for backend in encoders.BACKENDS:
         assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support import table_bytes
 
 from stages import readers
 from stages.contract import Split
@@ -457,14 +458,7 @@ def test_values_without_a_json_spelling_still_have_raw_text(folder: Path) -> Non
 def arrow_bytes(kind: str) -> bytes:
     """A table of numbers and texts, as Arrow IPC or Parquet."""
     table = pa.table({"i": list(range(5000)), "s": [f"{i * 7919 % 9973}" for i in range(5000)]})
-    sink = pa.BufferOutputStream()
-    if kind == "parquet":
-        pq.write_table(table, sink, row_group_size=1000)
-    else:
-        new = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
-        with new(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=1000)
-    return bytes(sink.getvalue().to_pybytes())
+    return table_bytes(table, kind, 1000)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello, this is text\n" * 9], ids=["empty", "text"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, read_manifest
+from support import Ran, check_reading, read_manifest
 
 from stages import examples, formats
 from stages.contract import (
@@ -262,11 +262,7 @@ def test_each_shape_says_what_it_says(
     name: str, task: str, row: Row, wanted: list[Example]
 ) -> None:
     """Detected among all formats of its task, and turned into exactly these examples."""
-    before = json.dumps(row)
-    found = detect([row] * 3, task, "x.jsonl")
-    assert found.reading == name
-    assert found.format.read(row, task, FormatOptions()) == wanted
-    assert json.dumps(row) == before
+    check_reading(name, task, row, wanted)
 
 
 # reading, task, row, code

@@ -31,7 +31,7 @@ def encoder(library: str, path: Path, pattern: str) -> Callable[[str], list[int]
     if library == "sentencepiece":
         from sentencepiece import SentencePieceProcessor
 
-        return SentencePieceProcessor(model_file=str(path)).encode  # type: ignore[no-any-return]
+        return SentencePieceProcessor(model_file=str(path)).encode
     import tiktoken
 
     ranks, first = _ranks(path.read_bytes())

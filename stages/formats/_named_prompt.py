@@ -24,7 +24,7 @@ def require_prompt(row: Row, turns: list[Message]) -> None:
         return
     if isinstance(named, str):
         wanted = [Message("user", named)]
-    elif _turns.is_turns(named, "role") or _turns.is_turns(named, "from"):
+    elif _turns.are_turns(named):
         wanted = _turns.conversation(named, "prompt")
     else:  # neither text nor turns: nothing that a conversation could hold
         return

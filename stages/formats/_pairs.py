@@ -33,10 +33,6 @@ BESIDE = {
 TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
 
 
-def _is_asked(value: Any) -> bool:
-    return _turns.is_turns(value, "role") or _turns.is_turns(value, "from")
-
-
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
     """The turns that both sides answer; empty when there are none.
 
@@ -45,7 +41,7 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     """
     turns = _turns.chosen_of(row, _TURNS, options.columns)
     if turns is None:
-        turns = next((name for name in _LISTED if _is_asked(peek(row, name))), None)
+        turns = next((name for name in _LISTED if _turns.are_turns(peek(row, name))), None)
     if turns is not None:
         shared = _turns.whole(row, turns)
         require_prompt(row, shared)

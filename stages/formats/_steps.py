@@ -192,7 +192,7 @@ def turn_column(row: Row) -> str | None:
     """The column that holds turns."""
     for name in _TURNS:
         value = peek(row, name)
-        if _turns.is_turns(value, "role") or _turns.is_turns(value, "from"):
+        if _turns.are_turns(value):
             return name
     return None
 

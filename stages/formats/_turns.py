@@ -311,7 +311,7 @@ def turns_in(value: Any) -> list[Any] | None:
         found = json_value(value, "", "no_turns")
     except RowError:
         return None
-    return found if is_turns(found, "role") or is_turns(found, "from") else None
+    return found if are_turns(found) else None
 
 
 def has_turns(value: Any, role_key: str) -> bool:
@@ -319,6 +319,11 @@ def has_turns(value: Any, role_key: str) -> bool:
     if isinstance(value, str):
         value = turns_in(value)
     return is_turns(value, role_key)
+
+
+def are_turns(value: Any) -> bool:
+    """Whether a value is a list of turns in either spelling."""
+    return is_turns(value, "role") or is_turns(value, "from")
 
 
 def is_turns(value: Any, role_key: str) -> bool:

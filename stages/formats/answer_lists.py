@@ -25,10 +25,7 @@ def is_several(value: Any) -> bool:
         return False
     if all(isinstance(one, str) for one in value):
         return True
-    return all(
-        isinstance(one, list) and (_turns.is_turns(one, "role") or _turns.is_turns(one, "from"))
-        for one in value
-    )
+    return all(isinstance(one, list) and _turns.are_turns(one) for one in value)
 
 
 def _answers(value: Any) -> list[Any]:

@@ -22,7 +22,7 @@ _ANSWERS = frozenset(
 
 
 def _ends_unanswered(value: Any) -> bool:
-    if not (_turns.is_turns(value, "role") or _turns.is_turns(value, "from")):
+    if not _turns.are_turns(value):
         return False
     roles = [str(turn.get("role", turn.get("from"))).lower() for turn in value]
     return all(_turns.ROLES.get(role) in ("system", "user") for role in roles)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
@@ -16,10 +15,6 @@ ANSWERS = ("answer", "response", "solution", "output", "output_text")
 
 def _texts(row: Row, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if isinstance(row.get(name), str)]
-
-
-def _is_turns(value: Any) -> bool:
-    return _turns.is_turns(value, "role") or _turns.is_turns(value, "from")
 
 
 class _QueryResponse:
@@ -39,7 +34,7 @@ class _QueryResponse:
         question, answer = _turns.first_of(row, QUESTIONS), _turns.first_of(row, ANSWERS)
         if "instruction" in row or "chosen" in row or question is None or answer is None:
             return None
-        asked = isinstance(row[question], str) or _is_turns(row[question])
+        asked = isinstance(row[question], str) or _turns.are_turns(row[question])
         if asked and isinstance(row[answer], str):
             return f"{question} and {answer}"
         return None
@@ -65,7 +60,7 @@ class _QueryResponse:
             missing = "question" if question is None else "answer"
             raise RowError("bad_column", f"there is no {missing} column")
         answered = _turns.text(row, answer)
-        if _is_turns(row[question]):
+        if _turns.are_turns(row[question]):
             turns = [*_turns.whole(row, question), Message("assistant", answered)]
         else:
             turns = _turns.exchange(row, _turns.text(row, question), answered, options)

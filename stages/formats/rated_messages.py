@@ -31,7 +31,7 @@ def _column(row: Row) -> str | None:
     """The column with turns of which an assistant's has a rating."""
     for name in _COLUMNS:
         turns: Any = dict.get(row, name)
-        if not (_turns.is_turns(turns, "role") or _turns.is_turns(turns, "from")):
+        if not _turns.are_turns(turns):
             continue
         keys = [(turn, rated_steps.rating_of(turn)) for turn in turns if _speaks(turn)]
         if any(key and _is_number(turn[key]) for turn, key in keys):

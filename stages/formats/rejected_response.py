@@ -6,8 +6,6 @@ and ``response`` with ``rejected_response``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
@@ -19,13 +17,9 @@ _ANSWERS = ("response", "answer", "output", "completion")
 _REJECTED = ("rejected_response", "rejected_message", "rejected_messages")
 
 
-def _is_whole(value: Any) -> bool:
-    return _turns.is_turns(value, "role") or _turns.is_turns(value, "from")
-
-
 def _chosen(row: Row) -> str | None:
     """The column with the conversation, or with the chosen answer."""
-    whole = next((name for name in _WHOLE if _is_whole(peek(row, name))), None)
+    whole = next((name for name in _WHOLE if _turns.are_turns(peek(row, name))), None)
     if whole is not None:
         return whole
     asked = any(peek(row, name) is not None for name in _QUESTIONS)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import torch
 from datasets import load_from_disk
 from failures import sums, tiny
 from small_tokenizers import small
+from stub_server import serve_json
 from support import Ran
 from transformers import DataCollatorWithFlattening
 
@@ -79,48 +78,27 @@ def _trained(folder: Path, out: Path, masked: bool) -> Path:
     return out
 
 
-@contextmanager
-def _served(model: Path, stops: list[int]) -> Iterator[str]:
+def _served(model: Path, stops: list[int]) -> AbstractContextManager[str]:
     """The checkpoint behind ``/v1/completions``, stopping at these ids unless told otherwise."""
     loaded = Checkpoint(model, END_OF_TEXT)
 
-    class Handler(BaseHTTPRequestHandler):
-        def _reply(self, status: int, content: dict[str, Any]) -> None:
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if not body:
+            return 200, {"data": [{"id": "tiny"}]}
+        prompt = body.get("prompt")
+        if not path.endswith("/completions") or isinstance(prompt, str):
+            return 404, {}
+        many = prompt if isinstance(prompt[0], list) else [prompt]
+        wanted = [*stops, *body.get("stop_token_ids", [])]
+        loaded._model.generation_config.eos_token_id = wanted
+        found = loaded.answer(many, body["max_tokens"], body["temperature"], body["seed"])
+        choices = [
+            {"index": i, "text": "", "finish_reason": "stop" if ids[-1] in wanted else "length"}
+            for i, ids in enumerate(found)
+        ]
+        return 200, {"choices": choices}
 
-        def do_GET(self) -> None:
-            self._reply(200, {"data": [{"id": "tiny"}]})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = body.get("prompt")
-            if not self.path.endswith("/completions") or isinstance(prompt, str):
-                self._reply(404, {})
-                return
-            many = prompt if isinstance(prompt[0], list) else [prompt]
-            wanted = [*stops, *body.get("stop_token_ids", [])]
-            loaded._model.generation_config.eos_token_id = wanted
-            found = loaded.answer(many, body["max_tokens"], body["temperature"], body["seed"])
-            choices = [
-                {"index": i, "text": "", "finish_reason": "stop" if ids[-1] in wanted else "length"}
-                for i, ids in enumerate(found)
-            ]
-            self._reply(200, {"choices": choices})
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return serve_json(answer)
 
 
 def _codes(ran: Ran) -> dict[str, str]:

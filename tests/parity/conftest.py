@@ -178,16 +178,11 @@ def train(pipeline: Callable[..., Ran], tmp_path: Path) -> Train:
 
     def run(peer: str, build: Path, *options: str, before: str = "") -> list[dict[str, Any]]:
         import torch
-        from parity.tiny import tiny
+        from parity.releases import overlaid, peer_folder
 
         name, out = peer.partition("-")[0], tmp_path / "batches.pt"
-        root = PEERS / peer
-        if not root.is_dir():
-            pytest.fail(f"{root} is missing: make test-parity installs it")
-        torch.manual_seed(0)
-        tiny("CausalLM").save_pretrained(tmp_path / "original")
-        ran = pipeline("overlay", tmp_path / "original", "-o", tmp_path / "model", "--build", build)
-        assert ran.status == 0, ran.err
+        root = peer_folder(peer)
+        overlaid(pipeline, tmp_path, build)
         command, entry = COMMANDS[name]
         shim = tmp_path / "bin" / command
         shim.parent.mkdir()

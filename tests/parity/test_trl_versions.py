@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import torch
 from datasets import load_from_disk
-from parity.tiny import tiny
+from parity.releases import overlaid, peer_folder
 from support import SAMPLES, Ran
 
 Build = Callable[..., Path]
-PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 PAIRS = SAMPLES / "rm" / "pairs_margin.jsonl"
 
 # In the place of training: all batches of its own loader, and what its own loss makes of each.
@@ -48,13 +47,8 @@ def batches(pipeline: Callable[..., Ran], tmp_path: Path) -> Callable[..., list[
     """Of the program that a build's launch script starts, under one release of TRL."""
 
     def found(version: str, folder: Path, *options: str) -> list[dict[str, Any]]:
-        root = PEERS / f"trl-{version}"
-        if not root.is_dir():
-            pytest.fail(f"{root} is missing: make test-parity installs it")
-        torch.manual_seed(0)
-        tiny("CausalLM").save_pretrained(tmp_path / "original")
-        ran = pipeline("overlay", tmp_path / "original", "-o", tmp_path / "m", "--build", folder)
-        assert ran.status == 0, ran.err
+        root = peer_folder(f"trl-{version}")
+        model = overlaid(pipeline, tmp_path, folder)
         shared = ["--use_cpu", "true", "--bf16", "false", "--report_to", "none"]
         out, program = tmp_path / "seen.pt", folder / "launch" / "train_trl.py"
         done = subprocess.run(
@@ -65,7 +59,7 @@ def batches(pipeline: Callable[..., Ran], tmp_path: Path) -> Callable[..., list[
                 out,
                 program,
                 folder,
-                tmp_path / "m",
+                model,
                 *shared,
                 *options,
             ],

@@ -1,0 +1,32 @@
+"""Releases of trainers as they are installed, and a tiny model for a program of theirs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from parity.tiny import tiny
+from support import Ran
+
+PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
+
+
+def peer_folder(peer: str) -> Path:
+    """Where one release of a trainer is installed; fails the test where it is not."""
+    root = PEERS / peer
+    if not root.is_dir():
+        pytest.fail(f"{root} is missing: make test-parity installs it")
+    return root
+
+
+def overlaid(pipeline: Callable[..., Ran], folder: Path, build: Path) -> Path:
+    """A tiny model with the tokenizer and configuration of a build, in ``folder / "model"``."""
+    torch.manual_seed(0)
+    tiny("CausalLM").save_pretrained(folder / "original")
+    ran = pipeline("overlay", folder / "original", "-o", folder / "model", "--build", build)
+    assert ran.status == 0, ran.err
+    return folder / "model"
