@@ -80,6 +80,9 @@ class Shard:
     tokens: Ints
     digest: tuple[Ints, Ints]
 
+    def __str__(self) -> str:
+        return f"Shard {self.path}"
+
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:

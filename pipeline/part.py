@@ -69,12 +69,29 @@ class PartReport:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One part to make: a split, its format, and where the part goes."""
+    """One part to make: a split, its format, and where the part goes.
+
+    Attributes:
+        first_line: of the split, from 0; None where the lines before it were not counted.
+    """
 
     split: Split
     format: str
     folder: str
     key: str
+    first_line: int | None = 0
+
+    def __str__(self) -> str:
+        name = Path(self.split.path).name
+        if self.first_line is None or not self.split.lines:
+            return f"{name} from {self.split.start} on" if self.split.start else name
+        return f"{name}, lines {self.first_line + 1} to {self.first_line + self.split.lines},"
+
+    def place(self, line: int) -> str:
+        """What a message calls a line of the split, 0-based: ``data.jsonl:1042``."""
+        if self.first_line is None:
+            return f"{self}:{line + 1}"
+        return f"{Path(self.split.path).name}:{self.first_line + line + 1}"
 
     @property
     def path(self) -> Path:
@@ -93,11 +110,22 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
     """Name the part of every split."""
     folder = str(recipe.config.cache_dir / "parts")
     prints = {name: recipe.part_fingerprint(name) for name in set(recipe.formats)}
-    works = []
+    works: list[Work] = []
     for split, name in splits:
         source = f"{prints[name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
-        works.append(Work(split, name, folder, hashlib.sha256(source.encode()).hexdigest()))
+        key = hashlib.sha256(source.encode()).hexdigest()
+        works.append(Work(split, name, folder, key, _first_line(split, works)))
     return works
+
+
+def _first_line(split: Split, before: list[Work]) -> int | None:
+    """The line of its file at which a split starts, from the splits of the same file before it."""
+    last = before[-1] if before else None
+    if last is None or last.split.path != split.path:
+        return 0
+    if last.first_line is None or last.split.lines is None:
+        return None
+    return last.first_line + last.split.lines
 
 
 def finished(work: Work) -> PartReport | None:
@@ -235,10 +263,10 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             batch, gone = split_off(stage(batch))
             if gone is not None:
                 if normalize.kind != "tokens":
-                    part_checks.require_theirs(gone, stage.name, part_checks.where(work.split))
+                    part_checks.require_theirs(gone, stage.name, work.place)
                 rejects.take(gone, stage.name, records)
         if batch.num_rows:
-            witness(batch, records, part_checks.where(work.split))
+            witness(batch, records, work.place)
             _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
     report.sampled, report.skipped = witness.sampled, witness.skipped
@@ -246,7 +274,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     report.filtered = normalize.tally.filtered
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
-    part_checks.require_counted(report, work.split, last, sum(map(len, batches)))
+    part_checks.require_counted(report, work, last, sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     part_checks.require_counts(work, report, table, rejects.refused)
@@ -255,13 +283,18 @@ def make(recipe: Recipe, work: Work) -> PartReport:
 
 
 _cache: dict[tuple[str, str], Any] = {}
+_KEPT = 16  # compiled templates and encoders of that many formats and recipes
 
 
 def _machinery(recipe: Recipe, format_name: str) -> Any:
-    """Door, stages and witness, once per process: they keep what they have compiled."""
+    """Normalize, stages and second reading of a format, once per process.
+
+    They keep what they have compiled, and inputs of several formats take turns.
+    """
     key = (recipe.part_fingerprint(format_name), format_name)
     if key not in _cache:
-        _cache.clear()
+        if len(_cache) >= _KEPT:
+            del _cache[next(iter(_cache))]
         _cache[key] = (
             recipe.normalize(format_name),
             recipe.stages(format_name),

@@ -6,14 +6,14 @@ leaves no trace at all. So rows are counted a second way, and what breaks here i
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from stages import row_counts
-from stages.contract import Batch, Split
+from stages.contract import Batch
 from stages.errors import PipelineError, ReadingError
 
 if TYPE_CHECKING:
@@ -27,18 +27,12 @@ def counts_lines(work: Work, report: PartReport) -> bool:
     return work.split.lines in (None, report.lines)
 
 
-def where(split: Split) -> str:
-    """What a message calls a split; its lines count from its start."""
-    name = Path(split.path).name
-    return name if not split.start else f"{name} from {split.start} on"
-
-
 # What a row can break by what it says: texts that differ but not in their ids, and text that
 # gives an id which stands for something else.
 _OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
 
 
-def require_theirs(gone: Batch, stage: str, where: str) -> None:
+def require_theirs(gone: Batch, stage: str, place: Callable[[int], str]) -> None:
     """What we rendered and encoded ourselves breaks no law by its own fault.
 
     Raises:
@@ -48,12 +42,12 @@ def require_theirs(gone: Batch, stage: str, where: str) -> None:
     for line, code, detail in zip(*(gone.column(n).to_pylist() for n in names), strict=True):
         if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
             raise PipelineError(
-                f"{where}:{line + 1}: the example made from this row breaks {code}: {detail}.",
+                f"{place(line)}: the example made from this row breaks {code}: {detail}.",
                 "Nothing was published; please report it with the row and the recipe.",
             )
 
 
-def require_counted(report: PartReport, split: Split, last: int, kept: int) -> None:
+def require_counted(report: PartReport, work: Work, last: int, kept: int) -> None:
     """The rows of the split were all read, and some of those that stayed were read twice.
 
     Args:
@@ -62,12 +56,12 @@ def require_counted(report: PartReport, split: Split, last: int, kept: int) -> N
     Raises:
         ReadingError: they were not.
     """
-    found = None if report.damage else row_counts.count(split)
+    found = None if report.damage else row_counts.count(work.split)
     read = row_counts.Count(report.rows, report.lines, last)
     if found is not None and found != read:
-        raise ReadingError(f"{where(split)}: {read} were read, and {found} are there.")
+        raise ReadingError(f"{work}: {read} were read, and {found} are there.")
     if kept and not report.sampled + report.skipped:
-        raise ReadingError(f"{where(split)}: none of its {kept} rows was read a second time.")
+        raise ReadingError(f"{work}: none of its {kept} rows was read a second time.")
 
 
 def require_counts(work: Work, report: PartReport, made: pa.Table, refused: list[Refused]) -> None:
@@ -86,7 +80,7 @@ def require_counts(work: Work, report: PartReport, made: pa.Table, refused: list
     counted = (len(lines) + report.filtered, sequences, True)
     if counted != (report.rows, report.made, counts_lines(work, report)):
         raise PipelineError(
-            f"{work.split.path}: a part counts {report.lines} lines, {report.rows} rows and "
+            f"{work}: a part counts {report.lines} lines, {report.rows} rows and "
             f"{report.made} sequences, and holds {work.split.lines or report.lines} lines, "
             f"{len(lines) + report.filtered} rows and {sequences} sequences.",
             "Nothing was built. Please report this.",

@@ -21,11 +21,12 @@ from pipeline.inputs import Input
 from pipeline.reading import format_options, selection_of
 from stages import encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
+from stages.binding import bind
 from stages.contract import Stage, TokenRows
 from stages.errors import ModelError, UsageError
 from stages.normalize import Normalize
 from stages.printed_fields import printed_fields
-from stages.profile import ModelProfile, TargetModel, bind
+from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers import oracle
 from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Found, Overrides, resolve

@@ -241,17 +241,3 @@ def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> T
     steps = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     return TargetModel(profile, tokenizer_json, controls, eos, end, pad, *steps, size, {})
-
-
-def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """Prove what the profile says of tokens against the tokenizer's bytes.
-
-    Raises:
-        ModelError: a token is not one id, not the id that the family has, lies outside the
-            embedding, or two that must differ are the same.
-    """
-    from stages import probes  # they speak of a TargetModel
-
-    model = declare(profile, tokenizer_json, with_steps)
-    model.probes.update(probes.require(probes.Subject(model, tokenizer_json), probes.TOKENS))
-    return model

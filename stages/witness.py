@@ -12,7 +12,7 @@ turn in a row that it found right, and it must notice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,11 +90,16 @@ class Witness:
         self._seen += batch.num_rows
         return np.flatnonzero((number < HEAD) | (number % EVERY == 0)).tolist()
 
-    def __call__(self, batch: Batch, records: Mapping[int, Record], where: str = "row") -> None:
+    def __call__(
+        self,
+        batch: Batch,
+        records: Mapping[int, Record],
+        place_of: Callable[[int], str] = "row {}".format,
+    ) -> None:
         """Check a sample of a batch that has been encoded, none of whose rows is refused.
 
         Args:
-            records: by line; ``where``: what a message calls the file.
+            records: by line; ``place_of``: what a message calls a line.
 
         Raises:
             ParityError: a row's ids are not the reference's.
@@ -104,7 +109,7 @@ class Witness:
         names = [name for name in _READ if name in batch.schema.names]
         sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
         for row in sample.to_pylist():
-            place = f"{where}:{row['line'] + 1}"
+            place = place_of(row["line"])
             said = self.said(row, records[row["line"]])
             if said is None:
                 raise ReadingError(f"{place}: the turns in the build are not those of the row.")

@@ -16,8 +16,9 @@ from preloaded import Server, outputs
 from support import Ran
 
 from stages import encoders
+from stages.binding import bind
 from stages.encoders import Encoder
-from stages.profile import TargetModel, bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 

@@ -19,9 +19,9 @@ from pipeline.config import Config
 from pipeline.overlay import overlay
 from pipeline.recipe import resolve_recipe
 from pipeline.safetensors_rows import read_row
+from stages.binding import bind
 from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
-from stages.profile import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import added
 

@@ -14,9 +14,10 @@ from small_tokenizers import small
 
 from pipeline.part import split_off
 from stages import formats, stop_text
+from stages.binding import bind
 from stages.contract import FormatOptions, Record, Row
 from stages.normalize import Normalize
-from stages.profile import TargetModel, bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles
 from stages.render import Render, Renderer
 from stages.segments import TRAINED

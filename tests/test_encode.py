@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 from pipeline.part import split_off
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, encoders, formats, stop_text
+from stages.binding import bind
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.digest import digests
@@ -26,7 +27,7 @@ from stages.encoders import Encoder
 from stages.fold import fold, unfold
 from stages.mark import Mark, rating_token
 from stages.normalize import Normalize
-from stages.profile import TargetModel, bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles
 from stages.render import Render, Renderer, RenderSteps
 from stages.segments import CLOSES, CONTROL, TRAINED, controls_pattern

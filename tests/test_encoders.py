@@ -21,12 +21,13 @@ from expectations import measure
 from expectations.contract import EXAMPLE, ROW, Context
 from expectations.suite import applying, invariants
 from stages import encoders, formats
+from stages.binding import bind
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import EncodePair, SegmentEncoder
 from stages.errors import ModelError
 from stages.normalize import Normalize
 from stages.pad import pad
-from stages.profile import TargetModel, bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles
 from stages.ragged import ragged
 from stages.render_pair import PairRenderer, RenderTexts, prove_pair

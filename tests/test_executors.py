@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.executors.local import pmap
+from pipeline.gather import Shard
+from pipeline.part import Work
+from stages.contract import Split
 from stages.errors import DataError, SurroundingsError
 
 
@@ -68,6 +72,24 @@ def test_a_task_that_kills_its_workers_is_named() -> None:
     """Three deaths, then an error that says which item, and no hang."""
     with pytest.raises(SurroundingsError, match="2 killed its worker 3 times"):
         dict(pmap(_die, None, range(4), 2))
+
+
+def _die_at_once(shared: None, item: object) -> object:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_killed_part_or_shard_is_named_in_words() -> None:
+    """The message names file and lines, or the shard; never the arrays that it would hold."""
+    split = Split("in/data.jsonl", 0, 10, "0" * 64, "jsonl", lines=4)
+    works = [Work(split, "openai", "parts", "ab"), Work(split, "openai", "parts", "cd", 4)]
+    assert works[1].place(0) == "data.jsonl:5"
+    with pytest.raises(SurroundingsError, match=r"data.jsonl, lines (1 to 4|5 to 8), killed its"):
+        dict(pmap(_die_at_once, None, works, 2))
+    ids = np.arange(1000)
+    shard = Shard("train/data-00000-of-00001.arrow", "train", ids, ids, ids, (ids, ids))
+    with pytest.raises(SurroundingsError, match=r"^Shard train/data-00000-of-00001.arrow killed"):
+        dict(pmap(_die_at_once, None, [shard, shard], 2))
 
 
 def test_an_exception_arrives_as_it_was_raised() -> None:

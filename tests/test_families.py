@@ -17,11 +17,12 @@ from transformers import AutoTokenizer
 
 from pipeline.tokenizer_files import write_tokenizer
 from stages import encoders, formats
+from stages.binding import bind
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
 from stages.encode import Encode, SegmentEncoder
 from stages.normalize import Normalize
-from stages.profile import AddedToken, TargetModel, bind
+from stages.profile import AddedToken, TargetModel
 from stages.profiles import all_profiles, llama3
 from stages.render import Render, Renderer
 from stages.segments import controls_pattern

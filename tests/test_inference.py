@@ -19,10 +19,11 @@ from transformers import AutoTokenizer
 
 from pipeline import answers, inference
 from pipeline.answers import Answers, Counting
+from stages.binding import bind
 from stages.encoders import parsed
 from stages.errors import ModelError
 from stages.inference import prompts, switch_of, variants
-from stages.profile import TargetModel, bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles, template
 from stages.render import template_of
 from stages.template import Template

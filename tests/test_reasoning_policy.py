@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stages import reasoning
+from stages.binding import bind
 from stages.contract import Message
 from stages.errors import RowError
-from stages.profile import bind
 from stages.profiles import all_profiles
 from stages.render import Renderer, Row
 from stages.segments import CONTROL, TRAINED

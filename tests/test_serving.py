@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 
 from pipeline import serving
 from pipeline.tokenizer_files import write_tokenizer
-from stages.profile import TargetModel, bind
+from stages.binding import bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles
 
 ANSWER = "I do not know this year. <search>population of Oslo"

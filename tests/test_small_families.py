@@ -22,12 +22,13 @@ from support import Ran, read_manifest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from stages import encoders, formats
+from stages.binding import bind
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import Encode, SegmentEncoder
 from stages.errors import RowError
 from stages.normalize import Normalize
-from stages.profile import TargetModel, bind
+from stages.profile import TargetModel
 from stages.profiles import all_profiles
 from stages.render import Render, Renderer, template_of
 from stages.template import Template

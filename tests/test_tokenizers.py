@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from stages.binding import bind
 from stages.errors import ModelError
-from stages.profile import ModelProfile, bind
+from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
 from stages.tokenizers import builtin, carriers, hub, qwen, resolve
 from stages.tokenizers.resolve import Overrides

@@ -148,7 +148,7 @@ def test_a_fault_in_a_row_is_noticed(
     witness(batch, records)
     assert (witness.sampled, witness.skipped) == (1, 0)
     with pytest.raises((ParityError, ReadingError)) as caught:
-        witness(damaged(batch, column, change), records, "data.jsonl")
+        witness(damaged(batch, column, change), records, lambda line: f"data.jsonl:{line + 1}")
     assert "data.jsonl:1: " in str(caught.value)
 
 
