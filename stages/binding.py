@@ -1,0 +1,18 @@
+"""A declared profile, proved against the tokenizer's bytes."""
+
+from __future__ import annotations
+
+from stages import probes
+from stages.profile import ModelProfile, TargetModel, declare
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """Prove what the profile says of tokens against the tokenizer's bytes.
+
+    Raises:
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
+    """
+    model = declare(profile, tokenizer_json, with_steps)
+    model.probes.update(probes.require(probes.Subject(model, tokenizer_json), probes.TOKENS))
+    return model
