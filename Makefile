@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test test-slow test-training test-parity lint bench wheel clean
+.PHONY: demo test test-slow test-training test-parity lint docs bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +58,9 @@ lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)  ## Write the generated pages: docs/reference.md, the tables of formats.md, the suites.
+	$(BIN)/python docs/generate.py
 
 bench: $(READY)  ## Time the build beside datasets.map, one core each.
 	$(BIN)/python benchmarks/sft_rows.py

@@ -7,6 +7,7 @@ python docs/generate.py [--check]
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sys
@@ -66,7 +67,7 @@ def _codes() -> list[tuple[str, ...]]:
 
 def reference() -> str:
     """The page."""
-    lines = ["# Reference", "", "Written by `python docs/generate.py`; the tests compare it.", ""]
+    lines = ["# Reference", "", "Written by `make docs`; the tests compare it.", ""]
     for path in _commands(cli, ()):
         lines += [f"## {' '.join(('pipeline', *path))}", "", "```", _help(path), "```", ""]
     lines += ["## Formats", "", *_table(("format", "what a row is"), formats()), ""]
@@ -91,6 +92,7 @@ def reference() -> str:
 
 FORMATS = ROOT / "docs" / "formats.md"
 _BLOCK = re.compile(r"(?<=<!-- columns by format -->\n).*(?=<!-- end of columns -->)", re.DOTALL)
+_WIDE = 300  # characters of a line that a difference shows
 _MOST = 6  # names of one meaning that the page lists
 
 
@@ -117,11 +119,28 @@ def exported() -> dict[Path, str]:
     return found
 
 
+def pages() -> dict[Path, str]:
+    """Every generated file with the text that it should have."""
+    return {TARGET: reference(), FORMATS: formats_page(), **exported()}
+
+
+def stale() -> str:
+    """What differs between the generated files and what they should be; empty when nothing does."""
+    differences = []
+    for path, text in pages().items():
+        old = path.read_text("utf-8") if path.exists() else ""
+        name = path.relative_to(ROOT).as_posix()
+        found = difflib.unified_diff(
+            old.splitlines(), text.splitlines(), f"{name} (committed)", f"{name} (now)", "", "", 0, ""
+        )
+        differences += [line if len(line) <= _WIDE else f"{line[:_WIDE]}…" for line in found]
+    return "\n".join(differences)
+
+
 if __name__ == "__main__":
-    pages = {TARGET: reference(), FORMATS: formats_page(), **exported()}
     if "--check" in sys.argv[1:]:
-        old = [p.name for p, text in pages.items() if p.read_text("utf-8") != text]
-        sys.exit(f"out of date: {', '.join(old)}" if old else 0)
+        old = stale()
+        sys.exit(f"{old}\ngenerated pages are out of date; write them with: make docs" if old else 0)
     SUITES.mkdir(exist_ok=True)
-    for page, text in pages.items():
+    for page, text in pages().items():
         page.write_text(text, "utf-8")
