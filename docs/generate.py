@@ -130,17 +130,16 @@ def stale() -> str:
     for path, text in pages().items():
         old = path.read_text("utf-8") if path.exists() else ""
         name = path.relative_to(ROOT).as_posix()
-        found = difflib.unified_diff(
-            old.splitlines(), text.splitlines(), f"{name} (committed)", f"{name} (now)", "", "", 0, ""
-        )
+        ends = (f"{name} (committed)", f"{name} (now)")
+        found = difflib.unified_diff(old.splitlines(), text.splitlines(), *ends, n=0, lineterm="")
         differences += [line if len(line) <= _WIDE else f"{line[:_WIDE]}…" for line in found]
     return "\n".join(differences)
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
-        old = stale()
-        sys.exit(f"{old}\ngenerated pages are out of date; write them with: make docs" if old else 0)
+        found = stale()
+        sys.exit(f"{found}\nout of date; write them with: make docs" if found else 0)
     SUITES.mkdir(exist_ok=True)
     for page, text in pages().items():
         page.write_text(text, "utf-8")
