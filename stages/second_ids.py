@@ -26,6 +26,7 @@ from stages.errors import ParityError, ReadingError, RowError
 from stages.formats.text import BARE
 from stages.profile import TargetModel
 from stages.render import template_of
+from stages.step_alignment import require_aligned
 from stages.tokenizers.oracle import Oracle
 
 MOST = 32  # answers of one row whose prompts are rendered: a row of n answers takes n renderings
@@ -278,30 +279,42 @@ class SecondReading:
         weights = [0.0, *[turn.weight or 0.0] * (len(ids) - 1)]
         return Reading(ids, weights, len(ids), None if hidden.found else self.whole(said + end))
 
-    def steps(self, problem: str, steps: Sequence[str], tail: str | None) -> Reading | None:
-        """The ids of a problem and its steps with a marker behind each; nothing is weighed.
+    def steps(
+        self,
+        problem: str,
+        steps: Sequence[str],
+        ratings: Sequence[float | None],
+        tail: str | None,
+    ) -> Reading | None:
+        """The ids of a problem and its steps with a marker after each; nothing is weighed.
 
         Args:
+            ratings: one for each step, None where it has none.
             tail: of the row's own text; None where the steps are an answer in a chat.
+
+        Raises:
+            ReadingError: markers and ratings do not line up.
         """
-        marker = self._model.profile.step_tokens.step
+        tokens = self._model.profile.step_tokens
         texts = [self._system or "", problem, *steps, tail or ""]
         hidden = _Hidden(self._controls, texts)
-        marked = [hidden.hide(step) + marker for step in steps]
+        marked = [hidden.hide(step) + tokens.step for step in steps]
         if tail is not None:
             text = "".join(marked) + hidden.hide(tail)
             ids = self._ids(text, hidden)
+            require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
             return Reading(ids, [0.0] * len(ids), len(ids), None)
         shown = [{"role": "user", "content": hidden.hide(problem)}]
         if self._system is not None:
             shown.insert(0, {"role": "system", "content": hidden.hide(self._system)})
         answer = {
             "role": "assistant",
-            "content": self._model.profile.step_tokens.separator.join(marked),
+            "content": tokens.separator.join(marked),
         }
         text = self._rendered([*shown, answer], None)
         start = self._start(text, shown, None)
         ids, weights, _ = self._read(text, [start], [0.0], hidden)
+        require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
         whole = None if hidden.found else self.whole(text)
         return Reading(ids, weights, len(ids), whole)
 

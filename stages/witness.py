@@ -221,13 +221,13 @@ class Witness:
         kept = len(row["step_labels"])
         if not row["truncated"] and kept != len(said.steps):
             raise ReadingError(f"{len(said.steps)} steps, and {kept} labels of steps.")
-        reading = self._reading.steps(said.problem, said.steps[:kept], said.tail)
+        ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[:kept]]
+        reading = self._reading.steps(said.problem, said.steps[:kept], ratings, said.tail)
         if reading is None:
             return False
         model = self.model
         self._compare_ids(row["input_ids"], reading, {**row, "truncated": 0})
         places = [i for i, token in enumerate(reading.ids) if token == model.step_id]
-        ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[:kept]]
         labels = [IGNORED] * len(reading.ids)
         for place, rating in zip(places, ratings, strict=True):
             if rating is not None:

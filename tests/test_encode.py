@@ -25,7 +25,7 @@ from stages.digest import digests
 from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
 from stages.encoders import Encoder
 from stages.fold import fold, unfold
-from stages.mark import Mark, rating_token
+from stages.mark import Mark
 from stages.normalize import Normalize
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
@@ -153,7 +153,7 @@ def prm(
     return run(
         door("prm", name, rows, raw=raw),
         RenderSteps(Renderer(bench.model), raw),
-        Mark(bench.model, encoders.load("fastokens", bench.model.tokenizer_json)),
+        Mark(bench.model),
         EncodeSteps(bench.model, segments_to_ids(bench, limit, policy)),
     )
 
@@ -552,7 +552,8 @@ def test_steps_are_what_a_trainer_would_encode(steps2: Bench, steps: Steps) -> N
     row = only(prm(steps2, [solution(steps)]))
     texts = [text.strip() for text, _ in steps]
     marked = "\n".join(f"{text}<|step|>" for text in texts)
-    tokens = [rating_token(model, rating) for _, rating in steps]
+    own = model.profile.step_tokens
+    tokens = [own.good if rating else own.bad for _, rating in steps]
     rated = "\n".join(text + token for text, token in zip(texts, tokens, strict=True))
     assert row["input_ids"] == theirs(steps2, [("user", "P"), ("assistant", marked)])
     other = theirs(steps2, [("user", "P"), ("assistant", rated)])

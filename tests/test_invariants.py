@@ -140,7 +140,7 @@ def encoded(task: str, model: TargetModel) -> Batch:
             Render(renderer, "rejected_", ends_with_turn=True),
             EncodePair(segments),
         ),
-        "prm": (RenderSteps(renderer), Mark(model, encoder), EncodeSteps(model, segments)),
+        "prm": (RenderSteps(renderer), Mark(model), EncodeSteps(model, segments)),
     }
     gate: Callable[[Batch], Batch] = Validate(Context(task, "ragged", LIMIT, model))
     for stage in (*stages[task], gate):

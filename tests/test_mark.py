@@ -1,4 +1,4 @@
-"""Markers stand behind their steps, and both aligned texts have equally many tokens."""
+"""Step tokens and ratings line up: the model's tokens are probed, sampled rows are read again."""
 
 from __future__ import annotations
 
@@ -6,30 +6,56 @@ from dataclasses import replace
 
 import pytest
 
-from stages import encoders, formats
+from stages import encoders, formats, probes
 from stages.contract import FormatOptions, Record
+from stages.encode import EncodeSteps, SegmentEncoder
+from stages.errors import ReadingError
 from stages.mark import Mark
 from stages.normalize import Normalize
 from stages.profile import StepTokens, TargetModel
 from stages.render import Renderer, RenderSteps
+from stages.witness import Witness
 
 ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0]}
 
 
-@pytest.mark.parametrize(
-    ("tokens", "codes"),
-    [
-        (StepTokens(), [None]),
-        (StepTokens(good="<|no such token|>"), ["misaligned_tokens"]),
-        (StepTokens(bad="<|no such token|>"), ["misaligned_tokens"]),
-    ],
-)
-def test_a_rating_of_several_tokens_is_refused(
-    step_model: TargetModel, tokens: StepTokens, codes: list[str | None]
-) -> None:
-    """The row's text with step tokens and that with its ratings must be equally long."""
-    model = replace(step_model, profile=replace(step_model.profile, step_tokens=tokens))
+def read_again(step_model: TargetModel, model: TargetModel) -> Witness:
+    """The row built for one model, and read a second time for another."""
+    encoder = encoders.load("tokenizers", step_model.tokenizer_json)
     normalize = Normalize("prm", formats.load("stepwise"), FormatOptions())
-    batch = RenderSteps(Renderer(step_model))(normalize([Record(0, 0, b"", ROW)]))
-    marked = Mark(model, encoders.load("tokenizers", step_model.tokenizer_json))(batch)
-    assert marked.column("reject_code").to_pylist() == codes
+    record = Record(0, 0, b"", ROW)
+    batch = normalize([record])
+    segments = SegmentEncoder(step_model, encoder, 4096, "reject")
+    for stage in (RenderSteps(Renderer(step_model)), Mark(step_model)):
+        batch = stage(batch)
+    batch = EncodeSteps(step_model, segments)(batch)
+    assert batch.column("reject_code").to_pylist() == [None]
+    witness = Witness(model, encoder, normalize)
+    witness(batch, {0: record})
+    return witness
+
+
+def test_both_texts_of_a_row_are_equally_long(step_model: TargetModel) -> None:
+    """With registered tokens they are."""
+    assert read_again(step_model, step_model).sampled == 1
+
+
+@pytest.mark.parametrize(
+    "tokens", [StepTokens(good="<|no such token|>"), StepTokens(bad="<|no such token|>")]
+)
+def test_a_rating_of_several_tokens_is_noticed(step_model: TargetModel, tokens: StepTokens) -> None:
+    """The second reading compares the lengths of both texts; the probe finds it before any row."""
+    model = replace(step_model, profile=replace(step_model.profile, step_tokens=tokens))
+    with pytest.raises(ReadingError, match="with the ratings' tokens in their place"):
+        read_again(step_model, model)
+    found = probes.examine(probes.Subject(model, model.tokenizer_json), (probes.TOKENS,))
+    assert found["step_tokens_are_one_id_in_context"].passed is False
+
+
+def test_a_lost_marker_is_counted(step_model: TargetModel) -> None:
+    """A step without a marker among the ids fills the reject columns with ``marker_count``."""
+    encoder = encoders.load("tokenizers", step_model.tokenizer_json)
+    batch = Normalize("prm", formats.load("stepwise"), FormatOptions())([Record(0, 0, b"", ROW)])
+    batch = RenderSteps(Renderer(step_model))(batch)  # not marked
+    found = EncodeSteps(step_model, SegmentEncoder(step_model, encoder, 4096, "reject"))(batch)
+    assert found.column("reject_code").to_pylist() == ["marker_count"]

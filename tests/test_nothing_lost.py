@@ -8,6 +8,7 @@ import pytest
 
 from stages import formats
 from stages.contract import (
+    Columns,
     Conversation,
     Doubtful,
     Example,
@@ -287,3 +288,24 @@ def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:
     door = Normalize("sft", formats.load("query_response"), FormatOptions())
     codes = door([Record(i, 0, b"", row) for i, row in enumerate(rows)])["reject_code"]
     assert codes.to_pylist() == ["bad_column"] * 3
+
+
+class _Empty:
+    """A format that finds nothing in a row, and says nothing about it."""
+
+    name = "empty"
+    tasks = ("sft",)
+    fans_out = False
+    columns: Columns = {"rows": ("rows",)}
+
+    def matches(self, row: Row) -> str | None:
+        return "rows"
+
+    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+        return []
+
+
+def test_a_row_without_any_example_is_refused() -> None:
+    """A format that gives none for a row loses nothing: the row is refused by name."""
+    batch = Normalize("sft", _Empty(), FormatOptions())([Record(0, 0, b"", {"rows": 1})])
+    assert batch.column("reject_code").to_pylist() == ["no_examples"]

@@ -57,7 +57,7 @@ class Bench:
         renderer = Renderer(self.model, self.train_on)
         segments = SegmentEncoder(self.model, self.encoder, 4096, "reject")
         sides = [Render(renderer, f"{n}_", ends_with_turn=True) for n in ("chosen", "rejected")]
-        steps = [RenderSteps(renderer), Mark(self.model, self.encoder)]
+        steps = [RenderSteps(renderer), Mark(self.model)]
         return {
             "sft": [Render(renderer), Encode(segments)],
             "rm": [*sides, EncodePair(segments)],

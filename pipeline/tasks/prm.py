@@ -21,7 +21,7 @@ class _Prm:
         raw = tools.config.prm_template == "raw"
         return (
             RenderSteps(tools.renderer, raw, tools.config.system),
-            Mark(tools.model, tools.encoder),
+            Mark(tools.model),
             EncodeSteps(tools.model, tools.segment_encoder),
             Validate(tools.context),
         )

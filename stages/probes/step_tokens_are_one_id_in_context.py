@@ -1,4 +1,8 @@
-"""The step token is one id between every kind of neighbour, not only when it stands alone."""
+"""Step, good and bad token are one id each between every kind of neighbour, in the same place.
+
+So a text with step tokens and the same text with the ratings' tokens have equally many tokens, and
+a label stands where its marker is read: what trainers that encode both texts assert of every row.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,16 @@ def _check(subject: Subject) -> str | None:
     ids = [one_id(subject, token) for token in tokens]
     for before in _BEFORE:
         for after in _AFTER:
-            text = before + tokens.step + after
-            found = subject.tokenizer.encode(text, add_special_tokens=False).ids
-            if found.count(ids[0]) != 1:
-                raise BrokenError(token=tokens.step, why=f"is not one id in {text!r} ({found})")
+            frames = []
+            for token, own in zip(tokens, ids, strict=True):
+                text = before + token + after
+                found = subject.tokenizer.encode(text, add_special_tokens=False).ids
+                if found.count(own) != 1:
+                    raise BrokenError(token=token, why=f"is not one id in {text!r} ({found})")
+                at = found.index(own)
+                frames.append((found[:at], found[at + 1 :]))
+            if frames[1:] != frames[:-1]:
+                raise BrokenError(token=tokens.step, why=f"changes its neighbours in {text!r}")
     return f"{tuple(tokens)} = {tuple(ids)}"
 
 
