@@ -27,9 +27,9 @@ from pipeline import memory
 def main() -> None:
     """Grow the rows, run every stage over them, print."""
     memory.keep_freed()  # before pyarrow is imported
+    from pipeline.chain import split_off
     from pipeline.config import Config, default_cache
     from pipeline.inputs import scan
-    from pipeline.part import split_off
     from pipeline.recipe import resolve_recipe
     from stages import readers
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from pipeline import chain
 from pipeline.config import Config
 from pipeline.detection import recognise_glimpse, rows_each
 from pipeline.inputs import expand, reader_of, short_names
 from pipeline.margins import Margins, of_column
-from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import too_many
 from pipeline.sources import Located, local
@@ -153,35 +153,23 @@ def _affordable(records: list[Record], budget: int) -> list[Record]:
 
 def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -> Batch:
     """The sample through every stage of a build."""
-    numbered = [_numbered(record, number) for number, record in enumerate(records)]
-    left = set(range(len(records)))
-    door = recipe.normalize(look.detection.reading)
-    batch = door(numbered)
-    made.unread[look.name] = door.tally.rows
-    made.filtered[look.name] = door.tally.filtered
-    gone: list[Batch] = []
-    for stage in (None, *recipe.stages(look.detection.reading)):
-        batch, refused = split_off(batch if stage is None else stage(batch))
-        gone += [refused] if refused is not None else []
-    left -= set(batch.column("line").to_pylist())
-    for refused in gone:
-        names = ("line", "reject_code", "reject_detail")
-        told = zip(*(refused.column(name).to_pylist() for name in names), strict=True)
-        for line, code, detail in told:
-            if line in left:
-                left.discard(line)
-                made.refused[code] += 1
-                made.details.setdefault(code, detail)
-                made.first.setdefault(code, []).append(look.row_name(records[line]))
+    normalize = recipe.normalize(look.detection.reading)
+    normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    made.unread[look.name] = normalize.tally.rows
+    made.filtered[look.name] = normalize.tally.filtered
+    batch, gone = chain.through(normalized, recipe.stages(look.detection.reading))
+    left = set(range(len(records))) - set(batch.column("line").to_pylist())
+    for refusal in chain.refusals(gone):
+        if refusal.line in left:
+            left.discard(refusal.line)
+            made.refused[refusal.code] += 1
+            made.details.setdefault(refusal.code, refusal.detail)
+            row_name = look.row_name(records[refusal.line])
+            made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
     _show(look, records, batch, made)
     return batch
-
-
-def _numbered(record: Record, number: int) -> Record:
-    """The record under another number."""
-    return replace(record, line=number)
 
 
 def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:

@@ -13,14 +13,14 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from pipeline import part_checks, seal
+from pipeline import chain, part_checks, seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
 from stages import columns, notes, readers, turn_split
@@ -154,10 +154,8 @@ class _Rejects:
         self.lines: list[bytes] = []
         self.refused: list[part_checks.Refused] = []
 
-    def take(self, batch: Batch, stage: str, records: dict[int, Record]) -> None:
-        names = ("line", "sequence", "reject_code", "reject_detail")
-        data = [batch.column(name).to_pylist() for name in names]
-        for line, sequence, code, detail in zip(*data, strict=True):
+    def take(self, gone: Iterable[chain.Gone], records: dict[int, Record]) -> None:
+        for stage, line, sequence, code, detail in chain.refusals(gone):
             record = records[line]
             entry = {
                 "line": line,
@@ -170,16 +168,6 @@ class _Rejects:
             }
             self.lines.append(json.dumps(entry, ensure_ascii=True).encode())
             self.refused.append((line, stage))
-
-
-def split_off(batch: Batch) -> tuple[Batch, Batch | None]:
-    """The rows that stay, and those whose reject columns are filled."""
-    code = batch.column("reject_code")
-    if code.null_count == batch.num_rows:
-        return batch, None
-    stays = code.is_null()
-    gone = batch.filter(pa.compute.invert(stays))
-    return batch.filter(stays), gone
 
 
 def _stored(recipe: Recipe, batch: Batch) -> Batch:
@@ -255,16 +243,11 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         last = max(records, default=last)
         report.damage = lines.damage or report.damage
         normalized = normalize(lines.records)
-        batch, gone = split_off(normalized)
         report.made += part_checks.made(normalized)
-        if gone is not None:
-            rejects.take(gone, "normalize", records)
-        for stage in stages:
-            batch, gone = split_off(stage(batch))
-            if gone is not None:
-                if normalize.kind != "tokens":
-                    part_checks.require_theirs(gone, stage.name, work.place)
-                rejects.take(gone, stage.name, records)
+        batch, gone = chain.through(normalized, stages)
+        if normalize.kind != "tokens":
+            part_checks.require_theirs(gone, work.place)
+        rejects.take(gone, records)
         if batch.num_rows:
             witness(batch, records, work.place)
             _count(recipe, report, batch)

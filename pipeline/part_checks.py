@@ -6,12 +6,13 @@ leaves no trace at all. So rows are counted a second way, and what breaks here i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.chain import Gone, refusals
 from stages import row_counts
 from stages.contract import Batch
 from stages.errors import PipelineError, ReadingError
@@ -32,14 +33,16 @@ def counts_lines(work: Work, report: PartReport) -> bool:
 _OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
 
 
-def require_theirs(gone: Batch, stage: str, place: Callable[[int], str]) -> None:
+def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
     """What we rendered and encoded ourselves breaks no law by its own fault.
+
+    Args:
+        place: what a message calls a line.
 
     Raises:
         PipelineError: it does, and the fault is ours.
     """
-    names = ("line", "reject_code", "reject_detail")
-    for line, code, detail in zip(*(gone.column(n).to_pylist() for n in names), strict=True):
+    for stage, line, _, code, detail in refusals(gone):
         if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
             raise PipelineError(
                 f"{place(line)}: the example made from this row breaks {code}: {detail}.",

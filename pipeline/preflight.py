@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pipeline import chain
 from pipeline.inputs import Input
-from pipeline.part import split_off
 from pipeline.recipe import Recipe
 from pipeline.refusals import error_of, too_many
 from pipeline.rejects import Ledger
@@ -52,14 +52,11 @@ def _places(records: Sequence[Record]) -> list[list[Record]]:
 def _through(recipe: Recipe, reading: str, records: list[Record], name: str, told: Ledger) -> _Seen:
     """Rows through the stages, those that lose every sequence counted as refused."""
     normalize = recipe.normalize(reading)
-    batch = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    batch, gone = chain.through(normalized, recipe.stages(reading))
     codes: dict[int, tuple[str, str]] = {}
-    for stage in (None, *recipe.stages(reading)):
-        batch, gone = split_off(batch if stage is None else stage(batch))
-        if gone is not None:
-            columns = (gone.column(n).to_pylist() for n in ("line", "reject_code", "reject_detail"))
-            for line, code, detail in zip(*columns, strict=True):
-                codes.setdefault(line, (code, detail))
+    for refusal in chain.refusals(gone):
+        codes.setdefault(refusal.line, (refusal.code, refusal.detail))
     refused = codes.keys() - set(batch.column("line").to_pylist())
     for line in sorted(refused):
         record = records[line]

@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 
 from expectations.contract import EXAMPLE
-from pipeline import gather, manifest
+from pipeline import chain, gather, manifest
 from pipeline.config import Config
 from pipeline.inputs import Input, scan
 from pipeline.measured import Measured, metrics_file
-from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from stages import readers
 from stages.contract import Batch, Record
@@ -49,9 +48,8 @@ def _records(source: Input) -> list[Record]:
 
 def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], Batch]:
     """Examples of those rows, and what they are called; refused rows are left out."""
-    batch, _ = split_off(recipe.normalize(format_name)(_records(source)))
-    for stage in recipe.stages(format_name):
-        batch, _ = split_off(stage(batch))
+    normalized = recipe.normalize(format_name)(_records(source))
+    batch, _ = chain.through(normalized, recipe.stages(format_name))
     return gather.row_ids(gather.Source("", source.name, 0), batch), batch
 
 

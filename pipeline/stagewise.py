@@ -7,7 +7,7 @@ chain needs the options. The chain run by hand gives the same shards as ``pipeli
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import gather
+from pipeline import chain, gather
 from pipeline import plan as planning
 from pipeline.config import LISTS, Config
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
 from pipeline.measured import read
-from pipeline.part import split_off
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, formats, pad, readers, weights
@@ -78,15 +77,14 @@ def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
 
 
-def _write_rejects(path: Path, gone: list[tuple[str, Batch]]) -> int:
+def _write_rejects(path: Path, gone: Sequence[chain.Gone]) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as file:
-        for stage, batch in gone:
-            names = ("row_id", "reject_code", "reject_detail")
-            data = [batch.column(name).to_pylist() for name in names]
-            for row_id, code, detail in zip(*data, strict=True):
-                entry = {"id": row_id, "stage": stage, "code": code, "detail": detail}
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        for one in gone:
+            ids = one.rows.column("row_id").to_pylist()
+            for row_id, refusal in zip(ids, chain.refusals([one]), strict=True):
+                found = {"stage": refusal.stage, "code": refusal.code, "detail": refusal.detail}
+                file.write(json.dumps({"id": row_id, **found}, ensure_ascii=False) + "\n")
                 count += 1
     return count
 
@@ -106,27 +104,25 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
 
 
 def _through(
-    batches: Iterator[Batch], stages: Sequence[tuple[str, Callable[[Batch], Batch]]]
-) -> tuple[list[Batch], list[tuple[str, Batch]]]:
-    kept, gone = [], []
+    batches: Iterable[Batch], stages: Sequence[Stage]
+) -> tuple[list[Batch], list[chain.Gone]]:
+    kept: list[Batch] = []
+    gone: list[chain.Gone] = []
     for start in batches:
-        batch = start
-        for name, stage in stages:
-            batch, refused = split_off(stage(batch))
-            if refused is not None:
-                gone.append((name, refused))
+        batch, refused = chain.through(start, stages)
+        gone += refused
         if batch.num_rows:
             kept.append(batch)
     return kept, gone
 
 
-def _named(recipe: Recipe) -> list[tuple[str, Stage]]:
+def _stages(recipe: Recipe) -> tuple[Stage, ...]:
     kinds = {isinstance(formats.load(name), TokenRows) for name in recipe.formats}
     if len(kinds) > 1:
         raise UsageError(
             "Token ids and texts do not go through the same stages.", "Run them one by one."
         )
-    return [(stage.name, stage) for stage in recipe.stages(recipe.formats[0])]
+    return recipe.stages(recipe.formats[0])
 
 
 def run_until(config: Config, until: str) -> int:
@@ -145,15 +141,13 @@ def run_until(config: Config, until: str) -> int:
         )
     inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
-    stages = _named(recipe)
-    names = ["normalize", *(name for name, _ in stages)]
+    stages = _stages(recipe)
+    names = ["normalize", *(stage.name for stage in stages)]
     if until not in names:
         raise UsageError(
             f"{config.task} has no stage {until!r}.", f"Its stages: {', '.join(names)}."
         )
-    chain: list[tuple[str, Callable[[Batch], Batch]]] = [("normalize", lambda batch: batch)]
-    chain += stages[: names.index(until)]
-    kept, gone = _through(_normalized(recipe, inputs), chain)
+    kept, gone = _through(_normalized(recipe, inputs), stages[: names.index(until)])
     config.output.parent.mkdir(parents=True, exist_ok=True)
     refused = _write_rejects(Path(f"{config.output}.rejects.jsonl"), gone)
     _write(config.output, kept, recipe, until)
@@ -184,13 +178,13 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
         UsageError: the file does not have the columns that the stage reads.
     """
     _, recipe = _reopened(source, cache_dir)
-    stages = dict(_named(recipe))
+    stages = {stage.name: stage for stage in _stages(recipe)}
     if name not in stages:
         known = ", ".join(["normalize", *stages, *LAYOUTS])
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
     _require(batches, stages[name].reads, name, source)
-    kept, gone = _through(iter(batches), [(name, stages[name])])
+    kept, gone = _through(batches, [stages[name]])
     refused = _write_rejects(Path(f"{output}.rejects.jsonl"), gone)
     _write(output, kept, recipe, name)
     return refused

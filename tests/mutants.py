@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 import pipeline.build
 from expectations import engine
-from pipeline import gather, manifest, part, publish, rejects
+from pipeline import chain, gather, manifest, part, publish, rejects
 from pipeline.config import Config
 from stages import compile as compiling
 from stages import (
@@ -739,7 +739,7 @@ def a_row_is_refused_without_cause() -> None:
         batch, gone = batch
         return batch.slice(0, batch.num_rows - 1), gone
 
-    after(part, "split_off", change)
+    after(chain, "split_off", change)
 
 
 @mutant("sft")

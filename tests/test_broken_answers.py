@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import small
 
-from pipeline.part import split_off
+from pipeline.chain import split_off
 from stages import formats, stop_text
 from stages.binding import bind
 from stages.contract import FormatOptions, Record, Row

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from pipeline.part import split_off
+from pipeline.chain import split_off
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, encoders, formats, stop_text
 from stages.binding import bind

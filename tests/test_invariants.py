@@ -24,7 +24,7 @@ from expectations.contract import (
     Invariant,
 )
 from expectations.suite import STREAM, Validate, applying, invariants
-from pipeline.part import split_off
+from pipeline.chain import split_off
 from stages import encoders, formats, weights
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from support import SAMPLES, read_manifest
 
 from pipeline import stagewise
+from pipeline.chain import split_off
 from pipeline.check import check
 from pipeline.config import Config
-from pipeline.part import split_off
 from stages import encoders, formats, weights
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
