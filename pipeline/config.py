@@ -91,7 +91,7 @@ class Config:
         number = int(self.pad_to) if self.pad_to.isascii() and self.pad_to.isdigit() else 0
         if self.pad_to not in ("longest", "max-length") and number < 8:
             raise UsageError(
-                f"--pad-to {self.pad_to!r} is no width.",
+                f"--pad-to must be a width, not {self.pad_to!r}.",
                 "Give longest, max-length or a number of tokens, at least 8.",
             )
         if self.too_long == "trim-turns" and self.task != "sft":
@@ -112,11 +112,11 @@ class Config:
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
-            raise UsageError(f"--max-reject {self.max_reject} is no share.", "Give 0 to 1.")
+            raise UsageError(f"--max-reject must be between 0 and 1, not {self.max_reject}.")
         whole = self.test_size < 1 or float(self.test_size).is_integer()
         if not (0 <= self.test_size < 2**53 and whole):  # NaN included
             raise UsageError(
-                f"--test-size {self.test_size} is no size.",
+                f"--test-size must be a share or a number of rows, not {self.test_size}.",
                 "Give a share below 1, or a number of rows.",
             )
 

@@ -87,7 +87,7 @@ class Recipe:
         return Context(config.task, config.layout, config.longest_example, self.model, PLANNED)
 
     def normalize(self, format_name: str) -> Normalize:
-        """The door for rows of one format."""
+        """Normalize for rows of one format."""
         config = self.config
         return Normalize(
             config.task,
@@ -112,7 +112,7 @@ class Recipe:
         return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
 
     def stages(self, format_name: str) -> tuple[Stage, ...]:
-        """The stages after the door for rows of one format, made in this process."""
+        """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
         tools = tasks.Tools(self.config, self.model, encoder)
         if isinstance(formats.load(format_name), TokenRows):

@@ -17,7 +17,7 @@ from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Tex
 from stages.errors import DataError, RowError, UndecidedError
 from stages.formats._unusable import Unusable
 
-MIXED_SHARE = 0.01  # fewer rows of another shape are left to the door, which refuses them by name
+MIXED_SHARE = 0.01  # fewer rows of another shape are left to normalize, which refuses them by name
 
 
 @dataclass(frozen=True, slots=True)

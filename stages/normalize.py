@@ -1,4 +1,4 @@
-"""The door: the only place where a row's dict becomes columns.
+"""Normalize: the only place where a row's dict becomes columns.
 
 It is also the only place where a row may become several sequences, and where a row is refused
 for what it says. Every row comes out once: as the rows of one or more sequences, or as a row
@@ -101,7 +101,7 @@ class Normalize:
                 reasoning.place(turns, self.reasoning)
 
     def _notes(self, example: Example) -> list[str]:
-        """What the row is told of; stop tokens at the end of answers go, or refuse it."""
+        """What is odd about the row; stop tokens at the end of answers go, or refuse it."""
         found = list(examples.notes(example))
         if isinstance(example, StepChain) and not self.raw and examples.is_rewritten(example.steps):
             found.append("steps_rewritten")

@@ -35,7 +35,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _wrong(where: str, wanted: str, value: Any) -> ModelError:
-    return ModelError(f"{where} must be {wanted}, not {value!r}.", "Mend that key.")
+    return ModelError(f"{where} must be {wanted}, not {value!r}.", "Correct that key.")
 
 
 def _read(where: str, hint: Any, value: Any) -> Any:
@@ -98,7 +98,7 @@ def _content(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check the path.") from error
     except ValueError as error:
-        raise ModelError(f"{path} is not TOML: {error}.", "Mend that line.") from error
+        raise ModelError(f"{path} is not TOML: {error}.", "Correct that line.") from error
 
 
 def _template(path: Path, given: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def door(task: str, name: str, model: TargetModel | None = None, **options: Any)
 
 
 def rows_of(normalize: Normalize, *rows: Row) -> list[dict[str, Any]]:
-    """What the door makes of rows."""
+    """What normalize makes of rows."""
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
     return list(normalize(records).to_pylist())
 

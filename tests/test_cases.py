@@ -208,7 +208,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def door(rows: list[Any], task: str, reading: str, **options: Any) -> list[dict[str, Any]]:
-    """What rows become behind the door."""
+    """What rows become after normalize."""
     normalize = Normalize(task, formats.load(reading), FormatOptions(**options))
     made: list[dict[str, Any]] = normalize(
         [Record(i, 0, b"", row) for i, row in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""Plain exchanges pass the door by columns, and come out as if they had passed one by one."""
+"""Plain exchanges are normalized by columns, and come out as if they had passed one by one."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _die(shared: None, item: int) -> int:
 
 def _refuse(shared: None, item: int) -> int:
     if item == 1:
-        raise DataError("row 7 is bad.", "Mend it.")
+        raise DataError("row 7 is bad.", "Correct it.")
     return item
 
 
@@ -96,4 +96,4 @@ def test_an_exception_arrives_as_it_was_raised() -> None:
     """Our errors keep their text and remedy on the way out of a worker."""
     with pytest.raises(DataError) as caught:
         dict(pmap(_refuse, None, range(3), 2))
-    assert (caught.value.what, caught.value.remedy) == ("row 7 is bad.", "Mend it.")
+    assert (caught.value.what, caught.value.remedy) == ("row 7 is bad.", "Correct it.")

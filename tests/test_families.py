@@ -119,7 +119,7 @@ class Made:
 
 
 def make(found: Family, rows: list[dict[str, Any]], refused: Counter[str]) -> Iterator[Made]:
-    """Rows through the door, the template and the encoder."""
+    """Rows through normalize, the template and the encoder."""
     model = found.model
     by_turn = model.profile.one_example_per_turn
     door = Normalize("sft", formats.load("openai"), FormatOptions(), "assistant", by_turn)

@@ -38,7 +38,7 @@ def turns(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 def said(*pairs: tuple[str, str], **fields: Any) -> list[Message]:
-    """The same as the door has them; the last with fields beside its text."""
+    """The same as normalize reads them; the last with fields beside its text."""
     found = [Message(role, content) for role, content in pairs]
     found[-1].fields = fields or None
     return found

@@ -24,7 +24,7 @@ MODEL = ("--model", "qwen2-1.5b")
 
 
 def door(rows: list[Row]) -> pa.RecordBatch:
-    """Rows behind the door."""
+    """Rows after normalize."""
     normalize = Normalize("sft", formats.load("pretokenized"), FormatOptions())
     return normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
 

@@ -122,7 +122,7 @@ def _paths(filesystem: Any, path: str, url: str) -> list[str]:
         try:
             found = _shown(filesystem.glob(path))
         except ValueError as error:
-            raise UsageError(f"{redacted(url)}: {error}.", "Mend the pattern.") from error
+            raise UsageError(f"{redacted(url)}: {error}.", "Correct the pattern.") from error
         if not found:
             raise UsageError(f"Nothing matches {redacted(url)}.", "Check the pattern.")
         return found

@@ -59,7 +59,7 @@ class Task(Protocol):
     kept: tuple[str, ...]
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
-        """What a batch goes through after the door."""
+        """What a batch goes through after normalize."""
         ...
 
 
