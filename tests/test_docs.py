@@ -29,6 +29,7 @@ def test_generated_pages_are_current(page: str, written_by: str) -> None:
     assert found == wanted, f"docs/{page} is out of date: run python docs/generate.py"
 
 
+@pytest.mark.slow
 def test_every_command_of_the_readme_runs(tmp_path: Path, cache_home: Path) -> None:
     """The commands of README's shell blocks run as they are written."""
     os.symlink(SAMPLES, tmp_path / "sample_data")
