@@ -21,7 +21,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
     """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "data.jsonl"
-    data.write_bytes(rows * (40_000_000 // len(rows)))
+    data.write_bytes(rows * (34_000_000 // len(rows)))
     made = []
     for workers in ("1", several):
         options = ("--workers", workers, "--cache-dir", f"cache{workers}", "--shuffle")
