@@ -26,7 +26,12 @@ SOURCE = {
     "rm": "rm/pairs.jsonl",
     "prm": "prm/math_shepherd.jsonl",
 }
-TAKEN = [(name, task) for name in exports.names() for task in exports.load(name).takes]
+# Every trainer with one of its tasks, in turn; its others are slow.
+TAKEN = [
+    pytest.param(name, task, marks=[] if turn == at % len(takes) else [pytest.mark.slow])
+    for at, (name, takes) in enumerate((name, exports.load(name).takes) for name in exports.names())
+    for turn, task in enumerate(takes)
+]
 
 
 @pytest.fixture(scope="module")

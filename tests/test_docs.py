@@ -25,6 +25,7 @@ def test_generated_pages_are_current() -> None:
     assert not stale, f"run `make docs` and commit what it changes:\n{stale}"
 
 
+@pytest.mark.slow
 def test_every_command_of_the_readme_runs(tmp_path: Path, cache_home: Path) -> None:
     """The commands of README's shell blocks run as they are written."""
     os.symlink(SAMPLES, tmp_path / "sample_data")

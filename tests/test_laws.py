@@ -14,20 +14,23 @@ PRM_CHAIN = ("render", "mark", "encode", "validate")
 CHAIN = ("render", "encode", "validate")
 
 
-def test_any_number_of_workers_gives_the_same_bytes(pipeline: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("several", ["2", pytest.param("3", marks=pytest.mark.slow)])
+def test_any_number_of_workers_gives_the_same_bytes(
+    pipeline: Run, tmp_path: Path, several: str
+) -> None:
     """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "data.jsonl"
-    data.write_bytes(rows * (40_000_000 // len(rows)))
+    data.write_bytes(rows * (34_000_000 // len(rows)))
     made = []
-    for workers in ("1", "2", "3"):
+    for workers in ("1", several):
         options = ("--workers", workers, "--cache-dir", f"cache{workers}", "--shuffle")
         out = f"out{workers}"
         ran = pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options)
         assert ran.status == 0, ran.err
         made.append(fingerprint(tmp_path / out))
         del made[-1]["run.json"]
-    assert made[0] == made[1] == made[2]
+    assert made[0] == made[1]
     assert len(read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1
 
 

@@ -142,7 +142,9 @@ def stored(folder: Path) -> list[dict[str, Any]]:
     return [row for table in open_build(folder).shards("train") for row in table.to_pylist()]
 
 
-@pytest.mark.parametrize("model", ["qwen2-1.5b", "llama-3.1-8b-instruct"])
+@pytest.mark.parametrize(
+    "model", ["qwen2-1.5b", pytest.param("llama-3.1-8b-instruct", marks=pytest.mark.slow)]
+)
 def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, model: str) -> None:
     """Those of 2024 and the current ones, with and without a bos token that the tokenizer adds by
     itself; what stands after an SFT row's end of turn is untrained and left out."""

@@ -133,7 +133,10 @@ def _big(tmp_path: Path, cache_dir: Path) -> Path:
     return data
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "kind",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],
+)
 def test_interruption_leaves_no_half_build(
     kind: signal.Signals, tmp_path: Path, cache_home: Path, cache_dir: Path, tokenizer_json: bytes
 ) -> None:
