@@ -275,6 +275,23 @@ def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list
     return joined(before(row), templated.answered(*found, answer))
 
 
+def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
+    """A prompt that is a text, as turns without an answer, behind what the row says before them.
+
+    Raises:
+        RowError: the prompt already carries a chat template and nobody allowed that; or it begins
+            the answer, which is not a text that could go on from there.
+    """
+    found = templated.read(prompt)
+    if found is None:
+        return [*before(row), Message("user", prompt)]
+    templated.require_allowed(found[0], "the prompt", options.already_templated)
+    if begun := templated.opening(found[1]):
+        detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
+        raise RowError("bad_column", f"{detail}turns of its own")
+    return joined(before(row), templated.question(found[1]))
+
+
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
     """Turns that were inside a templated text, behind what other columns say.
 
