@@ -148,7 +148,7 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         "rm",
         TREE,
         [
-            Refused("deleted_message", "'gone' and what follows it"),
+            Refused("deleted_message", "'gone': deleted is true"),
             Refused("unranked_answer", "'none' has no rank"),
             Pair([user("q")], [said("a")], [said("b")]),
             Refused("only_answer", "'c' has no other answer to compare it with"),

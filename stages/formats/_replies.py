@@ -119,8 +119,9 @@ def replies(node: Row) -> tuple[list[Row], list[Refused]]:
         if why is None:
             kept.append(one)
         else:
-            detail = f"{why} at {quoted(one)}, which {_below(one)} messages follow"
-            gone.append(Refused("deleted_message", detail))
+            after = _below(one)
+            more = f" and the {after} behind it" if after else ""
+            gone.append(Refused("deleted_message", f"{quoted(one)}{more}: {why}"))
     return kept, gone
 
 
