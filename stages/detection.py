@@ -116,9 +116,7 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
 _Alike: TypeAlias = Callable[[Sequence[str], Sequence[str]], list[tuple[str, str]]]
 
 
-def _renaming(
-    found: Format, row: Row, keys: Sequence[str], like: _Alike
-) -> list[tuple[str, str]]:
+def _renaming(found: Format, row: Row, keys: Sequence[str], like: _Alike) -> list[tuple[str, str]]:
     """Names of a format and columns that could be theirs, if they make a row fit; else none."""
     pairs: list[tuple[str, str]] = []
     for names in found.columns.values():

@@ -159,7 +159,8 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         "sft",
         UNRANKED,
         [
-            Conversation([user("q"), said("a"), user("r"), said("c")]),
+            Conversation([user("q"), said("a")]),
+            Conversation([user("q"), said("a", False), user("r"), said("c")]),
             Conversation([user("q"), said("a", False), user("s"), said("d")]),
             Refused("no_answer", "'nobody answers' has no answer"),
             Conversation([user("q"), said("b")]),
