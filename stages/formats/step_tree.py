@@ -91,9 +91,7 @@ def _rivals(node: Row, before: str) -> tuple[list[str], str] | None:
     if keys := _two_texts(node, before):
         return keys, "text"
     values = _given(node)
-    if _steps.differ(values.values()):
-        return list(values), "value"
-    return (_lists(node), "list of next nodes") if len(_lists(node)) > 1 else None
+    return (list(values), "value") if _steps.differ(values.values()) else None
 
 
 class _Tree:
