@@ -136,11 +136,15 @@ def _message(turn: Any, where: str) -> Message:
         raise RowError("bad_column", f"{where} is a {type(turn).__name__}, not an object")
     if len(turn) > 2:
         _require_one_spelling(turn, where)
-    spelled = turn.get("role", turn.get("from"))
+    spelled = turn.get("role")
+    if spelled is None:
+        spelled = turn.get("from")
     role = ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
     if role is None:
         raise RowError("unknown_role", f"{where} has the role {spelled!r}")
-    body = turn.get("content", turn.get("value"))
+    body = turn.get("content")
+    if body is None:
+        body = turn.get("value")
     if isinstance(spelled, str) and spelled.lower() in _CALLS:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
