@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.contract import Message, Refused, Row
 from stages.errors import RowError
-from stages.formats import _turns
+from stages.formats import _roles, _turns
 
 _ROOTS = ("prompt", "tree", "root", "message_tree", "message")
 _CHILDREN = ("replies", "children")
@@ -62,7 +62,7 @@ def message(node: Row) -> Message:
     Raises:
         RowError: its role is unknown, or it has no text.
     """
-    role = _turns.ROLES.get(str(node.get("role")).lower())
+    role = _roles.ROLES.get(str(node.get("role")).lower())
     if role is None:
         raise RowError("unknown_role", f"a message of the tree has the role {node.get('role')!r}")
     names = [name for name in _TEXTS if dict.get(node, name) not in (None, "")]
@@ -74,7 +74,7 @@ def message(node: Row) -> Message:
 
 def is_answer(node: Row) -> bool:
     """Whether the assistant says it."""
-    return _turns.ROLES.get(str(dict.get(node, "role")).lower()) == "assistant"
+    return _roles.ROLES.get(str(dict.get(node, "role")).lower()) == "assistant"
 
 
 def _is_gone(node: Row) -> str | None:

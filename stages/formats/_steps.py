@@ -11,7 +11,7 @@ from typing import Any
 from stages import templated
 from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _turns
+from stages.formats import _roles, _turns
 from stages.watched import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
@@ -231,9 +231,9 @@ def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     """Role and content of each turn, whatever the dialect."""
     found = []
     for turn in turns:
-        role = turn.get("role", turn.get("from"))
-        known = _turns.ROLES.get(role.lower()) if isinstance(role, str) else None
-        found.append((known, turn.get("content", turn.get("value"))))
+        content = turn.get("content")
+        said = turn.get("value") if content is None else content
+        found.append((_roles.role_of(turn), said))
     return found
 
 

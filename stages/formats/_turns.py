@@ -11,34 +11,9 @@ from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._calls import calls_of, json_value
 from stages.formats._flags import trained
+from stages.formats._roles import ROLES, role_of, speaker
 from stages.unread import FLAGS
 
-ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "prompter": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "bard": "assistant",
-    "claude": "assistant",
-    "ai": "assistant",
-    "bot": "assistant",
-    "chatbot": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "ipython": "tool",
-    "observation": "tool",
-    "function_response": "tool",
-    "tool_response": "tool",
-    "tool_result": "tool",
-    "function_call": "assistant",
-    "tool_call": "assistant",
-}
 _CALLS = ("function_call", "tool_call")  # turns whose text is a call
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
@@ -93,8 +68,7 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
     """
     found = _parts.read(body, f"{where} content")
     plain = {key: value for key, value in turn.items() if key not in _BODIES}
-    spelled = str(turn.get("role", turn.get("from"))).lower()
-    role = ROLES.get(spelled)
+    role = role_of(turn)
     if role != "assistant" and (found.calls or found.reasoning):
         raise RowError("unsupported_content", f"{where}: only the assistant calls and reasons")
     if role == "assistant" and found.results:
@@ -136,9 +110,7 @@ def _message(turn: Any, where: str) -> Message:
         raise RowError("bad_column", f"{where} is a {type(turn).__name__}, not an object")
     if len(turn) > 2:
         _require_one_spelling(turn, where)
-    spelled = turn.get("role")
-    if spelled is None:
-        spelled = turn.get("from")
+    spelled = speaker(turn)
     role = ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
     if role is None:
         raise RowError("unknown_role", f"{where} has the role {spelled!r}")

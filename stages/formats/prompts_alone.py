@@ -7,7 +7,7 @@ from typing import Any
 
 from stages import column_names
 from stages.contract import Row
-from stages.formats import _turns
+from stages.formats import _roles, _turns
 from stages.formats._unusable import Unusable
 from stages.watched import peek
 
@@ -24,8 +24,7 @@ _ANSWERS = column_names.ANSWERED | frozenset(
 def _ends_unanswered(value: Any) -> bool:
     if not _turns.are_turns(value):
         return False
-    roles = [str(turn.get("role", turn.get("from"))).lower() for turn in value]
-    return all(_turns.ROLES.get(role) in ("system", "user") for role in roles)
+    return all(_roles.role_of(turn) in ("system", "user") for turn in value)
 
 
 def _evidence(row: Row) -> str | None:

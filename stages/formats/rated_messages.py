@@ -12,15 +12,14 @@ from typing import Any
 
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _steps, _turns, rated_steps
+from stages.formats import _roles, _steps, _turns, rated_steps
 from stages.watched import read_key
 
 _COLUMNS = ("messages", "conversations", "conversation")
 
 
 def _speaks(turn: Row) -> bool:
-    role = turn.get("role", turn.get("from"))
-    return isinstance(role, str) and _turns.ROLES.get(role.lower()) == "assistant"
+    return _roles.role_of(turn) == "assistant"
 
 
 def _is_number(value: Any) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
-from stages.formats import _named_prompt, _turns, prompts_alone
+from stages.formats import _named_prompt, _roles, _turns, prompts_alone
 from stages.watched import peek
 
 _COLUMNS = ("conversations", "conversation")
@@ -45,7 +45,7 @@ class _ShareGPT:
         column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
         turns = _named_prompt.dialogue(row, column)
         masked = peek(row, "mask")
-        role = _turns.ROLES.get(masked.lower()) if isinstance(masked, str) else None
+        role = _roles.ROLES.get(masked.lower()) if isinstance(masked, str) else None
         if role is not None:
             _ = row["mask"]  # read: it names whose turns are not trained
             turns = [_untrained(turn, masked) if turn.role == role else turn for turn in turns]

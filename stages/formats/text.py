@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from stages import templated
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
-from stages.formats import _replies, _turns
+from stages.formats import _replies, _roles, _turns
 from stages.watched import peek
 
 BARE = "text"  # the role of a turn without a template
@@ -50,7 +50,7 @@ class _Text:
 def _speaker(row: Row) -> str | None:
     """Who says the text, where the row says so."""
     role = peek(row, "role")
-    return role if isinstance(role, str) and role.lower() in _turns.ROLES else None
+    return role if isinstance(role, str) and role.lower() in _roles.ROLES else None
 
 
 FORMAT = _Text()
