@@ -346,6 +346,5 @@ def opening(prompt: Turns) -> str:
 
 def question(prompt: Turns) -> list[Message]:
     """A templated prompt's turns without what generation starts from, where that says nothing."""
-    messages, last = prompt.messages, prompt.messages[-1]
-    opens = last.role == "assistant" and not prompt.closed and opening(prompt) in ("", OPEN)
-    return messages[:-1] if opens else list(messages)
+    begins = prompt.messages[-1].role == "assistant" and not prompt.closed
+    return prompt.messages[: -1 if begins and opening(prompt) in ("", OPEN) else None]
