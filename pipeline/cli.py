@@ -10,6 +10,8 @@ import errno
 import os
 import signal
 import sys
+import traceback
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -18,6 +20,7 @@ from pipeline import __version__, _origin, commands, memory
 from stages import catalog
 from stages.errors import PipelineError, SurroundingsError
 
+_OURS = ("pipeline", "expectations", "stages")
 REPORT_TO = "the project's issue tracker"
 
 
@@ -57,6 +60,16 @@ def _from_system(error: OSError) -> SurroundingsError:
     return SurroundingsError(f"{error}.", "Check permissions and paths.")
 
 
+def _place(error: Exception) -> str:
+    """Where it was raised, as `` (stages/x.py:12)``: the last of our own frames."""
+    root = Path(__file__).resolve().parent.parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root) and path.relative_to(root).parts[0] in _OURS:
+            return f" ({path.relative_to(root)}:{frame.lineno})"
+    return ""
+
+
 def _status(debug: bool) -> int:
     try:
         # A command that ends by itself gives 0 (help, version) or its own status.
@@ -85,7 +98,7 @@ def _status(debug: bool) -> int:
             raise
         text = " ".join(str(error).split())[:300]
         click.echo(
-            f"error: a fault of this program, {type(error).__name__}: {text}\n"
+            f"error: a fault of this program{_place(error)}, {type(error).__name__}: {text}\n"
             f"       Run again with --debug and report it to {REPORT_TO}.",
             err=True,
         )

@@ -66,6 +66,7 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
 def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
     """The error for a file whose rows are of two kinds: where the second kind begins."""
     pair = [formats.load(kind) for kind in kinds]
+    usable = formats.usable_for(config.task)
     selection, mapping = selection_of(config), config.map
     begun: tuple[Format, str] | None = None
     for line, record in _records(source):
@@ -76,10 +77,11 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError
         if begun is None and said:
             begun = said[0]
         elif begun is not None and said and all(kind is not begun[0] for kind, _ in said):
+            named = next((kind for kind, _ in (begun, said[0]) if kind in usable), begun[0])
             return DataError(
                 f"{source.name}:{line} has another shape than the rows before it: {said[0][1]} "
                 f"({said[0][0].name}) after {begun[1]} ({begun[0].name}).",
-                f"Split the file there, or add --format {begun[0].name} to have the other rows "
+                f"Split the file there, or add --format {named.name} to have the other rows "
                 "refused one by one.",
             )
     return DataError(f"{source.path} holds rows of two shapes.", "Name one with --format.")
@@ -175,7 +177,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     """
     named = None if config.format == "auto" else formats.choose(config.format, config.task)
     _require_named(where, raw, config)
-    offered = formats.for_task(config.task) if named is None else [named]
+    offered = formats.usable_for(config.task) if named is None else [named]
     whose = f"format {named.name}" if named else f"no {config.task} format"
     _require_read(config.map, (n for f in offered for n in formats.names_of(f)), whose)
     rows = _taken(raw, where, config)

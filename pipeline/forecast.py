@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline import chain
 from pipeline.config import Config
@@ -70,6 +71,7 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
+        long: examples that a build refuses for their length, trimmed as it trims them.
     """
 
     rows: int
@@ -86,6 +88,7 @@ class Sampled:
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
+    long: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,23 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
     return batch
 
 
+def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -> int:
+    """Examples of a batch without limits that are refused under the limit of the build.
+
+    Where they are trimmed, a build may still refuse one: an exchange may be too long by itself.
+    """
+    over = batch.column("length").to_numpy() > recipe.config.longest_example
+    if recipe.config.too_long == "reject" or not over.any():
+        return int(over.sum())
+    lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
+    again = [replace(records[line], line=number) for number, line in enumerate(lines)]
+    normalized = recipe.normalize(look.detection.reading)(again)
+    trimmed, _ = chain.through(normalized, recipe.stages(look.detection.reading))
+    whole = int(np.isin(batch.column("line").to_numpy(), lines).sum())
+    left: int = trimmed.num_rows
+    return whole - left
+
+
 def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:
     wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
     kept = [name for name in ("line", "sequence", *wanted) if name in batch.schema.names]
@@ -187,13 +207,14 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     made = Sampled(
         0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
     )
-    lengths, trained, rows, large, tokens = [], [], 0, 0, 0
+    lengths, trained, rows, large, tokens, long = [], [], 0, 0, 0, 0
     rated = Margins() if recipe.config.task == "rm" else None
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
         rows += len(records)
         batch = _through(machine, look, records, made)
+        long += _too_long(recipe, look, records, batch)
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
@@ -209,6 +230,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         trained=np.concatenate(trained),
         tokens=tokens,
         margins=rated,
+        long=long,
     )
 
 
@@ -242,12 +264,11 @@ def would_stop(found: Forecast) -> bool:
     """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
     margins are below zero, as far as one sees."""
     made, config = found.sampled, found.recipe.config
-    long = int((made.lengths > config.longest_example).sum()) if config.too_long == "reject" else 0
-    share = (made.refused.total() + long) / max(made.rows, 1)
+    share = (made.refused.total() + made.long) / max(made.rows, 1)
     rows = max(found.rows, made.rows)
     reversed_pairs = made.margins is not None and made.margins.reversed_by(config.tolerance)
     refused = too_many(round(share * rows), rows, config.max_reject)
-    return not len(made.lengths) or refused or reversed_pairs
+    return len(made.lengths) <= made.long or refused or reversed_pairs
 
 
 def packing_table(found: Forecast) -> list[dict[str, Any]]:

@@ -137,6 +137,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         "task": recipe.config.task,
         "layout": recipe.config.layout,
         "max_length": recipe.config.max_length,
+        "too_long": recipe.config.too_long,
         "output": str(recipe.config.output),
         "model": {
             "name": recipe.model.profile.name,
@@ -157,6 +158,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
             "too_large_to_sample": made.large,
             "refused": refused,
             "share": round(refused / max(made.rows, 1), 6),
+            "too_long": made.long,
             "build_would_stop": would_stop(found),
             "by_code": {
                 code: {
@@ -213,6 +215,10 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     for code, entry in rejects["by_code"].items():
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
         yield f"                 {entry['detail']}"
+    if rejects["too_long"]:
+        trimmed = "" if said["too_long"] == "reject" else ", and cannot be trimmed to that"
+        examples = f"{rejects['too_long']} of {said['lengths']['examples']} sampled examples"
+        yield f"          {examples} are longer than --max-length{trimmed}; they go too"
     if rejects["build_would_stop"]:
         yield (
             "          a build would stop: more rows than --max-reject allows, nothing left, "

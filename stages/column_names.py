@@ -36,7 +36,7 @@ ASKED = _set(
 )
 ANSWERED = _set(
     "answer response solution output outputs completion assistant target targets reply "
-    "assistant_response model_response gold_answer final_answer"
+    "assistant_response model_response gold_answer final_answer generation"
 )
 SYSTEM = _set(
     "system system_prompt system_message system_text sys_prompt developer system_instruction"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from stages import formats, templated
-from stages.column_names import plain
+from stages.column_names import ANSWERED, ASKED, plain
 from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
 from stages.errors import DataError, RowError, UndecidedError
-from stages.formats._unusable import Unusable
 
 MIXED_SHARE = 0.01  # fewer rows of another shape are left to normalize, which refuses them by name
 
@@ -86,7 +86,7 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
     row = next((row for row in rows if row), None)
     if row is None:
         return None
-    offered = [f for f in formats.for_task(task) if not isinstance(f, NamedOnly | Unusable)]
+    offered = [f for f in formats.usable_for(task) if not isinstance(f, NamedOnly)]
     for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
         if _covers(found, row)[0] < min(2, len(row)):
             return None
@@ -95,8 +95,6 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
         except RowError as error:
             if not error.detail.endswith("is missing"):
                 return found, error.detail
-        except (AttributeError, LookupError, TypeError, ValueError):
-            continue
     return None
 
 
@@ -107,25 +105,50 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
     if not keys:
         return ""
-    for found in formats.for_task(task):
-        if isinstance(found, Unusable):
-            continue
-        pairs = []
-        for names in found.columns.values():
-            near: dict[str, str] = {}
-            for name, key in itertools.product(names, keys):
-                if plain(name) == plain(key) and name != key:
-                    near.setdefault(key, name)
-            pairs += [(name, key) for key, name in near.items()]
-        row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
-        if pairs and found.matches(row):
-            return " ".join(f"--map {name}={key}" for name, key in pairs)
+    for like in (_spelled_alike, _meant_alike):
+        offers = [_renaming(found, rows[0], keys, like) for found in formats.usable_for(task)]
+        offered = min((one for one in offers if one), key=len, default=[])
+        if offered:
+            return " ".join(f"--map {name}={key}" for name, key in offered)
     return ""
+
+
+_Alike: TypeAlias = Callable[[Sequence[str], Sequence[str]], list[tuple[str, str]]]
+
+
+def _renaming(found: Format, row: Row, keys: Sequence[str], like: _Alike) -> list[tuple[str, str]]:
+    """Names of a format and columns that could be theirs, if they make a row fit; else none."""
+    pairs: list[tuple[str, str]] = []
+    for names in found.columns.values():
+        taken = {key for _, key in pairs}
+        pairs += like(names, [key for key in keys if key not in taken])
+    row = {**row, **{name: row.get(key) for name, key in pairs}}
+    return pairs if pairs and found.matches(row) else []
+
+
+def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
+    """Columns whose names are those of a format but for case and underscores."""
+    near: dict[str, str] = {}
+    for name, key in itertools.product(names, keys):
+        if plain(name) == plain(key) and name != key:
+            near.setdefault(key, name)
+    return [(name, key) for key, name in near.items()]
+
+
+def _meant_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
+    """The one column that is called an answer, or a question, as the format's own is not there."""
+    if any(name in keys for name in names):
+        return []
+    for kind in (ASKED, ANSWERED):
+        near = [key for key in keys if plain(key) in kind]
+        if plain(names[0]) in kind and len(near) == 1:
+            return [(names[0], near[0])]
+    return []
 
 
 def _offered(task: str) -> str:
     """The formats that rows may be told to have."""
-    return ", ".join(f.name for f in formats.for_task(task) if not isinstance(f, Unusable))
+    return ", ".join(f.name for f in formats.usable_for(task))
 
 
 def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
@@ -200,8 +223,15 @@ def settle(
 
 
 def _matches(rows: Sequence[Row], task: str) -> dict[str, list[str | None]]:
-    """What each format says of each row; formats that explain none are left out."""
+    """What each format says of each row; formats that explain none are left out.
+
+    A row that some format can read is none to be refused by its name.
+    """
     found = {f.name: [f.matches(row) for row in rows] for f in formats.for_task(task)}
+    usable = [found[f.name] for f in formats.usable_for(task)]
+    readable = [any(reasons) for reasons in zip(*usable, strict=True)]
+    for name in found.keys() - {f.name for f in formats.usable_for(task)}:
+        found[name] = [None if r else said for r, said in zip(readable, found[name], strict=True)]
     return {name: said for name, said in found.items() if any(said)}
 
 

@@ -135,8 +135,17 @@ def _specials(tokenizer_json: bytes) -> list[str]:
 
 @functools.lru_cache(maxsize=3)
 def parsed(tokenizer_json: bytes) -> Tokenizer:
-    """The reference tokenizer, parsed once per process (a third of a second)."""
-    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
+    """The reference tokenizer, parsed once per process (a third of a second).
+
+    Raises:
+        ModelError: the bytes are no text.
+        Exception: itself, not a subclass: the library finds no tokenizer in them.
+    """
+    try:
+        text = tokenizer_json.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"The tokenizer.json is not UTF-8: {error}.") from error
+    tokenizer = Tokenizer.from_str(text)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

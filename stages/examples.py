@@ -167,6 +167,10 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
     for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
         if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
             raise RowError("empty_answer", f"{name} ends in no answer")
+        if any(message.trained is False for message in answer):
+            raise RowError(
+                "bad_weight", f"a turn of {name} is not to be trained: a pair trains both"
+            )
         for message in answer if name == "chosen" else ():
             if message.role == "assistant":
                 require_finished(message, "the chosen answer")

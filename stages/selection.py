@@ -99,7 +99,8 @@ class Selection:
 
     Attributes:
         where: all of them must hold.
-        ignore: columns that are left out; ``messages[].name`` is a key of every object in a list.
+        ignore: columns that are left out; ``messages[].name`` is a key of every object in a list,
+            ``tree.**.state`` one of every object in a tree, at any depth.
     """
 
     where: tuple[Condition, ...] = ()
@@ -142,6 +143,8 @@ def _without(row: Row, path: str) -> Row:
     if path in row:
         return {key: value for key, value in row.items() if key != path}
     here, _, rest = path.partition(".")
+    if here == "**":
+        return {key: _deep(value, rest) for key, value in _without(row, rest).items()}
     name = here.removesuffix("[]")
     inside = row.get(name)
     if not rest or inside is None:
@@ -150,6 +153,13 @@ def _without(row: Row, path: str) -> Row:
         kept: Any = [_without(one, rest) if isinstance(one, dict) else one for one in inside]
         return {**row, name: kept}
     return {**row, name: _without(inside, rest)} if isinstance(inside, dict) else row
+
+
+def _deep(value: Any, path: str) -> Any:
+    """A value without what a path names in any object inside it."""
+    if isinstance(value, list):
+        return [_deep(one, path) for one in value]
+    return _without(value, f"**.{path}") if isinstance(value, dict) else value
 
 
 def names_something(row: Row, path: str) -> bool:

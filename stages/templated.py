@@ -337,9 +337,14 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
     return [*messages, Message("assistant", _unclosed(answer, dialect))]
 
 
+def opening(prompt: Turns) -> str:
+    """What of the answer a templated prompt holds already (``<think>``); "" for nothing."""
+    last = prompt.messages[-1]
+    begins = last.role == "assistant" and not prompt.closed
+    return _begun(last.content or "").strip() if begins else ""
+
+
 def question(prompt: Turns) -> list[Message]:
     """A templated prompt's turns without what generation starts from, where that says nothing."""
-    messages, last = prompt.messages, prompt.messages[-1]
-    start = _begun(last.content or "").strip()
-    opens = last.role == "assistant" and not prompt.closed and start in ("", OPEN)
-    return messages[:-1] if opens else list(messages)
+    begins = prompt.messages[-1].role == "assistant" and not prompt.closed
+    return prompt.messages[: -1 if begins and opening(prompt) in ("", OPEN) else None]

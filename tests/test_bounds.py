@@ -216,6 +216,9 @@ MODELS: dict[str, tuple[str, str]] = {
     "a word": ("config.json", '{"vocab_size": "x"}'),
     "a list": ("config.json", '{"vocab_size": [1]}'),
     "infinity": ("config.json", '{"vocab_size": Infinity}'),
+    "a huge size": ("config.json", '{"vocab_size": 99999999999999999999}'),
+    "a size below zero": ("config.json", '{"max_position_embeddings": -1}'),
+    "a template that is a number": ("tokenizer_config.json", '{"chat_template": 5}'),
     "positions": ("config.json", '{"max_position_embeddings": "x"}'),
     "a type that is a list": ("config.json", '{"model_type": []}'),
     "deep tokenizer config": ("tokenizer_config.json", '{"a":' + DEEP),
@@ -247,6 +250,19 @@ def test_a_models_files_may_hold_anything(tmp_path: Path, name: str) -> None:
     file, content = MODELS[name]
     (tmp_path / file).write_text(content, "utf-8")
     assert _within("models", lambda: resolve(f"{tmp_path}/", tmp_path, Overrides()), ModelError)
+
+
+def test_a_fault_of_ours_is_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads a model's files may break: that is told as it is."""
+    (tmp_path / "tokenizer.json").write_text(_tokenizer(), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(CONFIG), "utf-8")
+
+    def broken(*_: object) -> None:
+        raise TypeError("a fault of ours")
+
+    monkeypatch.setattr("stages.tokenizers.repairs.of", broken)
+    with pytest.raises(TypeError, match="a fault of ours"):
+        resolve(f"{tmp_path}/", tmp_path, Overrides())
 
 
 TOML = {

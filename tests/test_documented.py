@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +315,7 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
             "system": "s",
             "conversations": [{"from": "User", "value": "q"}, {"from": "Assistant", "value": "a"}],
         },
-        one(S, U, M),
+        one(S, replace(U, trained=False), M),
     ),
     "axolotl_argilla": (
         "history_pair",

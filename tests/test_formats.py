@@ -1464,9 +1464,10 @@ def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that read rows."""
     with pytest.raises(DataError, match="alpha, beta") as caught:
         detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
-    names = {found.name for found in formats.for_task(task)} - test_documented.UNUSABLE.keys()
+    names = {found.name for found in formats.usable_for(task)}
     assert all(name in caught.value.remedy for name in names)
-    assert "batch_lines" not in caught.value.remedy
+    refused = {found.name for found in formats.for_task(task)} - names
+    assert not any(name in caught.value.remedy for name in refused)
 
 
 def test_a_format_of_another_task_is_a_usage_error() -> None:
@@ -1561,3 +1562,65 @@ def test_equal_samples_give_equal_step_chains() -> None:
         made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist())
     assert made[0] == made[1] == made[2]
     assert all(row["problem"] for row in made[0])
+
+
+THINK = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize("column", ["prompt", "question", "instruction"])
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("opening", ["", "<think>\n", "So"])
+def test_a_templated_prompt_of_a_pair_is_never_templated_again(
+    column: str, listed: bool, opening: str
+) -> None:
+    """Refused unasked; read once with the option; what it begins goes into texts alone."""
+    sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
+    row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
+    form = formats.load("preference")
+    with pytest.raises(RowError, match="already carries a chat template") as caught:
+        form.read(row, "rm", FormatOptions())
+    assert caught.value.code == "already_templated"
+    allowed = FormatOptions(already_templated=True)
+    if listed and opening:
+        with pytest.raises(RowError, match="begins the answer with"):
+            form.read(row, "rm", allowed)
+        return
+    (pair,) = form.read(row, "rm", allowed)
+    assert isinstance(pair, Pair)
+    assert pair.prompt == [user("q")]
+    wanted = ["a", "b"] if listed else [opening + side for side in sides]
+    assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
+
+
+def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
+    """It would stand where the answer begins."""
+    row = {"instruction": THINK, "input": "more", "output": "a"}
+    with pytest.raises(RowError, match="input has no place behind it"):
+        formats.load("alpaca").read(row, "sft", FormatOptions(already_templated=True))
+
+
+def test_a_format_that_crashes_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no format fits, the nearest one is asked what is wrong; it must not break down."""
+
+    def broken(*_: object) -> list[Example]:
+        raise TypeError("a fault of ours")
+
+    with pytest.raises(DataError, match="but not its values"):
+        detect([{"problem": 1, "steps": 2}] * 3, "prm", "x.jsonl")
+    for found in formats.usable_for("prm"):
+        monkeypatch.setattr(type(found), "read", broken)
+    with pytest.raises(TypeError, match="a fault of ours"):
+        detect([{"problem": 1, "steps": 2}] * 3, "prm", "x.jsonl")
+
+
+@pytest.mark.parametrize("value", ["User", "human", "gpt", "ASSISTANT"])
+def test_a_masked_speaker_is_not_trained(value: str) -> None:
+    """Whatever the spelling of the role, in the mask or in the turns."""
+    said = [{"from": "human", "value": "q"}, {"from": "Assistant", "value": "a"}]
+    row = {"mask": value, "conversations": said}
+    (found,) = formats.load("sharegpt").read(row, "sft", FormatOptions())
+    assert isinstance(found, Conversation)
+    masked = "assistant" if value in ("gpt", "ASSISTANT") else "user"
+    assert [turn.trained for turn in found.messages] == [
+        False if turn.role == masked else None for turn in found.messages
+    ]

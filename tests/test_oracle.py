@@ -22,6 +22,7 @@ from tokenizers.pre_tokenizers import Split
 
 from stages import encoders
 from stages.errors import PipelineError
+from stages.profile import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin, carriers, llama3, oracle, qwen, sentencepiece
 
@@ -277,6 +278,28 @@ def test_a_wrong_merge_stops_the_build(
         make("sft", data, "bad", model=name)
     assert caught.value.exit_code == 1
     assert not (tmp_path / "bad" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("name", ["qwen2-1.5b", "mistral-7b-instruct-v0.3"])
+def test_a_row_is_compared_to_its_last_id(name: str, cache_dir: Path) -> None:
+    """The ids are those of the vocabulary, with none missing at either end and none too many."""
+    profile = all_profiles()[name]
+    assert profile.ranks is not None
+    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+    model = bind(profile, content, with_steps=False)
+    text = f"two and two are four{profile.end_of_turn}"
+    own = encoders.load("tokenizers", content).encode_whole([text])[0].tolist()
+
+    def differs(found: list[int]) -> bool:
+        judge = oracle.find(model, cache_dir)
+        assert judge is not None
+        seen = judge.differs(text, found)
+        assert judge.compared == 1
+        return seen
+
+    assert not differs(own)
+    for wrong in (own[:-1], own[:1], [], [*own, own[-1]], own[1:], [*own[:-1], own[0]]):
+        assert differs(wrong)
 
 
 def _model(*pieces: tuple[str, float, int]) -> bytes:

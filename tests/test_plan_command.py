@@ -202,6 +202,25 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         assert said["rejects"]["build_would_stop"] is stops
 
 
+def test_what_no_trimming_makes_fit_is_foreseen(
+    tmp_path: Path, cache_dir: Path, make: Callable[..., Path]
+) -> None:
+    """A first exchange that is too long by itself is refused; a later one only goes."""
+    q, a = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+    long = {"role": "assistant", "content": "word " * 300}
+    path = tmp_path / "rows.jsonl"
+    limits = {"max_length": 128, "too_long": "trim-turns"}
+    for turns, lost in (([q, long], 3), ([q, a, q, long], 0), ([q, long, q, a], 3)):
+        path.write_text((json.dumps({"messages": turns}) + "\n") * 3)
+        found = planned(cache_dir, "sft", path, **limits)
+        assert found.sampled.long == lost
+        assert as_json(found)["rejects"]["build_would_stop"] is bool(lost)
+        assert ("cannot be trimmed to that" in as_text(found)) is bool(lost)
+        if lost:
+            with pytest.raises(DataError, match="Nothing is left"):
+                make("sft", path, "out", **limits)
+
+
 def test_colours_say_what_is_trained(cache_dir: Path) -> None:
     """On a terminal, trained text is green and context is dim."""
     text = as_text(planned(cache_dir, "sft", SAMPLES / "sft" / "word_problems.jsonl"))

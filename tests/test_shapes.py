@@ -148,7 +148,7 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         "rm",
         TREE,
         [
-            Refused("deleted_message", "'gone' and what follows it"),
+            Refused("deleted_message", "'gone': deleted is true"),
             Refused("unranked_answer", "'none' has no rank"),
             Pair([user("q")], [said("a")], [said("b")]),
             Refused("only_answer", "'c' has no other answer to compare it with"),
@@ -159,7 +159,8 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         "sft",
         UNRANKED,
         [
-            Conversation([user("q"), said("a"), user("r"), said("c")]),
+            Conversation([user("q"), said("a")]),
+            Conversation([user("q"), said("a", False), user("r"), said("c")]),
             Conversation([user("q"), said("a", False), user("s"), said("d")]),
             Refused("no_answer", "'nobody answers' has no answer"),
             Conversation([user("q"), said("b")]),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from stages import catalog
 from stages.contract import Format, Varied
 from stages.errors import UsageError
+from stages.formats._unusable import Unusable
 
 
 def load(reading: str) -> Format:
@@ -51,6 +52,11 @@ def for_task(task: str) -> list[Format]:
     return [f for f in map(load, catalog.names(__name__)) if task in f.tasks]
 
 
+def usable_for(task: str) -> list[Format]:
+    """Those of them whose rows can be trained on; the others are only refused by their name."""
+    return [f for f in for_task(task) if not isinstance(f, Unusable)]
+
+
 def choose(reading: str, task: str) -> Format:
     """The format that ``--format`` names.
 
@@ -61,6 +67,6 @@ def choose(reading: str, task: str) -> Format:
     if task not in found.tasks:
         raise UsageError(
             f"Format {found.name} feeds {' and '.join(found.tasks)}, not {task}.",
-            f"For {task}: {', '.join(f.name for f in for_task(task))}.",
+            f"For {task}: {', '.join(f.name for f in usable_for(task))}.",
         )
     return found

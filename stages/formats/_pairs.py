@@ -39,21 +39,38 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     Raises:
         RowError: a text already carries a chat template and nobody allowed that.
     """
-    turns = _turns.chosen_of(row, _TURNS, options.columns)
-    if turns is None:
-        turns = next((name for name in _LISTED if _turns.are_turns(peek(row, name))), None)
+    turns = _turns_column(row, options)
     if turns is not None:
         shared = _turns.whole(row, turns)
         require_prompt(row, shared)
         return shared
-    if peek(row, "instruction") is not None:
-        return [*_turns.before(row), Message("user", alpaca.asked(row, options))]
+    text = _text_prompt(row, options)
+    if text is not None:
+        return _turns.asked(row, text, options)
     name = _turns.chosen_of(row, PROMPTS, options.columns)
     if name is None:
         return []
     if isinstance(row[name], list):
         return _turns.whole(row, name)
     return [*_turns.before(row), Message("user", _turns.text(row, name))]
+
+
+def _turns_column(row: Row, options: FormatOptions) -> str | None:
+    """The column that holds the prompt as turns."""
+    turns = _turns.chosen_of(row, _TURNS, options.columns)
+    if turns is None:
+        turns = next((name for name in _LISTED if _turns.are_turns(peek(row, name))), None)
+    return turns
+
+
+def _text_prompt(row: Row, options: FormatOptions) -> str | None:
+    """The prompt, where it is a text."""
+    if _turns_column(row, options) is not None:
+        return None
+    if peek(row, "instruction") is not None:
+        return alpaca.asked(row, options)
+    name = _turns.chosen_of(row, PROMPTS, options.columns)
+    return row[name] if name is not None and isinstance(row[name], str) else None
 
 
 def side(value: Any, where: str) -> list[Message]:
@@ -108,10 +125,10 @@ def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[
             raise RowError("bad_column", f"one side carries a chat template, not {value[:40]!r}")
     if all(wholes):
         return [_turns.joined(_turns.before(row), w[1].messages) for w in wholes if w]
-    name = _turns.chosen_of(row, PROMPTS, options.columns)
-    if name is None or not isinstance(row[name], str) or templated.read(row[name]) is None:
+    asked = _text_prompt(row, options)
+    if asked is None or templated.read(asked) is None:
         return []
-    return [_turns.exchange(row, row[name], value, options) for value in sides]
+    return [_turns.exchange(row, asked, value, options) for value in sides]
 
 
 def number(value: Any, where: str) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stages.contract import Row
 from stages.errors import RowError
 from stages.formats._calls import calls_of
 
@@ -150,28 +151,46 @@ def _add_reasoning(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     return {key}
 
 
-def _id_of(value: Mapping[str, Any]) -> str | None:
-    return next((str(value[key]) for key in _IDS if value.get(key) is not None), None)
+def _one_of(places: tuple[Row, ...], names: tuple[str, ...], where: str) -> Any:
+    """What objects say under any of some keys; None where they say nothing.
+
+    Raises:
+        RowError: they say different things.
+    """
+    said = [(name, place[name]) for place in places for name in names if _says(place, name)]
+    if any(value != said[0][1] for _, value in said[1:]):
+        both = " and ".join(dict.fromkeys(name for name, _ in said))
+        raise RowError("bad_tool_call", f"{where} gives two values for {both}, and they differ")
+    return said[0][1] if said else None
+
+
+def _says(place: Row, name: str) -> bool:
+    return place.get(name) is not None
+
+
+def _id_of(places: tuple[Row, ...], where: str) -> str | None:
+    found = _one_of(places, _IDS, where)
+    return None if found is None else str(found)
 
 
 def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     keys = [key for key in _VALUES[CALL] if part.get(key) is not None]
     value = part[keys[0]] if keys else part
-    used = {*keys[:1]} if keys else {*_ARGUMENTS, "name", "function", *_IDS}
     if isinstance(value, dict):
         inner = value.get("function", value)
-        if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+        if not isinstance(inner, dict):
+            raise RowError("bad_tool_call", f"{where} holds a call whose function is no object")
+        places = (value, inner) if inner is not value else (value,)
+        name = _one_of(places, ("name",), f"{where}: a call")
+        if not isinstance(name, str):
             raise RowError("bad_tool_call", f"{where} holds a call without a name")
-        names = [one for one in _ARGUMENTS if inner.get(one) is not None]
-        if any(inner[one] != inner[names[0]] for one in names[1:]):
-            raise RowError("bad_tool_call", f"{where}: {' and '.join(names)} of a call differ")
-        function = {"name": inner["name"], "arguments": inner[names[0]] if names else {}}
-        call = {"type": "function", "function": function}
-        for said in (value,) * bool(keys) + (inner,) * (inner is not value):
+        function = {"name": name, "arguments": _one_of(places, _ARGUMENTS, f"{where}: a call")}
+        for said in places if keys else places[1:]:
             found.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
-        value = call if _id_of(value) is None else {**call, "id": _id_of(value)}
+        value, named = {"type": "function", "function": function}, _id_of(places, where)
+        value = value if named is None else {**value, "id": named}
     found.calls += calls_of(value, where)
-    return used
+    return {*keys[:1]} if keys else {*_ARGUMENTS, "name", "function", *_IDS}
 
 
 def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
@@ -180,7 +199,7 @@ def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     if part.get("is_error") is False:
         used.add("is_error")
     if key in _KINDS and isinstance(value, dict):  # one key that says both: the rest is inside
-        beside, inner = value, value.get("content", value.get("response"))
+        beside, inner = value, _one_of((value,), ("content", "response"), f"{where}: a result")
         if inner is None or value.get("status") not in (None, "success"):
             what = "has no content" if inner is None else "says that the tool failed"
             raise RowError("unsupported_content", f"{where} holds a tool's result that {what}")
@@ -191,7 +210,7 @@ def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     if isinstance(value, dict) and not set(value) <= {"text", "output"}:
         raise RowError("unsupported_content", f"{where} holds a tool's result that is an object")
     result = {"role": "tool", "content": _said(value, where)}
-    named = {"tool_call_id": _id_of(beside), "name": beside.get("name")}
+    named = {"tool_call_id": _id_of((beside,), where), "name": beside.get("name")}
     found.results.append({**result, **{k: v for k, v in named.items() if v is not None}})
     return used
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from stages.contract import Message, Refused, Row
 from stages.errors import RowError
-from stages.formats import _turns
+from stages.formats import _roles, _turns
 
 _ROOTS = ("prompt", "tree", "root", "message_tree", "message")
 _CHILDREN = ("replies", "children")
 _TEXTS = ("text", "content")
+# What a message says of itself when it was taken out of its tree.
+_FLAGS = {"deleted": True, "is_deleted": True, "removed": True, "review_result": False}
 COLUMNS = {"tree": (*_ROOTS, *_CHILDREN, *_TEXTS, "role")}
 
 
@@ -30,16 +32,27 @@ def where(row: Row) -> str | None:
     return next((name for name in _ROOTS if _is_node(dict.get(row, name))), None)
 
 
-def root(row: Row) -> Row:
-    """The first message of the row's tree.
-
-    Raises:
-        RowError: there is no tree.
-    """
+def first(row: Row) -> Row | None:
+    """The first message of the row's tree; None where there is none."""
     column = where(row)
     if column is None:
-        raise RowError("bad_column", "there is no message with replies")
+        return None
     node: Row = row[column] if column else row
+    return node
+
+
+def root(row: Row) -> Row:
+    """The first message of a tree that can be used.
+
+    Raises:
+        RowError: there is no tree, or its first message was taken out.
+    """
+    node = first(row)
+    if node is None:
+        raise RowError("bad_column", "there is no message with replies")
+    why = _is_gone(node)
+    if why is not None:
+        raise RowError("deleted_message", f"the first message says that {why}")
     return node
 
 
@@ -49,31 +62,67 @@ def message(node: Row) -> Message:
     Raises:
         RowError: its role is unknown, or it has no text.
     """
-    role = _turns.ROLES.get(str(node.get("role")).lower())
+    role = _roles.ROLES.get(str(node.get("role")).lower())
     if role is None:
         raise RowError("unknown_role", f"a message of the tree has the role {node.get('role')!r}")
-    name = next((name for name in _TEXTS if name in node), _TEXTS[0])
-    return Message(role, _turns.text(node, name))
+    names = [name for name in _TEXTS if dict.get(node, name) not in (None, "")]
+    said = _turns.text(node, names[0] if names else _TEXTS[0])
+    if any(_turns.text(node, name) != said for name in names[1:]):
+        raise RowError("bad_column", f"text and content of the message {said[:40]!r} differ")
+    return Message(role, said)
 
 
 def is_answer(node: Row) -> bool:
     """Whether the assistant says it."""
-    return _turns.ROLES.get(str(dict.get(node, "role")).lower()) == "assistant"
+    return _roles.ROLES.get(str(dict.get(node, "role")).lower()) == "assistant"
+
+
+def _is_gone(node: Row) -> str | None:
+    """The flag by which a message says that it was taken out; None where none does.
+
+    Raises:
+        RowError: such a flag is neither true nor false.
+    """
+    found = None
+    for name, gone in _FLAGS.items():
+        value = node.get(name)
+        if value is not None and not isinstance(value, bool):
+            what = f"{name} of the message {quoted(node)} is {value!r}, not true or false"
+            raise RowError("bad_column", what)
+        if value is gone:
+            found = found or f"{name} is {str(gone).lower()}"
+    return found
+
+
+def _below(node: Row) -> int:
+    """How many messages follow a message."""
+    found = (dict.get(node, name) for name in _CHILDREN)
+    below = [one for value in found if isinstance(value, list) for one in value]
+    return sum(1 + _below(one) for one in below if isinstance(one, dict))
 
 
 def replies(node: Row) -> tuple[list[Row], list[Refused]]:
-    """The replies to a message, in order, without the deleted ones, which are counted.
+    """The replies to a message, in order, without those taken out, which are counted.
 
     Raises:
-        RowError: they are no messages.
+        RowError: they are no messages, or stand in two lists.
     """
-    name = next((name for name in _CHILDREN if dict.get(node, name) is not None), None)
-    found = node[name] if name else []
+    names = [name for name in _CHILDREN if dict.get(node, name) not in (None, [])]
+    if len(names) > 1:
+        raise RowError("bad_column", f"{' and '.join(names)} of a message both hold replies")
+    found = node[names[0]] if names else []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise RowError("bad_column", "the replies to a message are no list of messages")
-    gone = [one for one in found if one.get("deleted") is True]
-    said = [Refused("deleted_message", f"{quoted(one)} and what follows it") for one in gone]
-    return [one for one in found if dict.get(one, "deleted") is not True], said
+    kept, gone = [], []
+    for one in found:
+        why = _is_gone(one)
+        if why is None:
+            kept.append(one)
+        else:
+            after = _below(one)
+            more = f" and the {after} behind it" if after else ""
+            gone.append(Refused("deleted_message", f"{quoted(one)}{more}: {why}"))
+    return kept, gone
 
 
 def rank(node: Row) -> float | None:

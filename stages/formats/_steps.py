@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
 from stages import templated
 from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _turns
+from stages.formats import _roles, _turns
 from stages.watched import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
@@ -48,6 +49,35 @@ def is_rating(value: Any) -> bool:
     except RowError:
         return False
     return True
+
+
+def differ(values: Iterable[Any]) -> bool:
+    """Whether ratings of one step say different things."""
+    read = [float(v) if isinstance(v, (bool, int, float)) else _sign(v) for v in values]
+    return any(value != read[0] for value in read[1:])  # of none or one there is nothing to differ
+
+
+def _sign(value: Any) -> Any:
+    return _SIGNS.get(value.strip(), value) if isinstance(value, str) else value
+
+
+def one_rating(
+    one: Row, names: Iterable[str], where: str, label: Callable[[Any, str], float | None]
+) -> float | None:
+    """The rating that a step gives under any of some keys; None where it is unlabelled.
+
+    Args:
+        label: a value and its place as a rating.
+
+    Raises:
+        RowError: it is none, or two keys say different things.
+    """
+    given = [name for name in names if dict.get(one, name) is not None]
+    found = [label(one[name], f"{where}.{name}") for name in given]
+    if differ(one[name] for name in given):
+        said = " and ".join(f"{name} is {one[name]!r}" for name in given)
+        raise RowError("bad_label", f"{where} has two ratings: {said}")
+    return found[0] if found else None
 
 
 def ratings(values: Any, steps: int, column: str) -> list[float | None]:
@@ -107,8 +137,8 @@ def chain(
     require_tail(pieces)
     at = _first_step(pieces[0], options.prompt_separator)
     steps = [pieces[0][at:], *pieces[1:-1]]
-    asked = _asked(pieces[0][:at], options)
-    return StepChain(asked, steps, labels, pieces if own_text else None)
+    problem = asked(pieces[0][:at], options)
+    return StepChain(problem, steps, labels, pieces if own_text else None)
 
 
 def _first_step(text: str, separator: str) -> int:
@@ -137,7 +167,7 @@ def _first_step(text: str, separator: str) -> int:
     raise RowError("two_first_steps", f"{seen}, {detail}stands once")
 
 
-def _asked(text: str, options: FormatOptions) -> str:
+def asked(text: str, options: FormatOptions) -> str:
     """The problem that a text states, out of the chat template that it may carry already.
 
     Raises:
@@ -185,7 +215,7 @@ def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
     require_alone(row, options)
     name = _turns.chosen_of(row, PROBLEMS, options.columns) or "problem"
-    return _asked(_turns.text(row, name), options)
+    return asked(_turns.text(row, name), options)
 
 
 def turn_column(row: Row) -> str | None:
@@ -201,9 +231,9 @@ def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     """Role and content of each turn, whatever the dialect."""
     found = []
     for turn in turns:
-        role = turn.get("role", turn.get("from"))
-        known = _turns.ROLES.get(role.lower()) if isinstance(role, str) else None
-        found.append((known, turn.get("content", turn.get("value"))))
+        content = turn.get("content")
+        said = turn.get("value") if content is None else content
+        found.append((_roles.role_of(turn), said))
     return found
 
 

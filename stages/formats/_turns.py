@@ -11,34 +11,9 @@ from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._calls import calls_of, json_value
 from stages.formats._flags import trained
+from stages.formats._roles import ROLES, role_of, speaker
 from stages.unread import FLAGS
 
-ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "prompter": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "bard": "assistant",
-    "claude": "assistant",
-    "ai": "assistant",
-    "bot": "assistant",
-    "chatbot": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "ipython": "tool",
-    "observation": "tool",
-    "function_response": "tool",
-    "tool_response": "tool",
-    "tool_result": "tool",
-    "function_call": "assistant",
-    "tool_call": "assistant",
-}
 _CALLS = ("function_call", "tool_call")  # turns whose text is a call
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
@@ -93,8 +68,7 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
     """
     found = _parts.read(body, f"{where} content")
     plain = {key: value for key, value in turn.items() if key not in _BODIES}
-    spelled = str(turn.get("role", turn.get("from"))).lower()
-    role = ROLES.get(spelled)
+    role = role_of(turn)
     if role != "assistant" and (found.calls or found.reasoning):
         raise RowError("unsupported_content", f"{where}: only the assistant calls and reasons")
     if role == "assistant" and found.results:
@@ -136,11 +110,13 @@ def _message(turn: Any, where: str) -> Message:
         raise RowError("bad_column", f"{where} is a {type(turn).__name__}, not an object")
     if len(turn) > 2:
         _require_one_spelling(turn, where)
-    spelled = turn.get("role", turn.get("from"))
+    spelled = speaker(turn)
     role = ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
     if role is None:
         raise RowError("unknown_role", f"{where} has the role {spelled!r}")
-    body = turn.get("content", turn.get("value"))
+    body = turn.get("content")
+    if body is None:
+        body = turn.get("value")
     if isinstance(spelled, str) and spelled.lower() in _CALLS:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
@@ -273,6 +249,23 @@ def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list
         return [*before(row), Message("user", prompt), Message("assistant", answer)]
     templated.require_allowed(found[0], "the prompt", options.already_templated)
     return joined(before(row), templated.answered(*found, answer))
+
+
+def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
+    """A prompt that is a text, as turns without an answer, behind what the row says before them.
+
+    Raises:
+        RowError: the prompt already carries a chat template and nobody allowed that; or it begins
+            the answer, which is not a text that could go on from there.
+    """
+    found = templated.read(prompt)
+    if found is None:
+        return [*before(row), Message("user", prompt)]
+    templated.require_allowed(found[0], "the prompt", options.already_templated)
+    if begun := templated.opening(found[1]):
+        detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
+        raise RowError("bad_column", f"{detail}turns of its own")
+    return joined(before(row), templated.question(found[1]))
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:

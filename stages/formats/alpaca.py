@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stages import templated
 from stages.contract import Columns, Conversation, Example, Format, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
@@ -35,7 +36,8 @@ def asked(row: Row, options: FormatOptions) -> str:
     """What the user says in an instruction row.
 
     Raises:
-        RowError: a column is not text, or two could be the input and ``--map`` picks none.
+        RowError: a column is not text, two could be the input and ``--map`` picks none, or an
+            input stands beside an instruction that carries a chat template.
     """
     instruction = _turns.text(row, "instruction")
     if more := _unread(row, options.columns):
@@ -45,6 +47,9 @@ def asked(row: Row, options: FormatOptions) -> str:
     extra = [_turns.text(row, name) for name in named]
     if len(extra) > 1:
         raise RowError("bad_column", "input and context both say something; see --map input=input")
+    if extra and (dialect := templated.dialect_of(instruction)):
+        detail = f"the instruction already carries a chat template ({dialect}), so {named[0]} has "
+        raise RowError("bad_column", f"{detail}no place behind it")
     return "\n\n".join([instruction, *extra])
 
 

@@ -89,9 +89,12 @@ class _ErrorList:
         column = _turns.chosen_of(row, _ERRORS, options.columns) or _column(row)
         if column is None:
             raise RowError("bad_column", "nothing says which steps are wrong")
-        listed = row.get(column) or []
+        listed = row.get(column)
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
-            raise RowError("bad_label", f"column {column!r} holds no list of step numbers")
+            raise RowError(
+                "bad_label",
+                f"column {column!r} holds no list of step numbers, which is empty for none",
+            )
         wrong = sorted(one - self.base for one in listed)
         if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
             detail = f"{column} {listed} does not fit {len(steps)} steps counted from {self.base}"

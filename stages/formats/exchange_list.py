@@ -52,12 +52,12 @@ def _only(one: Row, what: str, names: tuple[str, ...], where: str) -> str:
     return str(one[found[0]])
 
 
-def exchanges(row: Row, column: str) -> list[Message]:
+def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
     """The turns of a column of exchanges, behind what the row says before them.
 
     Raises:
-        RowError: one is no exchange, brings a system text in the middle, or says that its answer
-            goes on.
+        RowError: one is no exchange, brings a system text in the middle, says that its answer
+            goes on, or carries a chat template and nobody allowed that.
     """
     value = row[column]
     if not isinstance(value, list) or not value:
@@ -76,8 +76,12 @@ def exchanges(row: Row, column: str) -> list[Message]:
             detail = f"{where} says need_eos_token: false, so its answer goes on"
             raise RowError("unfinished_answer", detail)
         flags = trained({key: one.get(key) for key in FLAGS}, where)  # of its answer
-        turns.append(Message("user", _only(one, "question", _QUESTIONS, where)))
-        turns.append(Message("assistant", _only(one, "answer", _ANSWERS, where), None, *flags))
+        asked = _only(one, "question", _QUESTIONS, where)
+        said = _turns.exchange({}, asked, _only(one, "answer", _ANSWERS, where), options)
+        said[-1].trained, said[-1].weight = flags
+        if len(said) > 2 and number:
+            raise RowError("bad_column", f"{where}: its templated question holds other turns")
+        turns = _turns.joined(turns, said)
     return _turns.behind(row, turns)
 
 
@@ -98,7 +102,7 @@ class _ExchangeList:
         name = _column(row)
         if name is None:
             raise RowError("no_turns", "there is no list of questions and answers")
-        return [Conversation(exchanges(row, name), _turns.tools(row))]
+        return [Conversation(exchanges(row, name, options), _turns.tools(row))]
 
 
 FORMAT = _ExchangeList()

@@ -1,7 +1,8 @@
 """A tree of messages as conversations: one for each path that ends in an answer.
 
-An answer that several paths share is trained in the first of them only. Where answers are ranked,
-``message_paths/best`` follows the best of them and ``message_paths/all`` all.
+An answer that several paths share is trained once, in a conversation that ends with it: whatever
+becomes of the paths that go on from there, it is neither lost nor trained again. Where answers are
+ranked, ``message_paths/best`` follows the best of them and ``message_paths/all`` all.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _MessagePaths:
         return {name: _MessagePaths(name) for name in VARIANTS}
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        ranked = sum(_has_ranks(_replies.root(row)) for row in rows)
+        ranked = sum(_has_ranks(_replies.first(row)) for row in rows)
         if not ranked:
             return "", "a conversation for each path"
         what = f"the answers of {ranked} of {len(rows)} trees are ranked, so the best may be meant"
@@ -64,32 +65,31 @@ class _MessagePaths:
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         node = _replies.root(row)
-        return self._below(node, [_replies.message(node)], [])
+        return self._below(node, [_replies.message(node)])
 
-    def _below(self, node: Row, path: list[Message], trained: list[Message]) -> list[Example]:
-        """The conversations that begin with a path.
-
-        Args:
-            trained: answers that an earlier conversation trains, by identity.
-        """
+    def _below(self, node: Row, path: list[Message]) -> list[Example]:
+        """The conversations that begin with a path."""
         children, gone = _replies.replies(node)
         answers = [child for child in children if _replies.is_answer(child)]
         followed = self._followed(answers)
         found: list[Example] = list(gone)
-        ended = True
         for child in children:
             if _replies.is_answer(child) and not any(child is one for one in followed):
                 detail = f"{_replies.quoted(child)} is not the best answer"
                 found.append(Refused("not_the_best", detail))
                 continue
-            below = self._below(child, [*path, _replies.message(child)], trained)
-            ended &= not any(isinstance(one, Conversation) for one in below)
-            found += below
-        if not ended:
-            return found
+            found += self._below(child, [*path, _replies.message(child)])
+        further = [one for one in found if isinstance(one, Conversation)]
         if path[-1].role != "assistant":
+            if further:
+                return found
             return [*found, Refused("no_answer", f"{path[-1].content!r:.42} has no answer")]
-        return [*found, _conversation(path, trained)]
+        if len(further) == 1:
+            return found
+        for one in further:
+            one.messages[len(path) - 1] = replace(path[-1], trained=False)
+        own = Conversation([replace(message) for message in path])
+        return [own, *found] if further else [*found, own]
 
     def _followed(self, answers: list[Row]) -> list[Row]:
         if self.which == "all" or not _replies.ranked(answers):
@@ -98,17 +98,6 @@ class _MessagePaths:
             raise RowError("ranked_answers", "the answers are ranked; see --format message_paths")
         ranks = [rank for one in answers if (rank := _replies.rank(one)) is not None]
         return [one for one in answers if _replies.rank(one) == min(ranks)]
-
-
-def _conversation(path: list[Message], trained: list[Message]) -> Conversation:
-    """A path as a conversation in which no answer is trained that was trained before."""
-    turns = []
-    for message in path:
-        again = any(message is one for one in trained)
-        turns.append(replace(message, trained=False if again else None))
-        if message.role == "assistant" and not again:
-            trained.append(message)
-    return Conversation(turns)
 
 
 FORMAT = _MessagePaths()

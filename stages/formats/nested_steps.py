@@ -83,6 +83,15 @@ class _NestedSteps:
         name = _column(row)
         return f"{name}, each with rated steps" if name else None
 
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        for row in rows:
+            name = _column(row) or ""
+            for inner in filter(_is_solution, dict.get(row, name) or []):
+                steps = rated_steps.column(inner) or ""
+                if keys := rated_steps.rivals(dict.get(inner, steps) or []):
+                    return rated_steps.which(keys, f"{name}[].{steps}")
+        return None
+
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:

@@ -25,7 +25,7 @@ class _OpenRLHF:
         _steps.require_alone(row, options)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))
-        name = _turns.first_of(row, _LABELS) or "value"
+        name = _turns.chosen_of(row, _LABELS, options.columns) or "value"
         labels = _steps.ratings(row.get(name), len(pieces) - 1, name)
         return [_steps.chain(pieces, labels, options)]
 

@@ -11,7 +11,7 @@ class _Preference:
     tasks = ("rm",)
     fans_out = False
     columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
-    prompts = (*_pairs.PROMPTS, "chosen")
+    prompts = (*_pairs.PROMPTS, "instruction", "chosen")
 
     def matches(self, row: Row) -> str | None:
         if "chosen" not in row or "rejected" not in row or hh_rlhf.is_dialogue(row):

@@ -57,10 +57,12 @@ class _PRM800K:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        problem = _turns.text(row.get("question") or {}, "problem")
-        steps = (row.get("label") or {}).get("steps")
-        if not isinstance(steps, list):
-            raise RowError("bad_column", "label.steps holds no list")
+        question, label = row.get("question"), row.get("label")
+        if not isinstance(question, dict) or not isinstance(label, dict):
+            raise RowError("bad_column", "there is no question.problem and label.steps")
+        problem, steps = _turns.text(question, "problem"), label.get("steps")
+        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+            raise RowError("bad_column", "label.steps holds no list of steps")
         chain: list[Rated] = []
         found: list[Example] = []
         ended = len(steps)

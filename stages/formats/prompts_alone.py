@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stages import column_names
 from stages.contract import Row
-from stages.formats import _turns
+from stages.formats import _roles, _turns
 from stages.formats._unusable import Unusable
 from stages.watched import peek
 
@@ -14,18 +15,16 @@ _TURNS = ("prompt", "context_messages")
 _TEXTS = ("prompt", "question", "problem", "query", "instruction")
 _CHECKED = ("reward_model", "ground_truth", "reference_answer", "verification_info", "test_cases")
 # Any of these may hold an answer; then the row is for another format.
-_ANSWERS = frozenset(
-    "answer answers response responses solution solutions output outputs completion completions "
-    "chosen rejected candidates message_content steps labels replies children instances target "
-    "text input_ids".split()
+_ANSWERS = column_names.ANSWERED | frozenset(
+    "answers responses solutions completions chosen rejected candidates messagecontent steps "
+    "labels replies children instances text inputids".split()
 )
 
 
 def _ends_unanswered(value: Any) -> bool:
     if not _turns.are_turns(value):
         return False
-    roles = [str(turn.get("role", turn.get("from"))).lower() for turn in value]
-    return all(_turns.ROLES.get(role) in ("system", "user") for role in roles)
+    return all(_roles.role_of(turn) in ("system", "user") for turn in value)
 
 
 def _evidence(row: Row) -> str | None:
@@ -35,7 +34,8 @@ def _evidence(row: Row) -> str | None:
     asked = turns or next((name for name in _TEXTS if isinstance(peek(row, name), str)), None)
     if asked is None or (not checked and not turns and asked != "prompt"):
         return None
-    if any(name in _ANSWERS or "response" in name or "output" in name for name in said):
+    names = [column_names.plain(name) for name in said]
+    if any(name in _ANSWERS or "response" in name or "output" in name for name in names):
         return None
     if any(isinstance(peek(row, name), (list, dict)) for name in said if name not in _HELD):
         return None

@@ -12,15 +12,14 @@ from typing import Any
 
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _steps, _turns, rated_steps
+from stages.formats import _roles, _steps, _turns, rated_steps
 from stages.watched import read_key
 
 _COLUMNS = ("messages", "conversations", "conversation")
 
 
 def _speaks(turn: Row) -> bool:
-    role = turn.get("role", turn.get("from"))
-    return isinstance(role, str) and _turns.ROLES.get(role.lower()) == "assistant"
+    return _roles.role_of(turn) == "assistant"
 
 
 def _is_number(value: Any) -> bool:
@@ -65,6 +64,13 @@ class _RatedMessages:
             return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"
         return "", ""
 
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        for row in rows:
+            name = _column(row) or ""
+            if keys := rated_steps.rivals(filter(_speaks, dict.get(row, name) or [])):
+                return rated_steps.which(keys, name)
+        return None
+
     def matches(self, row: Row) -> str | None:
         name = _column(row)
         return f"{name} with a rating of each step" if name else None
@@ -83,13 +89,16 @@ class _RatedMessages:
             detail = f"a turn ({found}) that is no step stands where only steps can stand"
             raise RowError("turns_between_steps", detail)
         labels = []
-        for number, turn in enumerate(turn for turn in turns if _speaks(turn)):
-            key = rated_steps.rating_of(turn)
-            where = f"the rating of step {number + 1}"
-            value = turn[key] if key else None
-            if key:
-                read_key(row, name, key)
-            labels.append(rated_steps.label(value, where, self.signed, options))
+        for number, turn in enumerate(turns):
+            if _speaks(turn):
+                where = f"{name}[{number}]"
+                labels.append(rated_steps.rating_in(turn, where, self.signed, options))
+            elif key := next((k for k in rated_steps.RATINGS if turn.get(k) is not None), None):
+                what = f"{name}[{number}] is no step of the assistant's and has a {key}"
+                raise RowError("bad_label", what)
+            for key in rated_steps.RATINGS:
+                if key in turn:
+                    read_key(row, name, key)
         texts = [message.content or "" for message in said[1:]]
         return [StepChain(said[0].content or "", texts, labels)]
 

@@ -6,7 +6,7 @@ signs, booleans, or numbers from 0 to 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +32,25 @@ _NEUTRAL = {"null": None, "good": 1.0, "bad": 0.0}
 
 
 def rating_of(one: Row) -> str | None:
-    """The key of an object's rating."""
-    return next((name for name in RATINGS if name in one), None)
+    """The key of an object's rating: one that rates, before one that holds null."""
+    given = (name for name in RATINGS if dict.get(one, name) is not None)
+    return next(given, next((name for name in RATINGS if name in one), None))
+
+
+def rivals(steps: Iterable[Any]) -> list[str]:
+    """Keys under which one of the steps is rated twice, and differently."""
+    for step in steps:
+        keys = [name for name in RATINGS if isinstance(step, dict) and step.get(name) is not None]
+        if _steps.differ(dict.get(step, key) for key in keys):
+            return keys
+    return []
+
+
+def which(keys: Sequence[str], column: str) -> tuple[str, str]:
+    """The doubt that ratings under several keys leave, and the options that settle it."""
+    flags = " or ".join(f"--ignore '{column}[].{key}'" for key in keys)
+    what = f"{' and '.join(keys)} could each be the rating of a step in {column}, and they differ"
+    return what, f"Say which to leave out with {flags}"
 
 
 def _text_of(one: Row) -> str | None:
@@ -71,6 +88,19 @@ def label(value: Any, where: str, signed: bool, options: FormatOptions) -> float
     return {**_SIGNED, 0: _NEUTRAL[options.neutral]}[value]
 
 
+def rating_in(step: Row, where: str, signed: bool, options: FormatOptions) -> float | None:
+    """The rating of one step, from 0 (bad) to 1 (good); None where it is unlabelled.
+
+    Raises:
+        RowError: it is something else, or there are two that differ.
+    """
+
+    def one(value: Any, place: str) -> float | None:
+        return label(value, place, signed, options)
+
+    return _steps.one_rating(step, RATINGS, where, one)
+
+
 def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], list[float | None]]:
     """Texts and labels of the row's steps.
 
@@ -84,9 +114,7 @@ def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], li
     labels: list[float | None] = []
     for number, step in enumerate(row[name]):
         texts.append(step[_text_of(step)])
-        key = rating_of(step)
-        where = f"{name}[{number}].{key}"
-        labels.append(label(step[key], where, signed, options) if key else None)
+        labels.append(rating_in(step, f"{name}[{number}]", signed, options))
     return texts, labels
 
 
@@ -119,6 +147,13 @@ class _RatedSteps:
     def matches(self, row: Row) -> str | None:
         name = column(row)
         return f"{name} with a text and a rating in each" if name else None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        for row in rows:
+            name = column(row) or ""
+            if keys := rivals(dict.get(row, name) or []):
+                return which(keys, name)
+        return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         return [StepChain(_steps.problem(row, options), *rated(row, self.signed, options))]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from stages.contract import Columns, Conversation, Example, FormatOptions, Row
-from stages.formats import _named_prompt, _turns, prompts_alone
+from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.errors import RowError
+from stages.formats import _named_prompt, _roles, _turns, prompts_alone
 from stages.watched import peek
 
 _COLUMNS = ("conversations", "conversation")
@@ -41,10 +43,24 @@ class _ShareGPT:
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
+        turns = _named_prompt.dialogue(row, column)
         masked = peek(row, "mask")
-        if isinstance(masked, str) and _turns.ROLES.get(masked.lower()) == "user":
-            _ = row["mask"]  # read: the user's turns are not trained anyway
-        return [Conversation(_named_prompt.dialogue(row, column), _turns.tools(row))]
+        role = _roles.ROLES.get(masked.lower()) if isinstance(masked, str) else None
+        if role is not None:
+            _ = row["mask"]  # read: it names whose turns are not trained
+            turns = [_untrained(turn, masked) if turn.role == role else turn for turn in turns]
+        return [Conversation(turns, _turns.tools(row))]
+
+
+def _untrained(turn: Message, speaker: str) -> Message:
+    """A turn of a speaker that the row leaves untrained.
+
+    Raises:
+        RowError: the turn itself says that it is trained.
+    """
+    if turn.trained:
+        raise RowError("bad_weight", f"mask is {speaker}, and a turn of that speaker is trained")
+    return replace(turn, trained=False)
 
 
 FORMAT = _ShareGPT()

@@ -1,16 +1,18 @@
 """A tree of steps with a value each, as searches write it: one chain for each path to a leaf.
 
-A node holds its own step (``text``, ``step``), or all steps up to it (``prefix``, ``state``).
+A node holds its own step (``text``, ``step``), or all steps up to it (``prefix``, ``state``), or
+both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 (neutral) and 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.formats import _steps
+from stages.formats import _steps, rated_steps
 
 _TREES = ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
@@ -35,14 +37,15 @@ def _key(node: Row, names: tuple[str, ...], kind: type) -> str | None:
     return next((name for name in names if isinstance(dict.get(node, name), kind)), None)
 
 
-def _value_key(node: Any) -> str | None:
-    return next((name for name in _VALUES if name in node), None)
-
-
 def _has_values(node: Any) -> bool:
     if not isinstance(node, dict) or _key(node, (*_OWN, *_WHOLE), str) is None:
         return False
-    return _value_key(node) is not None
+    return any(name in node for name in _VALUES)
+
+
+def _lists(node: Row) -> list[str]:
+    """The keys under which a node has nodes below it."""
+    return [name for name in _CHILDREN if dict.get(node, name) and _key(node, (name,), list)]
 
 
 def _column(row: Row) -> str | None:
@@ -51,87 +54,189 @@ def _column(row: Row) -> str | None:
         node = dict.get(row, name)
         if not isinstance(node, dict):
             continue
-        children = _key(node, _CHILDREN, list)
-        if children and any(map(_has_values, dict.get(node, children) or [])):
+        if any(_has_values(child) for key in _lists(node) for child in dict.get(node, key) or []):
             return name
     return None
 
 
-def _own(node: Row, before: str) -> tuple[str, str]:
-    """A node's own step, and the text up to its end.
+def _nodes(node: Any, before: str = "") -> Iterator[tuple[Row, str]]:
+    """A node and all below it, each with the text up to where its own step begins."""
+    if not isinstance(node, dict):
+        return
+    yield node, before
+    whole = _key(node, _WHOLE, str)
+    before = dict.get(node, whole, before) if whole else before
+    for key in _lists(node):
+        for child in dict.get(node, key) or []:
+            yield from _nodes(child, before)
 
-    Raises:
-        RowError: it has no text, or one that does not begin with the text before.
+
+def _two_texts(node: Row, before: str) -> list[str]:
+    """The keys of a node's own step and of all steps up to it, where these do not fit."""
+    own, whole = _key(node, _OWN, str), _key(node, _WHOLE, str)
+    if own is None or whole is None:
+        return []
+    step, text = dict.get(node, own, ""), dict.get(node, whole, "")
+    fits = text.startswith(before) and text[len(before) :].strip() == step.strip()
+    return [] if fits else [own, whole]
+
+
+def _given(node: Row) -> dict[str, Any]:
+    """The values of a node by their keys."""
+    return {name: dict.get(node, name) for name in _VALUES if dict.get(node, name) is not None}
+
+
+def _rivals(node: Row, before: str) -> tuple[list[str], str] | None:
+    """Keys of a node that cannot all be meant, and what each could be; None where all agree."""
+    if keys := _two_texts(node, before):
+        return keys, "text"
+    values = _given(node)
+    return (list(values), "value") if _steps.differ(values.values()) else None
+
+
+class _Tree:
+    """Reads one row's tree.
+
+    Attributes:
+        column: that holds it, for messages.
     """
-    if name := _key(node, _WHOLE, str):
-        whole = node[name]
-        if not whole.startswith(before):
-            raise RowError(
-                "not_cumulative", f"{whole[:40]!r} does not begin with what is before it"
-            )
-        return whole[len(before) :], whole
-    name = _key(node, _OWN, str)
-    if name is None:
-        raise RowError("bad_column", "a node of the tree has no text")
-    return node[name], before
+
+    def __init__(self, column: str, signed: bool, options: FormatOptions) -> None:
+        self.column, self._signed, self._options = column, signed, options
+
+    def value(self, node: Row, where: str) -> float | None:
+        """The value of a node; None where it has none.
+
+        Raises:
+            RowError: it is no rating, or two keys give different ones.
+        """
+
+        def label(value: Any, place: str) -> float | None:
+            return rated_steps.label(value, place, self._signed, self._options)
+
+        return _steps.one_rating(node, _VALUES, where, label)
+
+    def own(self, node: Row, before: str) -> tuple[str, str]:
+        """A node's own step, and the text up to its end.
+
+        Raises:
+            RowError: it has no text, one that does not begin with the text before, or two that
+                say different things.
+        """
+        own, whole = _key(node, _OWN, str), _key(node, _WHOLE, str)
+        if whole is None:
+            if own is None:
+                raise RowError("bad_column", "a node of the tree has no text")
+            return node[own], before
+        text: str = node[whole]
+        if keys := _two_texts(node, before):
+            said = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
+            raise RowError("bad_column", f"a node of the tree says two texts: {said}")
+        if not text.startswith(before):
+            detail = f"{text[:40]!r} does not begin with what is before it"
+            raise RowError("not_cumulative", detail)
+        _ = own and node[own]  # read: the other text says it
+        return text[len(before) :], text
+
+    def paths(self, node: Row, steps: list[_Step], before: str) -> list[list[_Step]]:
+        """The steps of each path from below a node to a leaf."""
+        names = _lists(node)
+        if len(names) > 1:
+            raise RowError("bad_column", f"{' and '.join(names)} of a node both hold nodes")
+        children = node[names[0]] if names else []
+        if not children:
+            return [steps] if steps else []
+        found = []
+        for child in children:
+            if not isinstance(child, dict):
+                raise RowError("bad_column", "a child of a node is no object")
+            text, whole = self.own(child, before)
+            value = self.value(child, f"the node {text.strip()[:30]!r}")
+            found += self.paths(child, [*steps, (text, value)], whole)
+        return found
+
+    def root(self, row: Row, node: Row) -> tuple[str, list[_Step], str]:
+        """The problem, the step that the first node is, and the text up to its end.
+
+        The first node is the problem, or nothing yet, or a step like the others.
+        """
+        bare = _key(node, (*_OWN, *_WHOLE), str) is None
+        text, whole = ("", "") if bare else self.own(node, "")
+        if not _names_problem(row):
+            if not text.strip():
+                raise RowError("no_problem", "nothing says what the problem is")
+            if _given(node):
+                detail = f"the first node of {self.column} has a value, as a step has"
+                raise RowError("no_problem", f"{detail}; nothing else says what the problem is")
+            _steps.require_alone(row, self._options)
+            return _steps.asked(text, self._options), [], whole
+        asked = _steps.problem(row, self._options)
+        if not text.strip() or text.strip() == asked.strip():
+            return asked, [], whole
+        return asked, [(text, self.value(node, "the first node"))], whole
 
 
-def _paths(node: Row, steps: list[_Step], before: str) -> list[list[_Step]]:
-    """The steps of each path from below a node to a leaf."""
-    name = _key(node, _CHILDREN, list)
-    children = node[name] if name else []
-    if not children:
-        return [steps] if steps else []
-    found = []
-    for child in children:
-        if not isinstance(child, dict):
-            raise RowError("bad_column", "a child of a node is no object")
-        text, whole = _own(child, before)
-        key = _value_key(child)
-        value = _steps.rating(child[key], f"the {key} of {text[:30]!r}") if key else None
-        found += _paths(child, [*steps, (text, value)], whole)
-    return found
+def _names_problem(row: Row) -> bool:
+    return any(dict.get(row, name) is not None for name in _steps.PROBLEMS)
 
 
+def _open(row: Row, column: str) -> tuple[str, str] | None:
+    """What a row leaves open, and the options that settle it."""
+    root = dict.get(row, column)
+    for node, before in _nodes(root):
+        found = _rivals(node, before)
+        if found is not None:
+            keys, what = found
+            flags = " or ".join(f"--ignore '{column}.**.{key}'" for key in keys)
+            seen = f"{' and '.join(keys)} could each be the {what} of a node in {column}"
+            return f"{seen}, and they differ", f"Say which to leave out with {flags}"
+    values = _given(root) if isinstance(root, dict) and not _names_problem(row) else {}
+    if values:
+        key = next(iter(values))
+        seen = f"the first node of {column} has a {key}, as a step has"
+        return f"{seen}, and nothing else says what the problem is", (
+            "Give the problem in a column of its own, or take the first node for it with "
+            f"--ignore {column}.{key}"
+        )
+    return None
+
+
+@dataclass
 class _StepTree:
-    name = "step_tree"
-    tasks = ("prm",)
-    fans_out = True
-    columns: Columns = {"tree": _TREES, **_steps.PROBLEM}
-    prompts: Sequence[str] = _steps.PROBLEMS
+    """The format; ``signed`` values are -1, 0 and 1."""
+
+    signed: bool = False
+    name: str = "step_tree"
+    tasks: tuple[str, ...] = ("prm",)
+    fans_out: bool = True
+    columns: Columns = field(default_factory=lambda: {"tree": _TREES, **_steps.PROBLEM})
+    prompts: tuple[str, ...] = _steps.PROBLEMS
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {"signed": _StepTree(signed=True), "unsigned": _StepTree()}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        nodes = (node for row in rows for node, _ in _nodes(dict.get(row, _column(row) or "")))
+        if rated_steps.is_signed([dict.get(node, name) for node in nodes for name in _VALUES]):
+            return "signed", "values are -1, 0 and 1; 0 follows --neutral"
+        return "", ""
 
     def matches(self, row: Row) -> str | None:
         name = _column(row)
         return f"{name} of steps with a value each" if name else None
 
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        return next((found for row in rows if (found := _open(row, _column(row) or ""))), None)
+
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "there is no tree of steps with a value each")
-        node = row[name]
-        asked, first, before = self._root(row, node, options)
-        found = _paths(node, first, before)
+        tree = _Tree(name, self.signed, options)
+        asked, first, before = tree.root(row, row[name])
+        found = tree.paths(row[name], first, before)
         return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in found]
-
-    def _root(self, row: Row, node: Row, options: FormatOptions) -> tuple[str, list[_Step], str]:
-        """The problem, the step that the first node is, and the text up to its end.
-
-        The first node is the problem, or nothing yet, or a step like the others.
-        """
-        named = any(dict.get(row, name) is not None for name in _steps.PROBLEMS)
-        key = _key(node, (*_OWN, *_WHOLE), str)
-        text = node[key] if key else ""
-        if not named:
-            if not text.strip():
-                raise RowError("no_problem", "nothing says what the problem is")
-            _steps.require_alone(row, options)
-            return text, [], text if key in _WHOLE else ""
-        asked = _steps.problem(row, options)
-        if not text.strip() or text.strip() == asked.strip():
-            return asked, [], text if key in _WHOLE else ""
-        value = _value_key(node)
-        rating = _steps.rating(node[value], f"the {value} of the first node") if value else None
-        return asked, [(text, rating)], text if key in _WHOLE else ""
 
 
 FORMAT = _StepTree()

@@ -1,10 +1,17 @@
-"""``text``: bare text, encoded as it is plus the end of turn; all of it is trained."""
+"""``text``: bare text, encoded as it is plus the end of turn; all of it is trained.
+
+A text whose row says who speaks is one turn of a conversation, not a text of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from stages import templated
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
-from stages.formats import _turns
+from stages.errors import RowError
+from stages.formats import _replies, _roles, _turns
+from stages.watched import peek
 
 BARE = "text"  # the role of a turn without a template
 
@@ -17,15 +24,33 @@ class _Text:
     prompts = ("text",)
 
     def matches(self, row: Row) -> str | None:
-        return "text alone" if isinstance(row.get("text"), str) else None
+        if not isinstance(row.get("text"), str) or _replies.where(row) == "":
+            return None
+        return "text alone"
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        if not any(map(_speaker, rows)):
+            return None
+        return "the texts are turns, as role says who speaks each of them", (
+            "Give rows with whole conversations (messages), or train each text by itself with "
+            "--ignore role"
+        )
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         text = _turns.text(row, "text")
+        if role := _speaker(row):
+            raise RowError("bad_column", f"the text is a turn: role is {role!r}")
         found = templated.read(text)
         if found is None:
             return [Conversation([Message(BARE, text)])]
         templated.require_allowed(found[0], "the text", options.already_templated)
         return [Conversation(found[1].messages, _turns.tools(row))]
+
+
+def _speaker(row: Row) -> str | None:
+    """Who says the text, where the row says so."""
+    role = peek(row, "role")
+    return role if isinstance(role, str) and role.lower() in _roles.ROLES else None
 
 
 FORMAT = _Text()

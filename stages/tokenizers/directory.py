@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from stages import inference
+from stages.encoders import parsed
 from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile
 from stages.template import Template
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _ANSWER = "an answer"
+_LARGEST = 1 << 31
+_FETCH = "Compare it with the file of the model's page, or fetch it again."
 
 
 def tokenizer_json(folder: Path) -> bytes:
@@ -42,11 +45,26 @@ def read(folder: Path, name: str) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ModelError(f"{path} is not JSON: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}.", _FETCH) from error
     if not isinstance(content, dict):
-        raise ModelError(f"{path} is not a JSON object.")
+        raise ModelError(f"{path} is not a JSON object.", _FETCH)
     return content
+
+
+def number(config: dict[str, Any], key: str, default: int, folder: Path) -> int:
+    """A size that ``config.json`` gives.
+
+    Raises:
+        ModelError: it is no whole number from 0 up.
+    """
+    value = config.get(key)
+    if value is None:
+        return default
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        said = f"{folder / 'config.json'}: {key} is {str(value)[:40]}, not a number of tokens."
+        raise ModelError(said, _FETCH)
+    return value
 
 
 def token_text(value: Any) -> str | None:
@@ -62,10 +80,14 @@ def template_source(folder: Path, config: dict[str, Any]) -> str:
     """
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text("utf-8")
+        try:
+            return path.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{path} is not UTF-8: {error}.", _FETCH) from error
     source = config.get("chat_template")
     if isinstance(source, list):  # several, by name
-        source = next((t["template"] for t in source if t.get("name") == "default"), None)
+        named = [one for one in source if isinstance(one, dict) and one.get("name") == "default"]
+        source = named[0].get("template") if named else None
     if not isinstance(source, str):
         raise ModelError(f"{folder} has no chat template.", "Give one with --chat-template FILE.")
     return source
@@ -120,6 +142,7 @@ def load(
     content = tokenizer_json(folder)
     config, model = read(folder, "tokenizer_config.json"), read(folder, "config.json")
     document = read(folder, "tokenizer.json")
+    parsed(content)  # from here on it is known to be shaped like a tokenizer
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
     named = {key: token_text(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
@@ -141,8 +164,8 @@ def load(
         pad_token=_pad_token(name, named["pad_token"], set(added), set(stops), unknown),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
-        embedding_size=int(model.get("vocab_size", top)),
-        context_length=int(model.get("max_position_embeddings", 2**31 - 1)),
+        embedding_size=number(model, "vocab_size", top, folder),
+        context_length=number(model, "max_position_embeddings", _LARGEST - 1, folder),
         is_base=False,
         bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
         template_variants=inference.variants(template),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Encoding
+from tokenizers import Encoding, Tokenizer
 
 from stages.encoders import parsed
 from stages.errors import ModelError
@@ -47,6 +47,25 @@ def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> P
     )
 
 
+def _pad(config: dict[str, Any], model: dict[str, Any], tokenizer: Tokenizer, folder: Path) -> str:
+    """The pad token, by its text or by the id that ``config.json`` gives.
+
+    Raises:
+        ModelError: there is none.
+    """
+    pad = directory.token_text(config.get("pad_token"))
+    pad_id = model.get("pad_token_id")
+    if pad is None and isinstance(pad_id, int) and 0 <= pad_id < 1 << 32:
+        pad = tokenizer.id_to_token(pad_id)
+    if not isinstance(pad, str):
+        what = "names no pad token" if pad is None else f"names its pad token by a number, {pad!r}"
+        raise ModelError(
+            f"{folder} {what}.",
+            'Set "pad_token" in its tokenizer_config.json, as the model was trained with it.',
+        )
+    return pad
+
+
 def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfile, bytes] | None:
     """The profile that an encoder's files declare; None when it is none.
 
@@ -55,25 +74,19 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
     """
     model: dict[str, Any] = directory.read(folder, "config.json")
     kind = model.get("model_type")
+    if not isinstance(kind, str | None):
+        raise ModelError(f"{folder / 'config.json'}: model_type is {kind!r:.40}, not a name.")
     if kind not in _TYPES:
         return None
     content = directory.tokenizer_json(folder)
     config = directory.read(folder, "tokenizer_config.json")
     tokenizer = parsed(content)
-    pad = directory.token_text(config.get("pad_token"))
-    if pad is None and isinstance(model.get("pad_token_id"), int):
-        pad = tokenizer.id_to_token(model["pad_token_id"])
-    if not isinstance(pad, str):
-        what = "names no pad token" if pad is None else f"names its pad token by a number, {pad!r}"
-        raise ModelError(
-            f"{folder} {what}.",
-            'Set "pad_token" in its tokenizer_config.json, as the model was trained with it.',
-        )
+    pad = _pad(config, model, tokenizer, folder)
     unknown = directory.token_text(config.get("unk_token"))
     unknown = unknown or directory.read(folder, "tokenizer.json")["model"].get("unk_token")
     behind_pad, types = _TYPES[kind]
     offset = int(tokenizer.token_to_id(pad) or 0) + 1 if behind_pad else 0
-    types = types and int(model.get("type_vocab_size", 2)) > 1
+    types = types and directory.number(model, "type_vocab_size", 2, folder) > 1
     framing = _framing(tokenizer.encode("x", "x"), types, offset, name)
     separator = framing.after[-1]
     size = tokenizer.get_vocab_size(with_added_tokens=True)
@@ -87,8 +100,8 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
             pad_token=pad,
             generation_eos=(),
             vocab_size=size,
-            embedding_size=int(model.get("vocab_size", size)),
-            context_length=int(model.get("max_position_embeddings", 512)) - offset,
+            embedding_size=directory.number(model, "vocab_size", size, folder),
+            context_length=directory.number(model, "max_position_embeddings", 512, folder) - offset,
             is_base=False,
             padding_side="right",
             text_markers=() if chat_template else TURN_MARKERS,

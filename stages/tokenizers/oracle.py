@@ -205,6 +205,12 @@ def _load(builder: str, carrier: str, cache: Path) -> Encode | None:
 class Oracle:
     """Compares rows of a build with the encoder over the vocabulary.
 
+    What it does not share with the build: ``tokenizer.json`` as the source of ordinary tokens, the
+    merges written there, and the library that encodes with them. Ids and order of merges come from
+    the ranks or scores of the vendor's file, and the merging is ``merged``, above. What it does
+    share: how that file is parsed, the pattern that splits words, and the text and ids of the
+    control tokens. Errors in these are seen by tests against the vendors' own libraries alone.
+
     Attributes:
         name: of the vocabulary.
         compared: rows that were compared since ``restart``.
@@ -242,14 +248,15 @@ class Oracle:
         """Whether a row's ids are not those of the vocabulary; few rows of a split are looked at.
 
         Args:
-            ids: of the row, or of its beginning.
+            text: of the whole row, its control tokens included.
+            ids: of the whole row, as a trainer encodes that text.
         """
         self._seen += 1
         if self._seen > HEAD and self._seen % EVERY:
             return False
         own = self.ids(text)
         self.compared += own is not None
-        return own is not None and own[: len(ids)] != list(ids)
+        return own is not None and own != list(ids)
 
 
 def find(model: TargetModel, cache: Path) -> Oracle | None:

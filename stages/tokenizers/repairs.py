@@ -76,7 +76,7 @@ def _pads(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterat
     wanted = tokenizer.token_to_id(used)
     for file, index in claims.pad_ids.items():
         if index != wanted:
-            text = tokenizer.id_to_token(index) if index >= 0 else None
+            text = tokenizer.id_to_token(index) if 0 <= index < 1 << 32 else None
             known = "no token of this tokenizer" if text is None else repr(text)
             why = f"which is {known}, while the pad token {used!r} is {wanted}"
             yield Repair(file, "pad_token_id", index, wanted, why)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stages import profile_file
 from stages.encoders import parsed
-from stages.errors import ModelError, PipelineError
+from stages.errors import ModelError
 from stages.profile import ModelProfile
 from stages.profiles import all_profiles, find
 from stages.tokenizers import (
@@ -121,12 +121,12 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Fou
         parsed(content)
         said = claims.read(folder)
         repaired = repairs.of(said, profile, content, bool(overrides.eos))
-    except (PipelineError, OSError):
-        raise
-    except Exception as error:  # others wrote these files, and any value may be of any type
+    except Exception as error:
+        if type(error) is not Exception:  # what the tokenizer library raises; others are our faults
+            raise
         said_of = " ".join(str(error).split())[:200]
         raise ModelError(
-            f"{folder} is not a model that can be read: {type(error).__name__}: {said_of}.",
+            f"{folder} is not a model that can be read: {said_of}.",
             "Compare its JSON files with those of the model's page, or fetch it again.",
         ) from error
     known = suggest.known_as(folder, name)
