@@ -1,3 +1,3 @@
-"""What must be true of rows, for posttrain-pipeline: one invariant per file."""
+"""What must be true of rows, for posttrain-pipeline: one subject per file."""
 
 DISTRIBUTION = "posttrain-pipeline"

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from expectations.contract import PLANNED, Context
-from expectations.suite import Validate
+from expectations.validate import Validate
 from pipeline import exports, tasks
 from pipeline.config import Config
 from pipeline.detection import recognise, rows_each
