@@ -120,6 +120,9 @@ class Invariant(Scope):
         why: what goes wrong in training when it does not hold.
         checks: what it says about metrics; a row that fails one of them breaks it.
         breaks: metrics that must trip it, and no other: a check never seen to fail is no check.
+        evidence: ``ALONE`` where it is about what our own code makes of a row: in stream, an
+            example of ours that breaks it ends the build as a fault of this program. What the data
+            itself may break is ``STORED``: judged on the shards.
         severity: a broken critical one fails the build; warning and info are only told.
     """
 

@@ -32,8 +32,10 @@ def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.S
             _HELP,
         )
     if column.shape != (count,):
-        raise GateError(f"{subject} measures {name} {column.shape} times, not {count}.", _HELP)
-    return pl.Series(name, column).cast(pl.Int64)
+        raise GateError(
+            f"{subject} measures {name} for {column.shape} things; there are {count}.", _HELP
+        )
+    return pl.Series(name, column.astype(np.int64, copy=False))
 
 
 def _measured(source: object, context: Context, level: str, count: int) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from expectations.contract import (
     Context,
     Invariant,
 )
-from expectations.invariants import applying, invariants
+from expectations.invariants import applying, invariants, subjects
 from expectations.readback.stored_rows import Planned, Sources, StoredRows
 from expectations.validate import Validate
 from pipeline.part import split_off
@@ -284,13 +284,21 @@ def test_each_invariant_is_tripped_by_what_it_says_breaks_it(
 
 
 def test_every_invariant_is_tested_where_it_applies() -> None:
-    """No invariant is left out, and each is known by its file's name and says why it is there."""
+    """No invariant is left out, and each says why it is there."""
     general = {law.name for law in invariants() if not law.families}
     assert {law.name for law, *_ in BREAKS} == general
     for law in invariants():
         assert law.breaks
         assert law.why
         assert law.severity in SEVERITIES
+
+
+def test_a_subject_has_metrics_and_laws_of_the_same_tables() -> None:
+    """No file holds only one of the two, or a law about a table that it does not measure."""
+    for name, subject in subjects().items():
+        measured = {metrics.level for metrics in subject.metrics}
+        assert subject.invariants, name
+        assert {law.level for law in subject.invariants} == measured, name
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)
