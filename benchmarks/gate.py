@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from expectations import gate, suites
+from expectations import gate, metric_tables
 from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
 from expectations.gate import Table
-from pipeline import dataset_facts
+from expectations.gx import suites
+from expectations.readback.dataset import Dataset
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
 
@@ -102,7 +103,7 @@ def judge(folder: Path, rows: int) -> None:
     read: Any = partial(of_side, folder)
 
     def dataset() -> Iterator[pl.DataFrame]:
-        yield dataset_facts.table(read, declared, CONTEXT)
+        yield metric_tables.dataset(Dataset(read, declared, CONTEXT))
 
     tables = {
         SHARD: Table(SHARD, FILES, lambda: iter([shards])),

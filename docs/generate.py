@@ -18,8 +18,8 @@ import click
 from click.testing import CliRunner
 
 from expectations.contract import PLANNED, Context
-from expectations.suite import invariants
-from expectations.suites import shipped
+from expectations.gx.suites import shipped
+from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, models, trainers

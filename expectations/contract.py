@@ -1,24 +1,30 @@
-"""What an invariant is: one law about training rows, declared once, run wherever rows are.
+"""What an invariant is, and the metrics that it is about: declared once, run wherever rows are.
 
-The same declaration is evaluated on every row in stream (refusing it early, by name) and on the
-metrics of the shards as they were written (judging what a trainer will read).
+A subject (labels, packs, shards, ...) holds both. Its metrics are columns of whole numbers that
+are measured on rows as they are stored; its invariants are checks on such columns. The same
+declarations are run on every row in stream (refusing it early, by name) and on the shards as they
+were written (judging what a trainer will read).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+import numpy.typing as npt
 import polars as pl
 
 from expectations.checks import Check
 from stages.profile import TargetModel
 
 EXAMPLE = "examples"  # one row of metrics per example
-ROW = "rows"  # one per training row: a pack, or a padded row
+ROW = "rows"  # one per training row: a pack, or a padded row; ragged builds have no such table
 SHARD = "shards"  # one per file
 DATASET = "dataset"  # one in all
 LEVELS = (EXAMPLE, ROW, SHARD, DATASET)
+
+STREAM = "stream"  # in the place of a layout: examples on their way to a part, before any shard
 
 ALONE = "row"  # a row alone, in stream
 STORED = "shard"  # with its name, in a finished build
@@ -27,12 +33,15 @@ _EVIDENCE = (ALONE, STORED, PLANNED)
 
 SEVERITIES = ("critical", "warning", "info")
 
+Columns = Mapping[str, npt.ArrayLike]
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """What rows are judged against.
 
     Attributes:
+        layout: of the rows: the build's, or ``STREAM``.
         model: None where suites are only written down, not run: they are those of decoders.
         evidence: what is at hand beside the row itself.
     """
@@ -60,33 +69,25 @@ def parameters(context: Context) -> dict[str, int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
-    """One law.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where metrics are measured, or an invariant says something.
 
     Attributes:
-        name: also the reject code of a row that breaks it.
-        why: what goes wrong in training when it does not hold.
-        checks: what it says about metrics; a row that fails one of them breaks it.
-        breaks: metrics that must trip it: a check never seen to fail is no check.
-        tasks, layouts, families, level: where it applies; empty means everywhere.
-        evidence: what it needs to be judged; it says nothing where there is less.
-        severity: a broken critical one fails the build; warning and info are only told.
+        level: which table it is about.
+        tasks, layouts, families: of the build; empty means every one. In stream, only what names no
+            layout, or names ``STREAM``.
+        evidence: what it needs; where there is less it is left out.
     """
 
-    name: str
-    why: str
-    checks: tuple[Check, ...]
-    breaks: Mapping[str, int | bool]
+    level: str = EXAMPLE
     tasks: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
-    level: str = EXAMPLE
     evidence: str = ALONE
-    severity: str = field(default="critical")
 
     def applies(self, context: Context, level: str) -> bool:
-        """Whether it says anything about such metrics."""
+        """Whether it belongs to this table of such a build."""
         return (
             level == self.level
             and (not self.tasks or context.task in self.tasks)
@@ -94,6 +95,42 @@ class Invariant:
             and (not self.families or context.family in self.families)
             and _EVIDENCE.index(self.evidence) <= _EVIDENCE.index(context.evidence)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics(Scope):
+    """Columns that one function measures.
+
+    Attributes:
+        measure: gets what its level is about (``StoredRows`` for examples and rows, ``ShardFile``
+            for shards, ``Dataset`` for the dataset; all in ``expectations.readback``) and returns
+            columns by name: booleans or whole numbers, one for each example, row or file, and never
+            missing. No two functions may measure a column of one name.
+    """
+
+    measure: Callable[[Any], Columns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariant(Scope):
+    """One law.
+
+    Attributes:
+        name: also the reject code of a row that breaks it.
+        why: what goes wrong in training when it does not hold.
+        checks: what it says about metrics; a row that fails one of them breaks it.
+        breaks: metrics that must trip it, and no other: a check never seen to fail is no check.
+        evidence: ``ALONE`` where it is about what our own code makes of a row: in stream, an
+            example of ours that breaks it ends the build as a fault of this program. What the data
+            itself may break is ``STORED``: judged on the shards.
+        severity: a broken critical one fails the build; warning and info are only told.
+    """
+
+    name: str
+    why: str
+    checks: tuple[Check, ...]
+    breaks: Mapping[str, int | bool]
+    severity: str = "critical"
 
     def checks_for(self, task: str) -> tuple[Check, ...]:
         """What it says where this task is built."""
@@ -103,3 +140,15 @@ class Invariant:
         """Selects the metrics rows that break it; null where that cannot be said."""
         given = parameters(context)
         return pl.any_horizontal([check.bad(given) for check in self.checks_for(context.task)])
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured about one subject, and what must be true of it: one file.
+
+    Attributes:
+        metrics: its columns; an invariant may also look at those of other subjects.
+    """
+
+    metrics: tuple[Metrics, ...]
+    invariants: tuple[Invariant, ...]

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from expectations.contract import Context, parameters
-from expectations.machine import HELP, Machine
-from expectations.suite import applying
-from expectations.suites import SHIPPED, Declared, Suite, columns_of
+from expectations.gx.runner import HELP, Runner
+from expectations.gx.suites import SHIPPED, Declared, Suite, columns_of
+from expectations.invariants import applying
 from expectations.verdict import NAMED, Finding, Judged, Verdict
 from stages.errors import GateError
 
@@ -99,11 +99,11 @@ def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> di
 
 
 def _shipped(
-    machine: Machine, suite: Suite, table: Table, context: Context
+    runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
     """The shipped suite of a table, piece by piece, by both judges."""
     given = parameters(context)
-    definition = machine.definition(suite, given)
+    definition = runner.definition(suite, given)
     names = columns_of(suite.expectations)
     total: list[Judged] = []
     laws: dict[str, _Law] = {}
@@ -112,7 +112,7 @@ def _shipped(
         missing = sorted(set(names) - set(chunk.columns))
         if missing:
             raise GateError(f"The {table.name} table lacks {', '.join(missing)}.", HELP)
-        found = machine.run(definition, suite, given, chunk.select(names), first)
+        found = runner.run(definition, suite, given, chunk.select(names), first)
         total = [f.after(total[i] if total else None) for i, f in enumerate(found)]
         for name, seen in _second(chunk, context, table.name, first).items():
             before = laws.get(name, _Law(each=(0,) * len(seen.each)))
@@ -151,14 +151,14 @@ def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked
 
 
 def _users(
-    machine: Machine, suite: Suite, table: Table, context: Context
+    runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
     """A user's suite, over the whole table: it may ask for a mean, or for what is unique."""
     given = parameters(context)
-    definition = machine.definition(suite, given)
+    definition = runner.definition(suite, given)
     frame = pl.concat(_chunks(table, CHUNK_ROWS))
     _require_columns(suite.expectations, frame, suite)
-    judged = machine.run(definition, suite, given, frame, 0)
+    judged = runner.run(definition, suite, given, frame, 0)
     findings = [
         Finding(
             declared.law,
@@ -203,7 +203,7 @@ def judge(
     """
     if not suites:
         raise GateError("There is no suite to judge by.", HELP)
-    machine = Machine()
+    runner = Runner()
     findings: list[Finding] = []
     counts: dict[str, int] = {}
     for suite in suites:
@@ -212,7 +212,7 @@ def judge(
                 f"Suite {suite.name} needs a {suite.table} table; this layout has none.", HELP
             )
         run = _shipped if suite.name.startswith(SHIPPED) else _users
-        found, counts[suite.table] = run(machine, suite, tables[suite.table], context)
+        found, counts[suite.table] = run(runner, suite, tables[suite.table], context)
         findings += found
         if any(finding.fatal and finding.name == OPENS for finding in found):
             break  # a shard that does not open has no rows to look at
@@ -221,4 +221,4 @@ def judge(
     if "dataset" in counts:
         (only,) = _chunks(tables["dataset"], 1)
         dataset = only.row(0, named=True)
-    return Verdict(tuple(placed), counts, dataset, tuple(machine.results))
+    return Verdict(tuple(placed), counts, dataset, tuple(runner.results))

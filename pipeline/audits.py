@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from expectations.audit import AuditResult, Facts, Source, run_audits
+from expectations.audits import AuditResult, Facts, Source, run_audits
 from expectations.contract import Context
-from expectations.unpacked import Chunk, unpack
+from expectations.readback.chunk import Chunk, chunk_of
 from pipeline.dataset_files import write_json
 from pipeline.manifest import Outcome
 from pipeline.measured import read
@@ -33,7 +33,7 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
         seen += shard.rows
         if len(chosen):
             table = table.take(pa.array(chosen)) if stride > 1 else table
-            yield unpack(table.combine_chunks(), shard.split, context)
+            yield chunk_of(table.combine_chunks(), shard.split, context)
 
 
 def _leaked(plan: Plan) -> int:

@@ -20,11 +20,11 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from expectations import engine
-from expectations.audit import require
-from expectations.suites import Suite
+from expectations.audits import require
+from expectations.gx import library
+from expectations.gx.suites import Suite
+from expectations.readback.stored_rows import Sources
 from expectations.verdict import Verdict
-from expectations.written import Sources
 from pipeline import (
     data_docs,
     exporting,
@@ -238,7 +238,7 @@ def build(config: Config, report: Report) -> Built:
         return Built(config.output, found, fresh=False, left_out=left_out)
     preflight.require_hopeful(recipe, inputs)
     if _workers(config) > 1:
-        engine.warm()
+        library.warm()
     data_docs.check(config.data_docs)
     users = gate.user_suites(config.expectations)
     with publish.staging(target) as folder:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.contract import STORED, Context
-from expectations.written import Sources
+from expectations.readback.stored_rows import Sources
 from pipeline import build_files, exporting, gate, remake
 from pipeline.checked import Checked
 from pipeline.config import LISTS, Config

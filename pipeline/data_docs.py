@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from expectations import data_docs
+from expectations.gx import data_docs
 from expectations.verdict import Verdict
 from stages.errors import UsageError
 

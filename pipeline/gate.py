@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from expectations import gate, suites, written
+from expectations import gate, metric_tables
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
 from expectations.gate import Table
-from expectations.suites import Suite
+from expectations.gx import suites
+from expectations.gx.suites import Suite
+from expectations.readback import undo_layout
+from expectations.readback.dataset import Dataset
 from expectations.verdict import Finding, Verdict
-from pipeline import dataset_facts, measured
+from pipeline import measured
 from pipeline.dataset_files import listed_and_alike
 from pipeline.measured import Measured, metrics_file, sha256_of
 from stages.errors import ExpectationError
@@ -76,7 +79,7 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
         if not facts:  # only once the shards are known to be sound
             by_side = [(s.split, s.path) for s in evidence.shards]
             read = partial(_of_side, evidence, by_side)
-            facts.append(dataset_facts.table(read, evidence.declared, context))
+            facts.append(metric_tables.dataset(Dataset(read, evidence.declared, context)))
         yield facts[0]
 
     count = {name: sum(s.rows.get(name, 0) for s in evidence.shards) for name in (EXAMPLE, ROW)}
@@ -113,9 +116,9 @@ def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[st
     for row in rows:
         index = int(np.searchsorted(starts, row, side="right")) - 1
         shard, at = evidence.shards[index], row - int(starts[index])
-        offsets, names = written.names(measured.read(evidence.folder / shard.path))
+        offsets, names = undo_layout.names(measured.read(evidence.folder / shard.path))
         first = at if table == EXAMPLE else int(offsets[at])
-        name = names[first] if first < len(names) else None
+        name = names[first].as_py() if first < len(names) else None
         found.append({"row": name, "shard": shard.path, "at": at})
     return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from expectations.written import Planned, Sources
+from expectations.readback.stored_rows import Planned, Sources
 from pipeline.answers import Answers, Counting
 from pipeline.measured import METRICS, Measured, measure, sha256_of
 from pipeline.plan import part_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expectations.audit import share, with_tolerances
+from expectations.audits import share, with_tolerances
 from pipeline.part import Work
 from pipeline.plan import Plan
 

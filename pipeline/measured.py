@@ -13,9 +13,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from expectations import written
+from expectations import metric_tables
 from expectations.contract import EXAMPLE, ROW, Context
-from expectations.written import Planned, Sources
+from expectations.readback.shard_file import ShardFile
+from expectations.readback.stored_rows import Planned, Sources, StoredRows, groups
 from stages.errors import GateError
 
 METRICS = ".metrics"  # in the staging directory, gone before anything is published
@@ -29,7 +30,7 @@ _UNMEASURED = (
     pl.exceptions.PolarsError,
 )
 
-Tables = tuple[pl.DataFrame, pl.DataFrame | None, dict[str, int]]  # examples, rows, sums
+Tables = tuple[pl.DataFrame, pl.DataFrame | None]  # examples, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,6 @@ def _opened(path: Path) -> pa.Table | None:
     return table
 
 
-def _rows_in_polars(path: Path) -> int:
-    try:
-        return pl.read_ipc_stream(path).height
-    except (pl.exceptions.PolarsError, OSError):
-        return -1
-
-
 def _soft(table: pa.Table) -> bool:
     if "step_labels" not in table.schema.names:
         return False
@@ -94,12 +88,12 @@ def _tables(
     table: pa.Table, context: Context, sources: Sources, planned: Planned | None
 ) -> Iterator[Tables]:
     start = 0
-    for group in written.groups(table):
+    for group in groups(table):
         part = planned and planned.slice(start, len(planned.tokens))
-        examples = written.examples(group, context, sources, part)
-        rows = written.rows(group, context) if context.layout != "ragged" else None
-        start += len(examples)
-        yield examples, rows, written.totals(group)
+        rows = StoredRows(group, context, sources, part)
+        start += len(rows)
+        of_rows = metric_tables.training_rows(rows) if context.layout != "ragged" else None
+        yield metric_tables.examples(rows), of_rows
 
 
 def measure(
@@ -122,16 +116,10 @@ def measure(
         GateError: a metric cannot be computed, so nothing can be said about the rows.
     """
     table = _opened(path)
-    counts = {"opens_pyarrow": int(table is not None), "n_rows": -1, "n_columns_differ": 0}
-    counts["n_rows_polars"] = _rows_in_polars(path)
-    counts["opens_polars"] = int(counts["n_rows_polars"] >= 0)
-    if table is None:
-        return Measured(shard, split, counts, {}, False)
-    counts["n_rows"] = table.num_rows
-    counts["n_columns_differ"] = written.columns_differ(table.schema, context)
-    if counts["n_columns_differ"]:  # judged by shards_open; nothing can be measured
-        return Measured(shard, split, counts, {}, False)
     try:
+        counts = metric_tables.shard(ShardFile(path, table, context))
+        if table is None or counts["n_columns_differ"]:  # judged by shards_open
+            return Measured(shard, split, counts, {}, False)
         made = list(_tables(table, context, sources, planned))
         soft = _soft(table)
     except _UNMEASURED as error:
@@ -144,8 +132,6 @@ def measure(
     lengths = (m[0].select(pl.col("^.*n_tokens$").sum()).row(0) for m in made)
     counts["n_examples"] = rows.get(EXAMPLE, 0)
     counts["n_tokens"] = sum(sum(pair) for pair in lengths)
-    for name in ("stored", "trained"):
-        counts[f"n_{name}"] = sum(m[2][name] for m in made)
     return Measured(shard, split, counts, rows, soft)
 
 

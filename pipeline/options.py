@@ -114,7 +114,7 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
 def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
     from math import isfinite
 
-    from expectations.audit import with_tolerances
+    from expectations.audits import with_tolerances
 
     found = {}
     for pair in pairs:

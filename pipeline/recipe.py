@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from expectations.contract import PLANNED, Context
-from expectations.suite import Validate
+from expectations.validate import Validate
 from pipeline import exports, tasks
 from pipeline.config import Config
 from pipeline.detection import recognise, rows_each
 from pipeline.inputs import Input
 from pipeline.reading import format_options, selection_of
-from stages import encoders, formats, inference, probes, reasoning
+from stages import catalog, encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
 from stages.binding import bind
 from stages.contract import Stage, TokenRows
@@ -35,7 +35,8 @@ from stages.witness import Witness
 
 @cache
 def code_version() -> str:
-    """Hash of this installation's own code: a part made by other code is another part."""
+    """Hash of this installation's code, and of what other packages add to it: a part made by other
+    code is another part."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for package in ("expectations", "pipeline", "stages"):
@@ -43,6 +44,8 @@ def code_version() -> str:
             if path.suffix in (".py", ".jinja"):
                 digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
                 digest.update(path.read_bytes())
+    for added in catalog.installed():
+        digest.update(added)
     return digest.hexdigest()
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.util
 import pkgutil
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from stages.errors import UsageError
+
+_GROUP = "posttrain_pipeline."
 
 
 @functools.cache
@@ -24,8 +28,21 @@ def _own(package: str) -> tuple[str, ...]:
 
 @functools.cache
 def _foreign(package: str) -> dict[str, EntryPoint]:
-    group = "posttrain_pipeline." + package.rpartition(".")[2]
+    group = _GROUP + package.rpartition(".")[2]
     return {point.name: point for point in entry_points(group=group)}
+
+
+def installed() -> list[bytes]:
+    """What other packages add to ours: their entry points, versions and the modules' own text."""
+    found = []
+    known = entry_points()
+    points = [p for g in known.groups if g.startswith(_GROUP) for p in known.select(group=g)]
+    for point in sorted(points, key=lambda point: (point.group, point.name)):
+        version = point.dist.version if point.dist else ""
+        spec = importlib.util.find_spec(point.module)
+        text = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+        found.append(f"{point.group}\0{point.name}\0{point.value}\0{version}\0".encode() + text)
+    return found
 
 
 def names(package: str) -> list[str]:

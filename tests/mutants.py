@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pipeline.build
-from expectations import engine
+from expectations.gx import library
 from pipeline import chain, gather, manifest, part, publish, rejects
 from pipeline.config import Config
 from stages import compile as compiling
@@ -907,7 +907,7 @@ def preload(tokenizers: Path) -> None:
     """Import and load once what every fork needs; nothing is encoded, so that forking is safe."""
     importlib.import_module("pandas")  # which pyarrow would look for
 
-    engine.registry()
+    library.registry()
     profile = all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
     data = builtin.tokenizer_json(profile, profile.ranks, tokenizers.parent)

@@ -117,9 +117,9 @@ def serve(requests: IO[str]) -> None:
     import pipeline.build
     import pipeline.cli
     import pipeline.progress  # noqa: F401
-    from expectations import engine
+    from expectations.gx import library
 
-    engine.registry()
+    library.registry()
     _load_tokenizers()
     for line in requests:
         child = os.fork()

@@ -15,10 +15,25 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
 from expectations import vocabulary
-from expectations.audit import FAIL, FEW, PASS, WARN, Facts, Totals, audits, level, with_tolerances
-from expectations.audits import duplicates, short_answers, shortcuts, step_labels, trained_share
+from expectations.audits import (
+    FAIL,
+    FEW,
+    PASS,
+    WARN,
+    Facts,
+    Totals,
+    audits,
+    duplicates,
+    level,
+    short_answers,
+    shortcuts,
+    step_labels,
+    trained_share,
+    with_tolerances,
+)
 from expectations.contract import Context
-from expectations.unpacked import Chunk, Sequences, unpack
+from expectations.readback.chunk import Chunk, chunk_of
+from expectations.readback.undo_layout import Sequences
 from pipeline import drift
 from pipeline.measured import read
 from stages.columns import offsets_of
@@ -174,14 +189,16 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize("task", ["sft", "prm"])
-def test_layouts_unpack_to_the_same_examples(make: Make, task: str) -> None:
+def test_layouts_unpack_to_the_same_examples(
+    make: Make, step_model: TargetModel, task: str
+) -> None:
     """Packed, ragged and padded builds of one input: same tokens, training, steps and figures."""
     data = SAMPLES / task / ("chat.jsonl" if task == "sft" else "first_error.json")
     found = []
     for layout in ("packed", "ragged", "padded"):
         out = make(task, data, layout, layout=layout)
-        context = Context(task, layout, 4096, None)
-        chunk = unpack(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
+        context = Context(task, layout, 4096, step_model)
+        chunk = chunk_of(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
         steps = [] if chunk.step_owner is None else chunk.step_owner.tolist()
         rated = (
             [] if chunk.step_values is None else np.nan_to_num(chunk.step_values, nan=9).tolist()

@@ -17,9 +17,10 @@ from small_tokenizers import model_folder, small
 from support import Ran, read_manifest
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
-from expectations import measure
+from expectations import metric_tables
 from expectations.contract import EXAMPLE, ROW, Context
-from expectations.suite import applying, invariants
+from expectations.invariants import applying, invariants
+from expectations.readback.stored_rows import StoredRows
 from stages import encoders, formats
 from stages.binding import bind
 from stages.contract import Batch, FormatOptions, Record, Row
@@ -227,7 +228,7 @@ def test_unknown_words_are_no_control_tokens() -> None:
     batch = encoded(model, [{"prompt": "🏳️ ok", "chosen": "ж🏴", "rejected": "no"}])
     assert model.unk_id in batch.column("chosen_ids").to_pylist()[0]
     context = Context("rm", "ragged", LIMIT, model)
-    metrics = measure.examples(pa.table(batch), context)
+    metrics = metric_tables.examples(StoredRows(pa.table(batch), context))
     assert metrics["chosen_n_controls"].to_list() == [3]
 
 
@@ -246,10 +247,10 @@ def tables(name: str) -> dict[str, tuple[pa.Table, Context]]:
 def broken(table: pa.Table, context: Context) -> set[str]:
     """The laws that a table breaks."""
     found = set()
-    levels = [(EXAMPLE, measure.examples)]
-    levels += [(ROW, measure.rows)] if context.layout == "padded" else []
+    levels = [(EXAMPLE, metric_tables.examples)]
+    levels += [(ROW, metric_tables.training_rows)] if context.layout == "padded" else []
     for level, measured in levels:
-        metrics = measured(table, context)
+        metrics = measured(StoredRows(table, context))
         laws = applying(context, level)
         bad = metrics.select(law.bad(context).fill_null(True).any().alias(law.name) for law in laws)
         found |= {name for name in bad.columns if bad[name].item()}
@@ -266,7 +267,8 @@ def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
     assert {law.name for law in own} == {"encoders_begin_with_classifier", "token_types_in_place"}
     for law in own:
         table, context = made["padded" if law.layouts else "ragged"]
-        metrics = (measure.rows if law.level == ROW else measure.examples)(table, context)
+        measured = metric_tables.training_rows if law.level == ROW else metric_tables.examples
+        metrics = measured(StoredRows(table, context))
         assert law in applying(context, law.level)
         bad = metrics.with_columns(pl.lit(v).alias(k) for k, v in law.breaks.items())
         assert bad.select(law.bad(context).all()).item()

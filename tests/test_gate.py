@@ -16,10 +16,11 @@ import polars as pl
 import pytest
 from support import ROOT, SAMPLES, Ran, read_manifest
 
-from expectations import engine, gate, machine, suites, verdict
+from expectations import gate, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
 from expectations.gate import Table
-from expectations.suite import applying
+from expectations.gx import library, runner, suites
+from expectations.invariants import applying
 from pipeline import publish
 from pipeline.tasks import load as load_task
 from stages import catalog
@@ -104,7 +105,7 @@ def test_what_does_not_load_whole_is_not_judged(context: Context, text: str, why
 
 def test_the_bare_library_drops_what_it_does_not_know() -> None:
     """Why the loader is our own: if this changes, the library has become stricter."""
-    gx = engine.great_expectations()
+    gx = library.great_expectations()
     loaded = gx.ExpectationSuite(
         name="typo", expectations=[{"type": "expect_nothing_like_it", "kwargs": {}}]
     )
@@ -193,10 +194,10 @@ def test_a_suite_in_python(context: Context) -> None:
 def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
     """A class that takes a core expectation's name would be the judge of every later suite."""
     text = PLUGIN.format(name="ExpectColumnPairValuesToBeEqual", low=0)
-    before = engine.registry()["expect_column_pair_values_to_be_equal"]
+    before = library.registry()["expect_column_pair_values_to_be_equal"]
     with pytest.raises(GateError, match="redefines expect_column_pair_values_to_be_equal"):
         suites.load("plugin.py", text)
-    assert engine.registry()["expect_column_pair_values_to_be_equal"] is before
+    assert library.registry()["expect_column_pair_values_to_be_equal"] is before
     with pytest.raises(GateError, match="does not load: ZeroDivisionError"):
         suites.load("plugin.py", "1 / 0")
 
@@ -212,13 +213,13 @@ def test_two_judges_that_disagree_stop_the_build(
     frame = pl.DataFrame({"n_trained": [1, 0, 2]})
     found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
     assert found.findings[0].rows == (1,)
-    run = machine.Machine.run
+    run = runner.Runner.run
 
     def blind(self: Any, definition: Any, asked: Any, given: Any, frame: Any, first: int) -> Any:
         good = frame.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
         return run(self, definition, asked, given, good, first)
 
-    monkeypatch.setattr(machine.Machine, "run", blind)
+    monkeypatch.setattr(runner.Runner, "run", blind)
     with pytest.raises(GateError, match="disagree on something_trained"):
         gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
 
@@ -317,7 +318,7 @@ def test_it_is_imported_only_to_judge(body: str, cache_home: Path) -> None:
 
 
 def test_one_module_imports_it_and_one_function_permits() -> None:
-    """Only the engine names the library, and only ``write_manifest`` makes a build.
+    """Only one folder names the library, and only ``write_manifest`` makes a build.
 
     An export's manifest is a copy of its build's, in another folder."""
     importing, writing = set(), set()
@@ -330,8 +331,8 @@ def test_one_module_imports_it_and_one_function_permits() -> None:
             calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
             if any("write" in ast.unparse(c.func) and "MANIFEST" in ast.unparse(c) for c in calls):
                 writing.add(name)
-    assert all(name.startswith("expectations/") for name in importing)
-    assert "expectations/engine.py" in importing
+    assert all(name.startswith("expectations/gx/") for name in importing)
+    assert "expectations/gx/library.py" in importing
     assert writing == {"pipeline/publish.py", "pipeline/exporting.py"}
 
 

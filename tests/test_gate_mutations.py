@@ -17,7 +17,8 @@ import pytest
 from support import SAMPLES
 
 import pipeline.build
-from expectations.suite import STREAM, invariants
+from expectations.contract import STREAM
+from expectations.invariants import invariants
 from pipeline import gather, manifest, recipe
 from pipeline.config import Config
 from pipeline.measured import read, sha256_of

@@ -37,8 +37,21 @@ def test_module_keeps_the_house_rules(path: Path) -> None:
             assert ast.get_docstring(node) or not inner, f"{node.name} has no docstring"
 
 
+@pytest.mark.parametrize("package", ["expectations"])
+def test_no_underscore_crosses_a_folder(package: str) -> None:
+    """What starts with an underscore is imported in its own folder only."""
+    for path in (ROOT / package).rglob("*.py"):
+        folder = path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES):
+                for name in node.names:
+                    words = f"{node.module}.{name.name}".split(".")
+                    hidden = [i for i, word in enumerate(words) if word.startswith("_")]
+                    assert all(".".join(words[:i]) == folder for i in hidden), f"{path}: {words}"
+
+
 def test_layers() -> None:
-    """pipeline imports expectations imports stages, and never back."""
+    """pipeline imports expectations imports stages, and never back; and the layers inside."""
     done = subprocess.run(
         [str(Path(sys.executable).parent / "lint-imports")],
         cwd=ROOT,

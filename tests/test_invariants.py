@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from expectations import measure, written
+from expectations import metric_tables
 from expectations.contract import (
     DATASET,
     EXAMPLE,
@@ -20,10 +20,13 @@ from expectations.contract import (
     ROW,
     SEVERITIES,
     SHARD,
+    STREAM,
     Context,
     Invariant,
 )
-from expectations.suite import STREAM, Validate, applying, invariants
+from expectations.invariants import applying, invariants, subjects
+from expectations.readback.stored_rows import Planned, Sources, StoredRows
+from expectations.validate import Validate
 from pipeline.chain import split_off
 from stages import encoders, formats, weights
 from stages.columns import IGNORED
@@ -107,11 +110,14 @@ class Bench:
         profile = replace(model.profile, padding_side=side)
         return Context(task, layout, LIMIT, replace(model, profile=profile))
 
+    def batch_table(self, task: str) -> pa.Table:
+        """The good rows of a task as they come out of ``encode``."""
+        return weights.stored(pa.table(self.batches[task]))
+
     def table(self, task: str, layout: str, side: str = "left") -> pa.Table:
         """The good table of a task in a layout, as a shard holds it."""
-        batch = self.batches[task]
-        names = pa.array([f"x:{line + 1}" for line in batch["line"].to_pylist()])
-        examples = weights.stored(pa.table(batch)).append_column("row_id", names)
+        names = pa.array([f"x:{line + 1}" for line in self.batches[task]["line"].to_pylist()])
+        examples = self.batch_table(task).append_column("row_id", names)
         if layout == "packed":
             kept = [n for n in examples.schema.names if n in PACKED]
             return pack(examples.select(kept), np.array(PACKS))
@@ -170,16 +176,19 @@ class Found:
         return len(self.rows)
 
 
+MEASURED = {EXAMPLE: metric_tables.examples, ROW: metric_tables.training_rows}
+
+
 def judge(table: pa.Table, context: Context) -> list[Found]:
     """Every invariant on a table as it was written, one record batch at a time."""
     levels = (EXAMPLE,) if context.layout == "ragged" else (EXAMPLE, ROW)
     found = []
     for level in levels:
-        measured = measure.examples if level == EXAMPLE else measure.rows
+        measured = MEASURED[level]
         batches = [pa.Table.from_batches([b]) for b in table.to_batches() if b.num_rows]
         if not batches:
             continue
-        metrics = pl.concat([measured(batch, context) for batch in batches])
+        metrics = pl.concat([measured(StoredRows(batch, context)) for batch in batches])
         for law in applying(context, level):
             bad = metrics.select(law.bad(context).fill_null(True).alias("bad"))["bad"]
             rows = tuple(np.flatnonzero(bad.to_numpy()).tolist())
@@ -190,14 +199,6 @@ def judge(table: pa.Table, context: Context) -> list[Found]:
 def broken(findings: Sequence[Found]) -> dict[str, tuple[int, ...]]:
     """The rows that broke each invariant."""
     return {found.name: found.rows for found in findings if found.broken}
-
-
-def stream(metrics: pl.DataFrame, task: str) -> pl.DataFrame:
-    """Metrics with what only the stream knows: how many controls the template printed."""
-    if task == "rm":
-        total = pl.col("chosen_n_controls") + pl.col("rejected_n_controls")
-        metrics = metrics.with_columns(total.alias("n_controls"))
-    return metrics.with_columns(pl.col("n_controls").alias("n_controls_printed"))
 
 
 NUMBERS = {
@@ -214,12 +215,12 @@ GOOD = {
 }
 
 
-def planned(frame: pl.DataFrame) -> written.Planned:
+def planned(frame: pl.DataFrame) -> Planned:
     """The plan of what is stored."""
     tokens = "n_tokens" if "n_tokens" in frame.columns else "chosen_n_tokens"
     place = {name: frame[name].to_numpy() for name in ("source", "line", "sequence")}
     digest = (frame["digest_a"].to_numpy(), frame["digest_b"].to_numpy())
-    return written.Planned(frame[tokens].to_numpy(), digest, place, {})
+    return Planned(frame[tokens].to_numpy(), digest, place, {})
 
 
 def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame:
@@ -228,15 +229,11 @@ def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame
         return pl.DataFrame(dict.fromkeys(NUMBERS[level].split(), 0) | GOOD[level])
     if layout != STREAM and level == EXAMPLE:
         table, context = bench.table(task, layout), bench.context(task, layout)
-        sources = written.Sources(("x",), (True,))
-        plan = planned(written.examples(table, context, sources, None))
-        return written.examples(table, context, sources, plan)
-    if layout == STREAM:
-        return stream(
-            measure.examples(bench.table(task, "ragged"), bench.context(task, "ragged")), task
-        )
-    measured = measure.examples if level == EXAMPLE else measure.rows
-    return measured(bench.table(task, layout), bench.context(task, layout))
+        sources = Sources(("x",), (True,))
+        plan = planned(metric_tables.examples(StoredRows(table, context, sources)))
+        return metric_tables.examples(StoredRows(table, context, sources, plan))
+    table = bench.batch_table(task) if layout == STREAM else bench.table(task, layout)
+    return MEASURED[level](StoredRows(table, bench.context(task, layout)))
 
 
 PLACES = [
@@ -287,13 +284,21 @@ def test_each_invariant_is_tripped_by_what_it_says_breaks_it(
 
 
 def test_every_invariant_is_tested_where_it_applies() -> None:
-    """No invariant is left out, and each is known by its file's name and says why it is there."""
+    """No invariant is left out, and each says why it is there."""
     general = {law.name for law in invariants() if not law.families}
     assert {law.name for law, *_ in BREAKS} == general
     for law in invariants():
         assert law.breaks
         assert law.why
         assert law.severity in SEVERITIES
+
+
+def test_a_subject_has_metrics_and_laws_of_the_same_tables() -> None:
+    """No file holds only one of the two, or a law about a table that it does not measure."""
+    for name, subject in subjects().items():
+        measured = {metrics.level for metrics in subject.metrics}
+        assert subject.invariants, name
+        assert {law.level for law in subject.invariants} == measured, name
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)

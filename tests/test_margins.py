@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
-from expectations.audit import FAIL, Totals
+from expectations.audits import FAIL, Totals
 from expectations.audits import margins as audit
 from pipeline.margins import Margins, line, of_column
 from stages.contract import FormatOptions, Pair, Row

@@ -1,1 +1,257 @@
-"""One audit per file: each provides AUDIT."""
+"""Figures about the data as a whole, with tolerances that can fail a build: one audit per file.
+
+An invariant is broken by a row; an audit finds that rows which are all well-formed would together
+train something that nobody wants. It measures the written shards in chunks and judges the totals.
+Each file provides AUDIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from expectations.contract import Context
+from expectations.readback.chunk import Chunk
+from stages import catalog
+from stages.columns import Ints
+from stages.errors import ExpectationError, GateError, UsageError
+
+PASS, FEW, WARN, FAIL = "pass", "few", "warn", "fail"
+_RANK = (PASS, FEW, WARN, FAIL)
+_UNJUDGED = (ArithmeticError, LookupError, TypeError, ValueError)
+
+Counts: TypeAlias = dict[str, npt.NDArray[Any]]
+Tolerances: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one input file contributed."""
+
+    name: str
+    rows: int
+    examples: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about all examples without reading them.
+
+    Attributes:
+        manifest: as it will be published, without files and audits.
+        lengths: tokens of every kept example.
+        leaked: test examples equal to a train example.
+    """
+
+    context: Context
+    manifest: Mapping[str, Any]
+    lengths: Ints
+    leaked: int
+    sources: tuple[Source, ...]
+
+
+class Totals:
+    """The measures of all chunks, by name."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[npt.NDArray[Any]]] = {}
+
+    def add(self, counts: Counts) -> None:
+        """One chunk's measures."""
+        for name, values in counts.items():
+            self._found.setdefault(name, []).append(values)
+
+    def joined(self, name: str) -> npt.NDArray[Any]:
+        """All values, one after another; empty when nothing was measured."""
+        found = self._found.get(name)
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def summed(self, name: str) -> Ints:
+        """Sums by place; shorter arrays count as ending in zeros."""
+        found = self._found.get(name, [])
+        total = np.zeros(max((len(values) for values in found), default=0), np.int64)
+        for values in found:
+            total[: len(values)] += values
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number and what it says.
+
+    Attributes:
+        unit: ``share`` (0 to 1), ``auc`` (0.5 to 1), ``tokens`` or ``count``.
+        rows: ids of rows that show it.
+        bins: labels and counts of its distribution.
+    """
+
+    name: str
+    value: float
+    unit: str
+    detail: str
+    status: str = PASS
+    rows: tuple[str, ...] = ()
+    bins: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One audit.
+
+    Attributes:
+        name: the file's.
+        why: what goes wrong in training.
+        judge: figures from facts, totals and tolerances.
+        measure: what it needs from each chunk.
+        tolerances: ``warn`` and ``fail`` are the values above which a figure does; ``least`` is
+            the number of cases below which neither does. Without ``fail`` it never fails.
+        tasks: where it applies; empty means everywhere.
+        whole: of a build with a test split it measures every row, not a sample.
+        instead: what to do about data that fails it, in words; else the data is to be changed.
+    """
+
+    name: str
+    why: str
+    judge: Callable[[Facts, Totals, Tolerances], list[Figure]]
+    measure: Callable[[Chunk], Counts] | None = None
+    tolerances: Tolerances = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
+    whole: bool = False
+    instead: str = "Change the data"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """One audit's figures, worst first in meaning: ``status`` is that of the worst."""
+
+    name: str
+    why: str
+    status: str
+    tolerances: dict[str, float]
+    figures: tuple[Figure, ...]
+
+    @property
+    def worst(self) -> Figure | None:
+        """The first figure that has the audit's status."""
+        return next((f for f in self.figures if f.status == self.status), None)
+
+    def recorded(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+def level(value: float, tolerances: Tolerances, cases: int) -> str:
+    """What a figure above its tolerances means; too few cases mean nothing."""
+    warn, fail = tolerances.get("warn", np.inf), tolerances.get("fail", np.inf)
+    if value <= min(warn, fail):
+        return PASS
+    if cases < tolerances.get("least", 0):
+        return FEW
+    return FAIL if value > fail else WARN
+
+
+def share(part: float, whole: float) -> float:
+    """A rounded share; 0 of nothing."""
+    return round(float(part) / float(whole), 6) if whole else 0.0
+
+
+def audits() -> list[Audit]:
+    """Every audit, by name."""
+    names = catalog.names(__name__)
+    return [catalog.load(__name__, name, "AUDIT") for name in names]
+
+
+def with_tolerances(given: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Each audit's tolerances, its own or those that were given as ``audit.limit``.
+
+    Raises:
+        UsageError: there is no such audit, or it has no such limit.
+    """
+    found = {audit.name: dict(audit.tolerances) for audit in audits()}
+    for key, value in given.items():
+        name, _, limit = key.partition(".")
+        if name not in found:
+            raise catalog.unknown("audit", name, sorted(found))
+        if not found[name]:
+            raise UsageError(f"Audit {name} has no tolerance; it only reports.", "Leave it out.")
+        if limit not in ("warn", "fail", "least"):
+            raise UsageError(
+                f"--tolerance {key}: {limit or 'nothing'} is no limit.",
+                f"For example --tolerance {name}.warn=0.9; there are warn, fail and least.",
+            )
+        found[name][limit] = value
+    return found
+
+
+def _measure(audits: list[Audit], chunks: Iterable[Chunk], totals: dict[str, Totals]) -> None:
+    for chunk in chunks:
+        for audit in audits:
+            if audit.measure is not None:
+                totals[audit.name].add(audit.measure(chunk))
+
+
+def run_audits(
+    sample: Callable[[], Iterable[Chunk]],
+    everything: Callable[[], Iterable[Chunk]],
+    facts: Facts,
+    given: Mapping[str, float],
+) -> list[AuditResult]:
+    """Every audit that applies to the task.
+
+    Args:
+        sample, everything: open the shards, at evenly spaced rows or at all of them.
+
+    Raises:
+        GateError: one could not be computed, so nothing can be said.
+    """
+    tolerances = with_tolerances(given)
+    applying = [a for a in audits() if not a.tasks or facts.context.task in a.tasks]
+    totals = {audit.name: Totals() for audit in applying}
+    results = []
+    try:
+        _measure([audit for audit in applying if not audit.whole], sample(), totals)
+        if "test" in facts.manifest["splits"]:
+            _measure([audit for audit in applying if audit.whole], everything(), totals)
+        for audit in applying:
+            allowed = tolerances[audit.name]
+            figures = audit.judge(facts, totals[audit.name], allowed)
+            status = max((f.status for f in figures), key=_RANK.index, default=PASS)
+            result = AuditResult(audit.name, audit.why, status, allowed, tuple(figures))
+            results.append(result)
+    except _UNJUDGED as error:
+        raise GateError(
+            f"What was written cannot be audited: {type(error).__name__}: {error}.",
+            "Nothing was published; please report it with the recipe.",
+        ) from error
+    return results
+
+
+def require(results: Iterable[AuditResult]) -> None:
+    """Refuse data that an audit fails.
+
+    Raises:
+        ExpectationError: naming the audit and its figures.
+    """
+    failed = [result for result in results if result.status == FAIL]
+    if not failed:
+        return
+    lines = [
+        f"  {result.name}, {figure.name}: {figure.value:g} is above {result.tolerances['fail']:g} "
+        f"({figure.detail})"
+        for result in failed
+        for figure in result.figures
+        if figure.status == FAIL
+    ]
+    first = failed[0]
+    instead = next((audit.instead for audit in audits() if audit.name == first.name), "")
+    raise ExpectationError(
+        f"The data fails {'an audit' if len(failed) == 1 else f'{len(failed)} audits'} "
+        f"({first.why}):\n" + "\n".join(lines),
+        f"{instead}, or allow it with "
+        f"--tolerance {first.name}.fail={max(1.0, first.tolerances['fail']):g}.",
+    )

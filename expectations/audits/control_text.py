@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from expectations import vocabulary
-from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
-from expectations.unpacked import Chunk, Sequences
+from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.readback.chunk import Chunk
+from expectations.readback.undo_layout import Sequences
 
 
 def _rows(side: Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 
-from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
-from expectations.unpacked import Chunk
+from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.readback.chunk import Chunk
 from stages.columns import Ints
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from expectations import vocabulary
-from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, share
-from expectations.unpacked import Chunk
+from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, share
+from expectations.readback.chunk import Chunk
 
 _NAMES = (*vocabulary.SCRIPTS, "no letters")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audit import Audit, Facts, Figure, Tolerances, Totals
+from expectations.audits import Audit, Facts, Figure, Tolerances, Totals
 
 _QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 _BINS = 40

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
-from expectations.unpacked import Chunk
+from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.readback.chunk import Chunk
 
 
 def _measure(chunk: Chunk) -> Counts:

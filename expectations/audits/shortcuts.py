@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from expectations import vocabulary
-from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, level
-from expectations.unpacked import Chunk, Sequences
+from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level
+from expectations.readback.chunk import Chunk
+from expectations.readback.undo_layout import Sequences
 from stages.columns import Ints
 
 _FULL_STOP = r"[.。．]\s*$"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.audit import PASS, WARN, Audit, Facts, Figure, Tolerances, Totals, share
+from expectations.audits import PASS, WARN, Audit, Facts, Figure, Tolerances, Totals, share
 
 MOST = 50  # inputs that are listed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audit import Audit, Counts, Facts, Figure, Tolerances, Totals, share
-from expectations.unpacked import Chunk
+from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, share
+from expectations.readback.chunk import Chunk
 from stages.columns import offsets_of
 
 _TURNS = 12  # turns that are told apart; later ones count together

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.audit import Audit, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, Facts, Figure, Tolerances, Totals, level, share
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:

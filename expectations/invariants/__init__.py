@@ -1,1 +1,62 @@
-"""One law per file: each provides INVARIANT; the file's name is the law's name."""
+"""One subject per file: each provides SUBJECT, its metrics and the invariants that are about them.
+
+A package of your own adds a subject through an entry point of the group
+``posttrain_pipeline.invariants``.
+"""
+
+from __future__ import annotations
+
+from expectations.contract import Context, Invariant, Metrics, Subject
+from stages import catalog
+from stages.errors import UsageError
+
+
+def subjects() -> dict[str, Subject]:
+    """Every subject by name.
+
+    Raises:
+        UsageError: an entry point provides something else.
+    """
+    found = {name: catalog.load(__name__, name, "SUBJECT") for name in catalog.names(__name__)}
+    for name, subject in found.items():
+        if not isinstance(subject, Subject):
+            raise UsageError(
+                f"The entry point {name} of posttrain_pipeline.invariants gives an object of type "
+                f"{type(subject).__name__}.",
+                "Let it give an expectations.contract.Subject, with its metrics and invariants.",
+            )
+    return found
+
+
+def invariants() -> list[Invariant]:
+    """Every invariant, by name.
+
+    Raises:
+        UsageError: two have one name.
+    """
+    found: dict[str, Invariant] = {}
+    owner: dict[str, str] = {}
+    for subject, declared in subjects().items():
+        for law in declared.invariants:
+            if law.name in found:
+                raise UsageError(
+                    f"{subject} declares the invariant {law.name}, and so does {owner[law.name]}.",
+                    "Give the invariant of your subject another name.",
+                )
+            found[law.name], owner[law.name] = law, subject
+    return [found[name] for name in sorted(found)]
+
+
+def applying(context: Context, level: str) -> list[Invariant]:
+    """Those that say something about such a table."""
+    return [law for law in invariants() if law.applies(context, level)]
+
+
+def metrics_of(context: Context, level: str) -> list[tuple[str, Metrics]]:
+    """What is measured for such a table, each with the name of its subject."""
+    return [
+        (name, metrics)
+        for name, subject in subjects().items()
+        for metrics in subject.metrics
+        if metrics.applies(context, level)
+    ]

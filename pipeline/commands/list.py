@@ -83,18 +83,18 @@ def tasks() -> list[tuple[str, str]]:
 
 def expectations() -> list[tuple[str, str]]:
     """Invariants and why they matter."""
-    from expectations.suite import invariants
+    from expectations.invariants import invariants
 
     return [(law.name, law.why) for law in invariants()]
 
 
 def audits() -> list[tuple[str, str]]:
     """Audits, what they look at, and their tolerances."""
-    from expectations import audit
+    from expectations.audits import audits as every
 
     return [
         (found.name, f"{_summary('expectations.audits', found.name)}{_limits(found.tolerances)}")
-        for found in audit.audits()
+        for found in every()
     ]
 
 

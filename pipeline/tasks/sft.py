@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.suite import Validate
+from expectations.validate import Validate
 from pipeline.tasks import Tools
 from stages.contract import Stage
 from stages.encode import Encode

@@ -1,0 +1,1 @@
+"""Great Expectations: its import, its suites, its run over a table, its pages."""

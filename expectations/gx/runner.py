@@ -1,0 +1,173 @@
+"""Runs a suite with Great Expectations, and takes nothing from it that is not a plain verdict.
+
+The library reports an expectation that raised like one that found a bad row, and may lose one on
+the way; both are told apart here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from expectations.gx import library
+from expectations.gx.suites import Suite, resolved
+from expectations.verdict import NAMED, Judged
+from stages.errors import GateError
+
+HELP = "Nothing was published."
+
+
+def _config() -> Any:
+    """Everything in memory: left to itself, an ephemeral context makes a folder for its pages."""
+    types = importlib.import_module("great_expectations.data_context.types.base")
+    stores = types.InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    return types.DataContextConfig(store_backend_defaults=stores)
+
+
+class Runner:
+    """One ephemeral context; it writes nothing and asks nobody.
+
+    Attributes:
+        results: everything that the library returned, in the order of the runs.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._gx = library.great_expectations()
+            self._context = self._gx.get_context(mode="ephemeral", project_config=_config())
+            self._context.variables.progress_bars = {"globally": False}
+            source = self._context.data_sources.add_pandas("metrics")
+            asset = source.add_dataframe_asset("table")
+            self._batch = asset.add_batch_definition_whole_dataframe("all")
+        except Exception as error:
+            raise GateError(
+                f"Great Expectations does not start: {type(error).__name__}: {error}.",
+                "Reinstall posttrain-pipeline, or great-expectations.",
+            ) from error
+        self.results: list[Any] = []
+
+    def _load(self, suite: Suite, given: Mapping[str, int]) -> Any:
+        """The library's suite, as many expectations as were declared."""
+        made = []
+        for at, declared in enumerate(suite.expectations):
+            kwargs = resolved(declared.kwargs, given)
+            kind = library.registry()[declared.type]
+            try:
+                made.append(kind(**kwargs, severity=declared.severity, meta={"at": at}))
+            except Exception as error:
+                text = " ".join(str(error).split())[:300]
+                raise GateError(
+                    f"Suite {suite.name}: {declared.type} cannot be made: {text}.", HELP
+                ) from error
+        loaded = self._gx.ExpectationSuite(name=suite.name, expectations=made)
+        if len(loaded.expectations) != len(suite.expectations):
+            raise GateError(
+                f"Suite {suite.name} declares {len(suite.expectations)} expectations, "
+                f"and {len(loaded.expectations)} were loaded.",
+                HELP,
+            )
+        return self._context.suites.add(loaded)
+
+    def definition(self, suite: Suite, given: Mapping[str, int]) -> Any:
+        """What is run on each piece of a table.
+
+        Raises:
+            GateError: not all of the suite was loaded.
+        """
+        loaded = self._load(suite, given)
+        made = self._gx.ValidationDefinition(name=suite.name, data=self._batch, suite=loaded)
+        return self._context.validation_definitions.add(made)
+
+    def run(
+        self,
+        definition: Any,
+        suite: Suite,
+        given: Mapping[str, int],
+        frame: pl.DataFrame,
+        first: int,
+    ) -> list[Judged]:
+        """One result per declared expectation, in its order.
+
+        Raises:
+            GateError: one of them raised, skipped a row, or is missing.
+        """
+        import pandas as pd
+
+        data = pd.DataFrame(
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=pd.RangeIndex(first, first + len(frame)),  # comes back as the rows' numbers
+        )
+        form = {"result_format": "SUMMARY", "partial_unexpected_count": NAMED}
+        try:
+            found = definition.run(batch_parameters={"dataframe": data}, result_format=form)
+        except Exception as error:
+            text = " ".join(str(error).split())[:300]
+            raise GateError(f"Suite {suite.name} could not be run: {text}.", HELP) from error
+        self.results.append(found)
+        judged = {r.expectation_config.meta["at"]: _judged(r, suite, given, len(frame)) for r in
+                  found.results}  # fmt: skip
+        if sorted(judged) != list(range(len(suite.expectations))):
+            raise GateError(
+                f"Suite {suite.name} has {len(suite.expectations)} expectations, and "
+                f"{len(judged)} were judged.",
+                HELP,
+            )
+        return [judged[at] for at in range(len(suite.expectations))]
+
+
+def _raised(information: Mapping[str, Any]) -> str | None:
+    """What an expectation raised, wherever the library put it."""
+    entries = [information, *(v for v in information.values() if isinstance(v, dict))]
+    for entry in entries:
+        if entry.get("raised_exception"):
+            return str(entry.get("exception_message") or "an exception without a message")
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """A number, a text or nothing: what may stand in a verdict."""
+    if isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _arguments(kind: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those it was given, and the defaults of its class, which the library does not tell."""
+    names = (*kind.domain_keys, *kind.success_keys)
+    fields = kind.__fields__
+    found = {n: kwargs.get(n, fields[n].default if n in fields else None) for n in names}
+    left_out = ("batch_id", "table", "row_condition", "condition_parser", "mostly")
+    return {n: v for n, v in found.items() if v is not None and n not in left_out} | {
+        n: v for n, v in kwargs.items() if n != "batch_id"
+    }
+
+
+def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Judged:
+    config = found.expectation_config
+    result = found.result or {}
+    raised = _raised(found.exception_info or {})
+    if raised is not None or not result:
+        text = " ".join((raised or "it gave no result").split())[:300]
+        raise GateError(f"Suite {suite.name}: {config.type} could not judge: {text}.", HELP)
+    declared = suite.expectations[config.meta["at"]]
+    if result.get("missing_count"):
+        raise GateError(f"Suite {suite.name}: {config.type} skipped rows as missing.", HELP)
+    broken = result.get("unexpected_count")
+    at = tuple(int(i) for i in result.get("partial_unexpected_index_list") or ())
+    kwargs = _arguments(library.registry()[declared.type], config.kwargs)
+    return Judged(
+        declared.type,
+        kwargs | resolved(declared.kwargs, given),  # whole numbers as they were declared
+        bool(found.success),
+        int(result.get("element_count") or rows),
+        int(broken) if broken is not None else int(not found.success),
+        _plain(result.get("observed_value")),
+        at,
+    )

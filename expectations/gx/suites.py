@@ -1,0 +1,192 @@
+"""Suites: lists of expectations for one table each, shipped or a user's, loaded strictly.
+
+Great Expectations drops what it does not understand and passes what is left. Here a suite is
+loaded whole or not at all: every type known, every severity one of three, every column there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from expectations.contract import EXAMPLE, LEVELS, SEVERITIES, Context
+from expectations.gx import library
+from expectations.invariants import applying
+from stages.errors import GateError
+
+SHIPPED = "shipped"
+_REMEDY = "Nothing was published; mend the suite."
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One expectation as declared.
+
+    Attributes:
+        law: the invariant it belongs to, or its own name in a user's suite.
+        kwargs: arguments; ``{"$PARAMETER": name}`` stands for a bound of the build.
+    """
+
+    law: str
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Expectations for one table, in their order."""
+
+    name: str
+    table: str
+    expectations: tuple[Declared, ...]
+
+    def described(self) -> dict[str, Any]:
+        """The suite in the JSON of Great Expectations."""
+        return {
+            "name": self.name,
+            "meta": {"table": self.table},
+            "expectations": [
+                {
+                    "type": declared.type,
+                    "kwargs": dict(declared.kwargs),
+                    "severity": declared.severity,
+                    "notes": declared.why,
+                    "meta": {"name": declared.law},
+                }
+                for declared in self.expectations
+            ],
+        }
+
+
+def shipped(context: Context) -> list[Suite]:
+    """The invariants that apply to what a build writes, as suites."""
+    suites = []
+    for table in LEVELS:
+        declared = [
+            Declared(law.name, *check.expectation(), law.severity, law.why)
+            for law in applying(context, table)
+            for check in law.checks_for(context.task)
+        ]
+        if declared:
+            suites.append(Suite(f"{SHIPPED}.{table}", table, tuple(declared)))
+    return suites
+
+
+def load(name: str, text: str) -> list[Suite]:
+    """A user's suites: JSON as Great Expectations writes it (one suite or a list of them), or
+    Python with ``def suite(gx)`` that returns one or several.
+
+    Args:
+        name: of the file; ``.py`` makes it Python.
+
+    Raises:
+        GateError: the file does not load, whole and as it is written.
+    """
+    try:
+        found = _python(name, text) if name.endswith(".py") else json.loads(text)
+    except GateError:
+        raise
+    except Exception as error:  # whatever a user's file does
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise GateError(f"{name} does not load: {what}.", _REMEDY) from error
+    listed = found if isinstance(found, list) else [found]
+    if not listed:
+        raise GateError(f"{name} holds no suite.", _REMEDY)
+    several = len(listed) > 1
+    stem = name.rsplit(".", 1)[0]
+    return [
+        _read(one, f"{name}[{i}]" if several else name, f"{stem}.{i}" if several else stem)
+        for i, one in enumerate(listed)
+    ]
+
+
+def _python(name: str, text: str) -> list[Any]:
+    """Run a user's file; it may define expectations, but not redefine any."""
+    gx = library.great_expectations()
+    known = library.registry()
+    before = dict(known)
+    module = ModuleType(f"_user_suite_{len(before)}")
+    try:
+        exec(compile(text, name, "exec"), module.__dict__)
+        made = module.suite(gx)
+    finally:
+        replaced = sorted(key for key in before if known.get(key) is not before[key])
+        known.update(before)  # the gate's own stay what they were, whatever happened
+    if replaced:
+        raise GateError(f"{name} redefines {', '.join(replaced)}.", "Give it another name.")
+    suites = made if isinstance(made, (list, tuple)) else [made]
+    return [suite.to_json_dict() for suite in suites]
+
+
+def _read(found: Any, where: str, stem: str) -> Suite:
+    if not isinstance(found, dict) or not isinstance(found.get("expectations"), list):
+        raise GateError(f"{where} is no suite: it has no list of expectations.", _REMEDY)
+    table = (found.get("meta") or {}).get("table", EXAMPLE)
+    if table not in LEVELS:
+        raise GateError(
+            f"{where} is for a table {table!r}; there are {', '.join(LEVELS)}.", _REMEDY
+        )
+    if not found["expectations"]:
+        raise GateError(f"{where} is empty: a suite that asks nothing passes everything.", _REMEDY)
+    name = str(found.get("name") or stem)
+    if name.startswith(SHIPPED):
+        raise GateError(f"{where} is called {name}, which only a shipped suite may.", _REMEDY)
+    declared = [
+        _declared(one, f"{where}, expectation {i + 1}", i)
+        for i, one in enumerate(found["expectations"])
+    ]
+    return Suite(name, table, tuple(declared))
+
+
+def _declared(found: Any, where: str, index: int) -> Declared:
+    if not isinstance(found, dict):
+        raise GateError(f"{where} is no object.", _REMEDY)
+    kind, severity = found.get("type"), found.get("severity", "critical")
+    if kind not in library.registry():
+        raise GateError(f"{where} has the unknown type {kind!r}.", _REMEDY)
+    if severity not in SEVERITIES:
+        raise GateError(
+            f"{where} has the severity {severity!r}; there are {', '.join(SEVERITIES)}.", _REMEDY
+        )
+    meta = found.get("meta") or {}
+    kwargs = {k: v for k, v in (found.get("kwargs") or {}).items() if v is not None}
+    why = found.get("description") or found.get("notes") or ""
+    law = str(meta.get("name") or f"{kind}_{index + 1}")
+    return Declared(law, str(kind), kwargs, str(severity), str(why))
+
+
+def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[str, Any]:
+    """Arguments with the bounds of the build put in.
+
+    Raises:
+        GateError: a parameter that no build has.
+    """
+    found = {}
+    for key, value in kwargs.items():
+        if isinstance(value, dict) and "$PARAMETER" in value:
+            if value["$PARAMETER"] not in parameters:
+                known = ", ".join(sorted(parameters))
+                raise GateError(
+                    f"There is no parameter {value['$PARAMETER']!r}; there are {known}.", _REMEDY
+                )
+            found[key] = parameters[value["$PARAMETER"]]
+        else:
+            found[key] = value
+    return found
+
+
+def columns_of(declared: Sequence[Declared]) -> list[str]:
+    """The columns that expectations name, each once."""
+    names: dict[str, None] = {}
+    for one in declared:
+        for key, value in one.kwargs.items():
+            if key in ("column", "column_A", "column_B") and isinstance(value, str):
+                names[value] = None
+            elif key in ("column_list", "column_set") and isinstance(value, list):
+                names.update(dict.fromkeys(value))
+    return list(names)

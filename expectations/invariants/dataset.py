@@ -1,0 +1,102 @@
+"""The dataset as a whole: nothing vanished, nothing is there twice, nothing is on both sides.
+
+What must be counted over everything is counted here, so that the gate compares two numbers of one
+row and never depends on how a table was cut.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from expectations.checks import Equal, none
+from expectations.contract import DATASET, EXAMPLE, Columns, Invariant, Metrics, Subject
+from expectations.readback.dataset import SIDES, Dataset
+
+
+def _declared(dataset: Dataset) -> Columns:
+    return {name: [int(value)] for name, value in dataset.declared.items()}
+
+
+def _names(dataset: Dataset) -> Columns:
+    place = ["source", "line", "sequence"]
+    sides = {side: dataset.read(side, EXAMPLE, place) for side in SIDES}
+    every = pl.concat(sides.values())
+    rows = [frame.select("source", "line").unique() for frame in sides.values()]
+    both = rows[0].join(rows[1], on=["source", "line"], how="semi")
+    return {
+        "n_names_repeated": [len(every) - every.n_unique()],
+        "n_rows_on_both_sides": [len(both)],
+    }
+
+
+def _stored(dataset: Dataset) -> Columns:
+    pairs = dataset.context.task == "rm"
+    sizes = ["chosen_n_tokens", "rejected_n_tokens"] if pairs else ["n_tokens", "n_trained"]
+    every = dataset.everything(EXAMPLE, ["digest_a", "digest_b", *sizes])
+    longest = every.select(pl.max_horizontal(sizes if pairs else ["n_tokens"]).sum()).item()
+    distinct = every.select("digest_a", "digest_b").n_unique()
+    found = {
+        "examples_stored": [len(every)],
+        "tokens_stored": [longest],
+        "duplicates_stored": [len(every) - distinct],
+    }
+    if not pairs:
+        found["trained_stored"] = [every["n_trained"].sum()]
+    return found
+
+
+SUBJECT = Subject(
+    metrics=(
+        Metrics(measure=_declared, level=DATASET),
+        Metrics(measure=_names, level=DATASET),
+        Metrics(measure=_stored, level=DATASET),
+    ),
+    invariants=(
+        Invariant(
+            # Every row and every example is used, refused or a duplicate, exactly one of the three.
+            name="ledger_balanced",
+            why="data that vanishes without a reason is a fault nobody looks for",
+            checks=(
+                Equal("rows_in", "rows_accounted"),
+                Equal("examples_made", "examples_accounted"),
+            ),
+            breaks={"rows_accounted": -1},
+            level=DATASET,
+        ),
+        Invariant(
+            name="counts_match",  # what is stored adds up to what the plan kept
+            why="an example that is missing, or there twice, changes what is trained and what is "
+            "reported",
+            checks=(
+                Equal("examples_stored", "examples_kept"),
+                Equal("tokens_stored", "tokens_kept"),
+                Equal("trained_stored", "trained_kept", ("sft", "prm")),
+            ),
+            breaks={"examples_stored": -1},
+            level=DATASET,
+        ),
+        Invariant(
+            # As many examples equal an earlier one as the manifest says; none after --dedup.
+            name="duplicates_as_declared",
+            why="duplicates weigh an example more than the data did",
+            checks=(Equal("duplicates_stored", "duplicates_declared"),),
+            breaks={"duplicates_stored": -1},
+            level=DATASET,
+        ),
+        Invariant(
+            name="row_ids_unique",
+            why="an example that is there twice is trained twice, and its name no longer says "
+            "which",
+            checks=(none("n_names_repeated"),),
+            breaks={"n_names_repeated": 1},
+            level=DATASET,
+        ),
+        Invariant(
+            name="sides_disjoint",  # no row has examples on both the train and the test side
+            why="a row that is trained on and tested on makes the test say what one hopes to hear",
+            checks=(none("n_rows_on_both_sides"),),
+            breaks={"n_rows_on_both_sides": 1},
+            level=DATASET,
+        ),
+    ),
+)

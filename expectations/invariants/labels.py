@@ -1,0 +1,75 @@
+"""Labels: which tokens are trained, and that each is the token itself."""
+
+from __future__ import annotations
+
+from expectations.checks import Between, holds, none
+from expectations.contract import Columns, Invariant, Metrics, Subject
+from expectations.readback.stored_rows import StoredRows
+from expectations.readback.undo_layout import Sequences
+from stages.columns import IGNORED
+
+LABELLED = ("sft", "prm")
+
+
+def _labels(rows: StoredRows) -> Columns:
+    found = rows.examples
+    sequences, labels = found.sequences, found.labels
+    trained = labels != IGNORED
+    ends = trained.copy()  # where a trained stretch ends: the next token is untrained, or another's
+    ends[:-1] &= ~trained[1:]
+    filled = sequences.offsets[1:] > sequences.offsets[:-1]
+    lasts = sequences.offsets[1:][filled] - 1
+    ends[lasts] = trained[lasts]
+    first = Sequences(sequences.offsets, labels).at(sequences.offsets[:-1])
+    return {
+        "n_trained": sequences.per_row(trained),
+        "n_labels_not_ids": sequences.per_row(trained & (labels != sequences.ids)),
+        "n_open_turns": sequences.per_row(
+            ends & (sequences.ids != rows.context.model.end_of_turn_id)
+        ),
+        "first_is_trained": (first != IGNORED) & (first != -1),
+        "labels_fit": found.from_rows(found.fits),
+    }
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=_labels, tasks=LABELLED),),
+    invariants=(
+        Invariant(
+            name="labels_fit_ids",  # every token has its label, and no label is left over
+            why="labels of another length than the ids stop a trainer, or shift against them",
+            checks=(holds("labels_fit"),),
+            breaks={"labels_fit": 0},
+            tasks=LABELLED,
+        ),
+        Invariant(
+            name="something_trained",  # at least one token of every example
+            why="a row without labels costs compute and teaches nothing; alone in a batch its loss "
+            "is NaN",
+            checks=(Between("n_trained", 1),),
+            breaks={"n_trained": 0},
+            tasks=LABELLED,
+        ),
+        Invariant(
+            name="first_label_untrained",
+            why="a trainer's shift would predict it from the last token of the document before it",
+            checks=(none("first_is_trained"),),
+            breaks={"first_is_trained": 1},
+            tasks=LABELLED,
+        ),
+        Invariant(
+            name="labels_equal_ids",  # wherever they are trained
+            why="a label that is not the next token teaches the model to write something else",
+            checks=(none("n_labels_not_ids"),),
+            breaks={"n_labels_not_ids": 1},
+            tasks=("sft",),
+        ),
+        Invariant(
+            name="turns_end_supervised",  # every trained turn ends in a trained end-of-turn token
+            why="a model that is never taught the end of a turn never stops",
+            checks=(none("n_open_turns"),),
+            breaks={"n_open_turns": 1},
+            tasks=("sft",),
+        ),
+    ),
+)

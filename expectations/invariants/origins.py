@@ -1,0 +1,105 @@
+"""Where each example comes from, and whether it is the one that was encoded for its place.
+
+Names and digests are compared here, where the texts are; what is measured is numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from expectations.checks import Between, Equal, none
+from expectations.contract import PLANNED, STORED, Columns, Invariant, Metrics, Subject
+from expectations.readback.stored_rows import StoredRows, fitted
+from stages.columns import IGNORED, Ints, list_parts
+from stages.digest import digests, weighted_digests
+from stages.fold import folded_ids
+
+
+def _halves(column: pa.Array) -> tuple[Ints, Ints]:
+    """16-byte digests as two columns of int64."""
+    _, data = column.buffers()
+    view = np.frombuffer(data or b"", np.int64)[2 * column.offset :][: 2 * len(column)]
+    return view[0::2], view[1::2]
+
+
+def _digests(rows: StoredRows) -> tuple[Ints, Ints]:
+    """Of each example, the way ``encode`` makes them."""
+    if rows.paired:
+        return _halves(digests(*((side.offsets, side.ids) for side in rows.sides.values())))
+    found = rows.examples
+    offsets, ids = found.sequences.offsets, found.sequences.ids
+    if found.weights is not None:
+        trained, folded = found.labels != IGNORED, folded_ids(ids, found.labels)
+        return _halves(weighted_digests(offsets, folded, trained, found.weights[0]))
+    if found.steps is None:
+        return _halves(digests((offsets, folded_ids(ids, found.labels))))
+    rated_at, ratings = list_parts(found.steps[1])
+    floats = ratings.to_numpy(zero_copy_only=False).astype(np.float32)
+    coded = np.nan_to_num(floats, nan=-1.0).view(np.int32)
+    return _halves(digests((offsets, ids), (offsets, found.labels), (rated_at, coded)))
+
+
+def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
+    """Numbers by their bits, so that a NaN equals itself."""
+    return np.ascontiguousarray(values).view(np.int32)
+
+
+def _origins(rows: StoredRows) -> Columns:
+    """Place and digest of each example, and with a plan how it differs from it."""
+    digest = _digests(rows)
+    made = {**rows.place, "digest_a": digest[0], "digest_b": digest[1]}
+    planned, count = rows.planned, len(rows)
+    if planned is None:
+        return made
+    differs = [a != fitted(b, count, 0) for a, b in zip(digest, planned.digest, strict=True)]
+    renamed = [made[name] != fitted(values, count, -2) for name, values in planned.place.items()]
+    changed = np.zeros(count, np.int64)
+    for name, values in planned.values.items():
+        stored = rows.table.column(name).to_numpy()
+        changed += _bits(stored) != fitted(_bits(values), count, -1)
+    return {
+        **made,
+        "n_tokens_planned": fitted(planned.tokens, count, -1),
+        "digest_differs": differs[0] | differs[1],
+        "name_differs": np.any(renamed, axis=0),
+        "n_values_differ": changed,
+    }
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=_origins, evidence=STORED),),
+    invariants=(
+        Invariant(
+            name="row_ids_known",  # every row id is an input of the build and a line of it
+            why="an example that comes from nowhere was not in the data",
+            checks=(Between("source", 0), Between("line", 1)),
+            breaks={"source": -1},
+            evidence=STORED,
+        ),
+        Invariant(
+            name="row_ids_as_planned",
+            why="an example under another row's name leads every later question to the wrong row",
+            checks=(none("name_differs"),),
+            breaks={"name_differs": 1},
+            evidence=PLANNED,
+        ),
+        Invariant(
+            name="examples_as_encoded",  # ids, labels, ratings, weights and numbers
+            why="a token that was lost, moved or changed on the way to disk is not what was proved",
+            checks=(none("digest_differs"), none("n_values_differ")),
+            breaks={"digest_differs": 1},
+            evidence=PLANNED,
+        ),
+        Invariant(
+            name="examples_whole",  # each has its planned length: none is split or joined
+            why="a boundary one token off gives a document another's token, and keeps every sum as "
+            "it was",
+            checks=(Equal("n_tokens", "n_tokens_planned"),),
+            breaks={"n_tokens_planned": -1},
+            tasks=("sft", "prm"),
+            evidence=PLANNED,
+        ),
+    ),
+)

@@ -1,0 +1,97 @@
+"""Packs: rows of several examples, cut at ``seq_lengths``, and how full they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.checks import Between, Equal, none
+from expectations.contract import DATASET, ROW, Columns, Invariant, Metrics, Subject
+from expectations.readback.dataset import SIDES, Dataset
+from expectations.readback.stored_rows import StoredRows
+from expectations.readback.undo_layout import column
+from stages.columns import count_per_row, numbers, offsets_of, sum_per_row
+from stages.pack import GLOBAL_EXAMPLES
+
+PACKED = ("packed",)
+MANY_PACKS = 10  # fewer say nothing about how well packing did
+MILLION = 1_000_000
+
+
+def _packs(rows: StoredRows) -> Columns:
+    stored = np.diff(numbers(column(rows.table, "input_ids"))[0])
+    at, lengths = numbers(column(rows.table, "seq_lengths"))
+    begins = offsets_of(lengths)[:-1]
+    begins = begins - np.repeat(offsets_of(lengths)[at[:-1]], np.diff(at))
+    restarts = (lengths > 0) & (begins < np.repeat(stored, np.diff(at)))
+    return {
+        "n_tokens": stored,
+        "n_in_examples": sum_per_row(at, lengths.astype(np.int64)),
+        "n_examples": np.diff(at),
+        "n_names": np.diff(rows.names[0]),
+        "n_restarts": count_per_row(at, restarts),
+    }
+
+
+def _packing(dataset: Dataset) -> Columns:
+    """Best fit opens a pack only for what no other has room for: at most one is half empty."""
+    packs = tokens = mergeable = 0
+    longest = dataset.context.max_length
+    for side in SIDES:
+        frame = dataset.read(side, ROW, ["n_tokens", "n_examples"])
+        half = int((frame["n_tokens"] * 2 <= longest).sum())
+        planned_apart = max(1, -(-int(frame["n_examples"].sum()) // GLOBAL_EXAMPLES))
+        mergeable += max(0, half - planned_apart)
+        packs, tokens = packs + len(frame), tokens + int(frame["n_tokens"].sum())
+    full = tokens * MILLION // (packs * longest) if packs >= MANY_PACKS else MILLION
+    return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}
+
+
+SUBJECT = Subject(
+    metrics=(
+        Metrics(measure=_packs, level=ROW, layouts=PACKED),
+        Metrics(measure=_packing, level=DATASET, layouts=PACKED),
+    ),
+    invariants=(
+        Invariant(
+            name="seq_lengths_fill_the_pack",
+            why="attention is cut at seq_lengths; a wrong one lets one document read another",
+            checks=(Equal("n_tokens", "n_in_examples"),),
+            breaks={"n_in_examples": 0},
+            layouts=PACKED,
+            level=ROW,
+        ),
+        Invariant(
+            name="positions_reset",  # they start again at each example, once for every name
+            why="positions that run on let one document follow another, as if they were one text",
+            checks=(Equal("n_restarts", "n_names"), Equal("n_examples", "n_names")),
+            breaks={"n_restarts": -1},
+            layouts=PACKED,
+            level=ROW,
+        ),
+        Invariant(
+            name="pack_within_max_length",
+            why="a longer pack does not fit the memory that the run was planned for",
+            checks=(Between("n_tokens", None, "max_length"),),
+            breaks={"n_tokens": 2**31 - 1, "n_in_examples": 2**31 - 1},
+            layouts=PACKED,
+            level=ROW,
+        ),
+        Invariant(
+            name="packs_filled",  # no two packs would fit into one: the least packing must achieve
+            why="half empty packs are twice the steps, and twice the money",
+            checks=(none("n_packs_mergeable"),),
+            breaks={"n_packs_mergeable": 1},
+            layouts=PACKED,
+            level=DATASET,
+        ),
+        Invariant(
+            name="packing_efficient",  # nine tenths full, where there are enough packs to tell
+            why="another --max-length would train the same tokens in fewer steps",
+            checks=(Between("efficiency_ppm", 900_000),),
+            breaks={"efficiency_ppm": 0},
+            layouts=PACKED,
+            level=DATASET,
+            severity="warning",
+        ),
+    ),
+)

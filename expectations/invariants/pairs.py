@@ -1,0 +1,87 @@
+"""Pairs of a chosen and a rejected answer to one prompt."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.checks import Between, holds, none
+from expectations.contract import Columns, Invariant, Metrics, Subject
+from expectations.readback.stored_rows import StoredRows
+
+RM = ("rm",)
+
+
+def _pairs(rows: StoredRows) -> Columns:
+    chosen, rejected = rows.sides.values()
+    shared = rows.table.column("prompt_length").to_numpy()
+    lengths = [np.diff(side.offsets) for side in (chosen, rejected)]
+    equal = np.zeros(len(shared), bool)
+    prefix = np.zeros(len(shared), bool)
+    for row in range(len(shared)):
+        a = chosen.ids[chosen.offsets[row] : chosen.offsets[row + 1]]
+        b = rejected.ids[rejected.offsets[row] : rejected.offsets[row + 1]]
+        equal[row] = np.array_equal(a, b)
+        prefix[row] = np.array_equal(a[: shared[row]], b[: shared[row]])
+    return {
+        "sides_equal": equal,
+        "prompt_shared": prefix & (shared <= np.minimum(*lengths)) & (shared > 0),
+    }
+
+
+def _margins(rows: StoredRows) -> Columns:
+    if "margin" not in rows.table.schema.names:
+        return {"margin_finite": np.ones(len(rows), bool)}
+    column = rows.table.column("margin")
+    missing = column.is_null().to_numpy()
+    return {"margin_finite": missing | np.isfinite(column.fill_null(0).to_numpy())}
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=_pairs, tasks=RM), Metrics(measure=_margins, tasks=RM)),
+    invariants=(
+        Invariant(
+            name="chosen_differs",
+            why="equal sides have a loss of log 2 whatever the model says",
+            checks=(none("sides_equal"),),
+            breaks={"sides_equal": 1},
+            tasks=RM,
+        ),
+        Invariant(
+            name="prompt_shared",  # both sides begin with the same prompt, id for id
+            why="sides that answer different prompts compare prompts, not answers",
+            checks=(holds("prompt_shared"),),
+            breaks={"prompt_shared": 0},
+            tasks=RM,
+        ),
+        Invariant(
+            name="margin_finite",  # where a pair has one
+            why="an infinite margin makes the loss infinite, or not a number",
+            checks=(holds("margin_finite"),),
+            breaks={"margin_finite": 0},
+            tasks=RM,
+        ),
+        Invariant(
+            name="answers_end_in_end_of_turn",  # in encoder families: in the separator
+            why="a decoder's reward is read at the last token, which must be the same on both "
+            "sides; an encoder's texts end in their separator",
+            checks=(
+                Between("chosen_last_id", "end_of_turn_id", "end_of_turn_id"),
+                Between("rejected_last_id", "end_of_turn_id", "end_of_turn_id"),
+            ),
+            breaks={"rejected_last_id": -1},
+            tasks=RM,
+        ),
+        Invariant(
+            name="encoders_begin_with_classifier",
+            why="an encoder's reward is read at its first token, which no text may take the place "
+            "of",
+            checks=(
+                Between("chosen_first_id", "first_id", "first_id"),
+                Between("rejected_first_id", "first_id", "first_id"),
+            ),
+            breaks={"chosen_first_id": -1},
+            tasks=RM,
+            families=("encoder",),
+        ),
+    ),
+)

@@ -1,0 +1,118 @@
+"""Sequences of token ids: their length, their vocabulary, and which control tokens stand where."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.checks import Between, Equal, every_sequence, none
+from expectations.contract import STREAM, Columns, Invariant, Metrics, Subject
+from expectations.readback.stored_rows import StoredRows
+from expectations.readback.undo_layout import Sequences
+from stages.columns import Ints
+from stages.profile import TargetModel
+
+
+def _highest(sequences: Sequences) -> Ints:
+    """The highest id of each sequence; -1 where it is empty."""
+    offsets, ids = sequences.offsets, sequences.ids
+    if not len(ids):
+        return np.full(len(sequences), -1, np.int64)
+    highest = np.maximum.reduceat(np.append(ids, np.int32(-1)), offsets[:-1])
+    return np.where(np.diff(offsets) > 0, highest, -1).astype(np.int64)
+
+
+def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
+    """How many beginning-of-text tokens stand behind the first place; none where a family has
+    none, or ends its turns with the same token."""
+    token = model.profile.bos_token
+    index = model.controls.get(token, -1) if token else -1
+    if index < 0 or index in (model.end_of_turn_id, model.pad_id):
+        return np.zeros(len(sequences), np.int64)
+    found = sequences.ids == index
+    opening = sequences.at(sequences.offsets[:-1]) == index
+    inside: Ints = sequences.per_row(found) - opening
+    return inside
+
+
+def _controls(sequences: Sequences, model: TargetModel) -> Ints:
+    """How many control tokens each sequence has."""
+    # The unknown token is registered like the others, but any text may become it.
+    known = (index for index in model.controls.values() if index != model.unk_id)
+    controls = np.fromiter(known, np.int32)
+    high = np.flatnonzero(sequences.ids >= controls.min())  # control tokens end a vocabulary
+    is_control = high[np.isin(sequences.ids[high], controls)]
+    return np.diff(np.searchsorted(is_control, sequences.offsets))
+
+
+def _one_side(sequences: Sequences, model: TargetModel) -> Columns:
+    return {
+        "n_tokens": np.diff(sequences.offsets),
+        "max_id": _highest(sequences),
+        "n_negative": sequences.per_row(sequences.ids < 0),
+        "n_bos_inside": _bos_inside(sequences, model),
+        "n_pad": sequences.per_row(sequences.ids == model.pad_id),
+        "n_controls": _controls(sequences, model),
+        "first_id": sequences.at(sequences.offsets[:-1]).astype(np.int64),
+        "last_id": sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64),
+    }
+
+
+def _each_side(rows: StoredRows) -> Columns:
+    """The same of every sequence of an example: its one, or both sides of a pair by prefix."""
+    return {
+        prefix + name: values
+        for prefix, sequences in rows.sides.items()
+        for name, values in _one_side(sequences, rows.context.model).items()
+    }
+
+
+def _printed(rows: StoredRows) -> Columns:
+    """How many control tokens the template printed, which is known in stream only."""
+    made = {"n_controls_printed": rows.table.column("controls").to_numpy()}
+    if rows.paired:
+        sides = [_controls(side, rows.context.model) for side in rows.sides.values()]
+        made["n_controls"] = np.sum(sides, axis=0)
+    return made
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=_each_side), Metrics(measure=_printed, layouts=(STREAM,))),
+    invariants=(
+        Invariant(
+            name="length_within_bounds",  # no example is empty or longer than --max-length
+            why="a trainer cuts what is too long, and the end-of-turn token is what it cuts first",
+            checks=every_sequence(Between("n_tokens", 1, "max_length")),
+            breaks=dict.fromkeys(("n_tokens", "n_tokens_planned", "rejected_n_tokens"), 2**31 - 1),
+        ),
+        Invariant(
+            name="ids_in_vocabulary",
+            why="an id outside the embedding crashes on a GPU, hours into a run",
+            checks=(
+                *every_sequence(Between("max_id", None, "last_id")),
+                *every_sequence(none("n_negative")),
+            ),
+            breaks={"max_id": 2**31 - 1, "chosen_max_id": 2**31 - 1},
+        ),
+        Invariant(
+            name="no_bos_inside",  # the beginning-of-text token stands nowhere but at the beginning
+            why="a second one inside a text is what a template and a tokenizer that both print it "
+            "leave",
+            checks=every_sequence(none("n_bos_inside")),
+            breaks={"n_bos_inside": 1, "chosen_n_bos_inside": 1},
+        ),
+        Invariant(
+            name="no_padding_inside",  # the pad token stands nowhere but in padding
+            why="a loss or a mask derived from the pad id would hide a real token",
+            checks=every_sequence(none("n_pad")),
+            breaks={"n_pad": 1, "chosen_n_pad": 1},
+        ),
+        Invariant(
+            name="controls_from_template",  # or they are step markers
+            why="a control token from a user's text forges a turn: prompt injection at training "
+            "time",
+            checks=(Equal("n_controls", "n_controls_printed"),),
+            breaks={"n_controls": 2**20},
+            layouts=(STREAM,),
+        ),
+    ),
+)

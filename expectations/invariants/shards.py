@@ -1,0 +1,103 @@
+"""Shards as files: whoever opens one finds the rows and columns that were planned for it.
+
+What only a whole build tells (the hash and the rows that a shard must have, and whether
+``datasets`` lists it) is added where the build is judged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from expectations.checks import Equal, holds, none
+from expectations.contract import SHARD, Columns, Context, Invariant, Metrics, Subject
+from expectations.readback.shard_file import ShardFile
+from stages.columns import IGNORED, TYPES, numbers
+
+REQUIRED = {
+    "sft": ("input_ids", "labels"),
+    "rm": ("chosen_ids", "rejected_ids", "prompt_length"),
+    "prm": ("input_ids", "labels", "step_positions", "step_labels"),
+}
+
+
+def _rows_in_polars(path: Path) -> int:
+    """How many rows polars reads; -1 where it cannot."""
+    try:
+        return pl.read_ipc_stream(path).height
+    except (pl.exceptions.PolarsError, OSError):
+        return -1
+
+
+def _columns_differ(schema: pa.Schema, context: Context) -> int:
+    """How many columns a shard lacks, or has with another type than they are declared with."""
+    names = list(REQUIRED[context.task])
+    names += ["seq_lengths", "row_ids"] if context.layout == "packed" else ["row_id"]
+    if context.layout == "padded":
+        tails = ("chosen_attention_mask", "rejected_attention_mask")
+        names += tails if context.task == "rm" else ["attention_mask"]
+    missing = [name for name in names if name not in schema.names]
+    other = [field for field in schema if TYPES.get(field.name) != field.type]
+    return len(missing) + len(other)
+
+
+def _opened(shard: ShardFile) -> Columns:
+    in_polars = _rows_in_polars(shard.path)
+    table = shard.table
+    differ = 0 if table is None else _columns_differ(table.schema, shard.context)
+    return {
+        "opens_pyarrow": [table is not None],
+        "opens_polars": [in_polars >= 0],
+        "n_rows": [-1 if table is None else table.num_rows],
+        "n_rows_polars": [in_polars],
+        "n_columns_differ": [differ],
+    }
+
+
+def _contents(shard: ShardFile) -> Columns:
+    """Stored ids, padding included, and trained tokens; 0 where the columns are not ours."""
+    table = shard.table
+    stored = trained = 0
+    if table is not None and not _columns_differ(table.schema, shard.context):
+        for name in ("input_ids", "chosen_ids", "rejected_ids"):
+            if name in table.schema.names:
+                stored += sum(len(numbers(chunk)[1]) for chunk in table.column(name).chunks)
+        if "labels" in table.schema.names:
+            chunks = (numbers(chunk)[1] for chunk in table.column("labels").chunks)
+            trained = sum(int((labels != IGNORED).sum()) for labels in chunks)
+    return {"n_stored": [stored], "n_trained": [trained]}
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=_opened, level=SHARD), Metrics(measure=_contents, level=SHARD)),
+    invariants=(
+        Invariant(
+            name="shards_open",  # with pyarrow, polars and datasets, with their columns
+            why="a shard that a trainer cannot open, or opens as something else, stops its run",
+            checks=(
+                holds("opens_pyarrow"),
+                holds("opens_polars"),
+                holds("opens_datasets"),
+                none("n_columns_differ"),
+            ),
+            breaks={"opens_polars": 0},
+            level=SHARD,
+        ),
+        Invariant(
+            name="shards_complete",  # whoever reads them
+            why="a shard with a row too many or too few is not the one that was planned",
+            checks=(Equal("n_rows", "n_rows_planned"), Equal("n_rows", "n_rows_polars")),
+            breaks={"n_rows_planned": -1},
+            level=SHARD,
+        ),
+        Invariant(
+            name="hashes_match",  # each is, byte for byte, the file that was measured
+            why="a file that changed after it was judged was not judged",
+            checks=(none("hash_differs"),),
+            breaks={"hash_differs": 1},
+            level=SHARD,
+        ),
+    ),
+)

@@ -1,0 +1,144 @@
+"""Rated steps: their markers, their positions, their ratings, and the labels made from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from expectations.checks import Between, Equal, none
+from expectations.contract import (
+    DATASET,
+    EXAMPLE,
+    STORED,
+    Columns,
+    Invariant,
+    Metrics,
+    Subject,
+)
+from expectations.readback.dataset import Dataset
+from expectations.readback.stored_rows import StoredRows
+from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
+
+PRM = ("prm",)
+MANY_RATINGS = 1000  # fewer say nothing about how they are distributed
+MILLION = 1_000_000
+
+
+def _ratings(rows: StoredRows) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """Where each example's ratings begin, and the ratings, flat: NaN where a step has none."""
+    assert rows.examples.steps is not None
+    offsets, values = list_parts(rows.examples.steps[1])
+    return offsets, values.to_numpy(zero_copy_only=False).astype(np.float64)
+
+
+def _steps(rows: StoredRows) -> Columns:
+    found, model = rows.examples, rows.context.model
+    assert found.steps is not None
+    sequences, labels = found.sequences, found.labels
+    step, good, bad = np.array([model.step_id, model.good_id, model.bad_id], np.int32)
+    marker = sequences.ids == step
+    trained = labels != IGNORED
+    at, flat = numbers(found.steps[0])
+    rated_at, values = _ratings(rows)
+    counts = np.diff(at)
+    absolute = flat + np.repeat(sequences.offsets[:-1], counts)
+    inside = (absolute >= 0) & (absolute < len(sequences.ids))
+    on_marker = (
+        inside & marker[np.clip(absolute, 0, max(len(marker) - 1, 0))] if len(marker) else inside
+    )
+    owner = np.repeat(np.arange(len(counts)), counts)
+    wrong = np.zeros(len(counts), np.int64)
+    if len(flat) == len(values) and inside.all():
+        wanted = np.where(np.isnan(values), IGNORED, np.where(values >= 0.5, good, bad))
+        wrong = np.bincount(owner[labels[absolute] != wanted], minlength=len(counts))
+    return {
+        "n_markers": sequences.per_row(marker),
+        "n_positions": counts,
+        "n_step_labels": np.diff(rated_at),
+        "n_labelled": count_per_row(rated_at, ~np.isnan(values)),
+        "n_good": sequences.per_row(labels == good),
+        "n_labels": sequences.per_row(trained),
+        "n_labels_off_markers": sequences.per_row(trained & ~marker),
+        "n_labels_no_reward": sequences.per_row(trained & (labels != good) & (labels != bad)),
+        "n_positions_off_markers": np.bincount(owner[~on_marker], minlength=len(counts)),
+        "n_labels_not_ratings": wrong,
+    }
+
+
+def _after_error(rows: StoredRows) -> Columns:
+    """How many steps behind an example's first bad one have a rating, where its input's format
+    rates up to the first error; 0 elsewhere."""
+    assert rows.sources is not None
+    offsets, ratings = _ratings(rows)
+    wrong = offsets_of((ratings < 0.5).astype(np.int64))
+    before = wrong[:-1] - np.repeat(wrong[offsets[:-1]], np.diff(offsets))
+    after = count_per_row(offsets, (before > 0) & ~np.isnan(ratings))
+    to_first_error = np.array([*rows.sources.first_error, False])  # the last: of no known input
+    return {"n_labelled_after_error": np.where(to_first_error[rows.place["source"]], after, 0)}
+
+
+def _positives(dataset: Dataset) -> Columns:
+    every = dataset.everything(EXAMPLE, ["n_labels", "n_good"])
+    labels, good = (int(every[name].sum()) for name in ("n_labels", "n_good"))
+    share = good * MILLION // labels if labels >= MANY_RATINGS else MILLION // 2
+    return {"ratings": [labels], "ratings_good": [good], "positives_ppm": [share]}
+
+
+SUBJECT = Subject(
+    metrics=(
+        Metrics(measure=_steps, tasks=PRM),
+        Metrics(measure=_after_error, tasks=PRM, evidence=STORED),
+        Metrics(measure=_positives, tasks=PRM, level=DATASET),
+    ),
+    invariants=(
+        Invariant(
+            # Markers, step positions and step labels are equally many, and the positions theirs.
+            name="markers_match_steps",
+            why="a trainer pairs the n-th marker with the n-th label; one too few shifts all that "
+            "follow",
+            checks=(
+                Equal("n_markers", "n_positions"),
+                Equal("n_markers", "n_step_labels"),
+                none("n_positions_off_markers"),
+                Between("n_markers", 1),
+            ),
+            breaks={"n_markers": 0},
+            tasks=PRM,
+        ),
+        Invariant(
+            # Each labelled marker holds its rating's reward token; every other position is -100.
+            name="labels_match_ratings",
+            why="the loss is read at the markers over the reward tokens; any other label is noise "
+            "in it",
+            checks=(
+                Equal("n_labels", "n_labelled"),
+                none("n_labels_off_markers"),
+                none("n_labels_no_reward"),
+                none("n_labels_not_ratings"),
+            ),
+            breaks={"n_labels_off_markers": 1},
+            tasks=PRM,
+        ),
+        Invariant(
+            # Where data rates up to the first error, no later step has a rating.
+            name="unlabelled_after_first_error",
+            why="whether a step after the first error is right is unknown; a rating there is made "
+            "up",
+            checks=(none("n_labelled_after_error"),),
+            breaks={"n_labelled_after_error": 1},
+            tasks=PRM,
+            evidence=STORED,
+        ),
+        Invariant(
+            # Between one and ninety-nine in a hundred ratings are good, where there are enough.
+            name="positives_within_bounds",
+            why="a model that always says the same is then right almost always, and has learnt "
+            "nothing",
+            checks=(Between("positives_ppm", 10_000, 990_000),),
+            breaks={"positives_ppm": 0},
+            tasks=PRM,
+            level=DATASET,
+            severity="warning",
+        ),
+    ),
+)

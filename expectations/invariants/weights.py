@@ -1,0 +1,39 @@
+"""Loss weights beside the labels; rows without any are as they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expectations.checks import holds, none
+from expectations.contract import Columns, Invariant, Metrics, Subject
+from expectations.readback.stored_rows import StoredRows
+from stages.columns import IGNORED
+
+
+def _weights(rows: StoredRows) -> Columns:
+    found = rows.examples
+    if found.weights is None:
+        count = len(found.sequences)
+        return {"weights_fit": np.ones(count, bool), "n_weights_off": np.zeros(count, np.int64)}
+    values, fits = found.weights
+    good = np.where(found.labels != IGNORED, np.isfinite(values) & (values > 0), values == 0)
+    return {
+        "weights_fit": found.from_rows(fits),
+        "n_weights_off": found.sequences.per_row(~good),
+    }
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=_weights, tasks=("sft",)),),
+    invariants=(
+        Invariant(
+            # Every token has its weight: positive where it is trained, zero where it is not.
+            name="loss_weights_fit_labels",
+            why="a weight on the wrong token trains what must not be trained, or nothing where it "
+            "must",
+            checks=(holds("weights_fit"), none("n_weights_off")),
+            breaks={"n_weights_off": 1},
+            tasks=("sft",),
+        ),
+    ),
+)

@@ -1,0 +1,79 @@
+"""The tables of metrics that the gate judges: the columns of every subject, side by side.
+
+They are computed from what is stored alone, without help from the code that wrote it, so that they
+say what a trainer will read. What leaves here is whole numbers: no text of the data ever reaches
+the gate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from expectations.invariants import metrics_of
+from expectations.readback.dataset import Dataset
+from expectations.readback.shard_file import ShardFile
+from expectations.readback.stored_rows import StoredRows
+from stages.errors import GateError
+
+_HELP = "Correct the metrics of that subject; nothing can be judged by them."
+
+
+def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.Series:
+    """A column of whole numbers, one for each thing that is measured."""
+    column = np.asarray(values)
+    if column.dtype.kind not in "biu":
+        raise GateError(
+            f"{subject} measures {name} as {column.dtype}; metrics are whole numbers or booleans.",
+            _HELP,
+        )
+    if column.shape != (count,):
+        raise GateError(
+            f"{subject} measures {name} for {column.shape} things; there are {count}.", _HELP
+        )
+    return pl.Series(name, column.astype(np.int64, copy=False))
+
+
+def _measured(source: object, context: Context, level: str, count: int) -> pl.DataFrame:
+    """What all subjects measure at one level.
+
+    Raises:
+        GateError: two subjects measure one column, or one does not measure whole numbers.
+    """
+    made: dict[str, pl.Series] = {}
+    owner: dict[str, str] = {}
+    for subject, metrics in metrics_of(context, level):
+        for name, values in metrics.measure(source).items():
+            if name in made:
+                raise GateError(
+                    f"{subject} measures {name}, and so does {owner[name]}.",
+                    "Give the column of your subject another name.",
+                )
+            made[name], owner[name] = _checked(subject, name, values, count), subject
+    return pl.DataFrame(list(made.values()))
+
+
+def examples(rows: StoredRows) -> pl.DataFrame:
+    """One row of metrics per example, in stored order."""
+    context = replace(rows.context, evidence=rows.evidence)
+    return _measured(rows, context, EXAMPLE, len(rows))
+
+
+def training_rows(rows: StoredRows) -> pl.DataFrame:
+    """One row of metrics per training row: a pack, or a padded row."""
+    context = replace(rows.context, evidence=rows.evidence)
+    return _measured(rows, context, ROW, rows.table.num_rows)
+
+
+def shard(file: ShardFile) -> dict[str, int]:
+    """The metrics of one file."""
+    return _measured(file, file.context, SHARD, 1).row(0, named=True)
+
+
+def dataset(found: Dataset) -> pl.DataFrame:
+    """The one row of metrics of a whole build."""
+    return _measured(found, found.context, DATASET, 1)

@@ -1,0 +1,34 @@
+"""A whole build as far as it was measured: tables of metrics by side, beside what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from expectations.contract import Context
+
+SIDES = ("train", "test")
+
+Read = Callable[[str, str, list[str]], pl.DataFrame]  # side, table, columns
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What metrics of the dataset are measured on.
+
+    Attributes:
+        read: some columns of a table of metrics (``examples`` or ``rows``) of one side.
+        declared: what ledger, plan or manifest say: ``rows_in``, ``rows_accounted``,
+            ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
+            ``trained_kept``, ``duplicates_declared``.
+    """
+
+    read: Read
+    declared: Mapping[str, int]
+    context: Context
+
+    def everything(self, table: str, columns: list[str]) -> pl.DataFrame:
+        """Some columns of a table of metrics, of both sides."""
+        return pl.concat([self.read(side, table, columns) for side in SIDES])

@@ -1,0 +1,152 @@
+"""Rows of a shard as they were read back, with their layout undone, and what is known about them.
+
+What a row is called and what was encoded for its place stand beside it: metrics compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from expectations.contract import ALONE, PLANNED, STORED, Context
+from expectations.readback import undo_layout
+from expectations.readback.undo_layout import Examples, Sequences
+from stages.columns import Ints
+
+_NAME = r"(?s)^(.*):(\d+)(?:#(\d+))?$"  # path, line and sequence of a row id
+GROUP_TOKENS = 1 << 20  # measured at once
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The inputs that row ids may name.
+
+    Attributes:
+        first_error: by input, whether its format rates steps up to the first error only.
+    """
+
+    names: tuple[str, ...]
+    first_error: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the plan and the parts say of some examples, in stored order.
+
+    Attributes:
+        tokens: of each example; of the longer side of a pair.
+        digest: two 64-bit halves of each example's digest, as int64.
+        place: ``source``, ``line`` (from 1) and ``sequence`` (-1 for none) of each.
+        values: columns of single numbers (``prompt_length``, ``margin``).
+    """
+
+    tokens: Ints
+    digest: tuple[Ints, Ints]
+    place: Mapping[str, Ints]
+    values: Mapping[str, npt.NDArray[np.generic]]
+
+    def slice(self, start: int, stop: int) -> Planned:
+        """Those of some examples."""
+        part = slice(start, stop)
+        return Planned(
+            self.tokens[part],
+            (self.digest[0][part], self.digest[1][part]),
+            {name: values[part] for name, values in self.place.items()},
+            {name: values[part] for name, values in self.values.items()},
+        )
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Some training rows: what metrics of examples and of rows are measured on.
+
+    Attributes:
+        table: a piece of a shard in the context's layout, or a batch after ``encode`` with its loss
+            weights as they are stored; each column in one chunk.
+        sources: None in stream, where rows have no names yet.
+        planned: what the examples must be; None in stream, and in a finished build.
+    """
+
+    table: pa.Table
+    context: Context
+    sources: Sources | None = None
+    planned: Planned | None = None
+
+    def __len__(self) -> int:
+        """How many examples."""
+        return len(next(iter(self.sides.values())))
+
+    @property
+    def evidence(self) -> str:
+        """What is at hand beside the rows themselves."""
+        if self.planned is not None:
+            return PLANNED
+        return ALONE if self.sources is None else STORED
+
+    @property
+    def paired(self) -> bool:
+        """Whether each example is two sequences, a chosen and a rejected one."""
+        return "chosen_ids" in self.table.schema.names
+
+    @cached_property
+    def examples(self) -> Examples:
+        """Sequences with their labels; not of pairs, which have none."""
+        return undo_layout.examples(self.table, self.context)
+
+    @cached_property
+    def sides(self) -> dict[str, Sequences]:
+        """Every example's tokens by the prefix of their metrics: none, or one for each side."""
+        if self.paired:
+            return undo_layout.sides(self.table, self.context)
+        return {"": self.examples.sequences}
+
+    @cached_property
+    def names(self) -> tuple[Ints, pa.Array]:
+        """Where each training row's row ids begin, and the ids, flat."""
+        return undo_layout.names(self.table)
+
+    @cached_property
+    def place(self) -> dict[str, Ints]:
+        """``source`` (index among the inputs), ``line`` (from 1) and ``sequence`` of each example,
+        read from its row id; -1 where it says none."""
+        assert self.sources is not None
+        ordinals = {name: index for index, name in enumerate(self.sources.names)}
+        parts = pl.col("name").str.extract_groups(_NAME).struct
+        found = (
+            pl.Series("name", self.names[1], dtype=pl.String)
+            .to_frame()
+            .select(
+                parts[0]
+                .replace_strict(ordinals, default=-1, return_dtype=pl.Int64)
+                .alias("source"),
+                parts[1].cast(pl.Int64, strict=False).fill_null(-1).alias("line"),
+                parts[2].cast(pl.Int64, strict=False).fill_null(-1).alias("sequence"),
+            )
+        )
+        return {name: fitted(found[name].to_numpy(), len(self), -1) for name in found.columns}
+
+
+def groups(table: pa.Table) -> Iterator[pa.Table]:
+    """The table in pieces of about a million tokens, each column in one chunk."""
+    batches = table.to_batches()
+    tokens = sum(chunk.nbytes for chunk in batches) // 8
+    each = max(1, GROUP_TOKENS * len(batches) // max(tokens, 1))
+    for start in range(0, len(batches), each):
+        yield pa.Table.from_batches(batches[start : start + each]).combine_chunks()
+
+
+_N = TypeVar("_N", bound=np.generic)
+
+
+def fitted(values: npt.NDArray[_N], count: int, fill: int) -> npt.NDArray[_N]:
+    """As many as there are examples: what is missing counts as ``fill``."""
+    if len(values) >= count:
+        return values[:count]
+    return np.concatenate([values, np.full(count - len(values), fill, values.dtype)])

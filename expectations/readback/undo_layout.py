@@ -1,0 +1,193 @@
+"""Undoes a layout: the examples that the rows of a shard are made of, as a trainer would find them.
+
+Only the columns themselves are used: ``seq_lengths`` cut a pack, the attention mask strips padding.
+Nothing here is shared with the code that packs and pads, whose work it is used to judge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from expectations.contract import Context
+from stages.columns import (
+    IGNORED,
+    Ints,
+    count_per_row,
+    list_parts,
+    numbers,
+    offsets_of,
+    whole,
+)
+
+SIDES = ("chosen_", "rejected_")
+
+Bools = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """Token ids of many sequences, flat and unpadded, and where each starts.
+
+    Attributes:
+        starts_at: first token that counts as answer, absolute; only where audits look at pairs.
+    """
+
+    offsets: Ints
+    ids: Ids
+    starts_at: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def owner(self, at: Ints) -> Ints:
+        """The sequence that holds each flat index."""
+        return np.searchsorted(self.offsets, at, side="right") - 1
+
+    def per_row(self, tokens: Bools) -> Ints:
+        """How many of each sequence's tokens are marked."""
+        return count_per_row(self.offsets, tokens)
+
+    def at(self, which: Ints) -> Ids:
+        """The id at one flat index for each sequence; -1 where the sequence is empty."""
+        filled = np.append(self.ids, np.int32(-1))
+        return np.where(np.diff(self.offsets) > 0, filled[np.minimum(which, len(self.ids))], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """The examples of a table of SFT or PRM rows.
+
+    Attributes:
+        rows: offsets of the training rows among the tokens.
+        sequences: tokens; ``labels``: one for each, flat.
+        fits: which training rows have as many labels as tokens.
+        weights: of the loss, flat, and which training rows have as many of them as tokens; None
+            where rows have none.
+        steps: positions from the example's first token, and ratings; PRM only.
+    """
+
+    rows: Ints
+    sequences: Sequences
+    labels: Ids
+    fits: Bools
+    steps: tuple[pa.ListArray, pa.ListArray] | None
+    weights: tuple[Floats, Bools] | None = None
+
+    def from_rows(self, values: Bools) -> Bools:
+        """For each example, what is true of its training row."""
+        row = np.searchsorted(self.rows, self.sequences.offsets[:-1], side="right") - 1
+        return values[np.clip(row, 0, len(values) - 1)]
+
+
+def column(table: pa.Table, name: str) -> pa.ListArray:
+    """A column in one piece."""
+    return whole(table.column(name))
+
+
+def examples(table: pa.Table, context: Context) -> Examples:
+    """The examples of a batch after ``encode``, or of a shard in the context's layout."""
+    mask = column(table, "attention_mask") if context.layout == "padded" else None
+    sequences = _unpadded(column(table, "input_ids"), mask)
+    rows = sequences.offsets
+    labels, fits = _fitted(_unpadded(column(table, "labels"), mask), rows)
+    if context.layout == "packed":
+        lengths = np.maximum(numbers(column(table, "seq_lengths"))[1], 0)
+        sequences = Sequences(offsets_of(lengths), sequences.ids)
+        if sequences.offsets[-1] != len(sequences.ids):  # judged by seq_lengths_fill_the_pack
+            sequences = Sequences(rows, sequences.ids)
+    steps = None
+    if "step_positions" in table.schema.names:
+        steps = _step_columns(table, context, rows, sequences.offsets)
+    weights = None
+    if "loss_weights" in table.schema.names:
+        weights = _weights(column(table, "loss_weights"), mask, rows)
+    return Examples(rows, sequences, labels, fits, steps, weights)
+
+
+def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
+    """Both sides of a table of pairs, unpadded, by the prefix of their columns."""
+    found = {}
+    for prefix in SIDES:
+        padded = context.layout == "padded"
+        mask = column(table, f"{prefix}attention_mask") if padded else None
+        found[prefix] = _unpadded(column(table, f"{prefix}ids"), mask)
+    return found
+
+
+def names(table: pa.Table) -> tuple[Ints, pa.Array]:
+    """Where each training row's row ids begin, and the ids of all examples, flat."""
+    if "row_ids" not in table.schema.names:
+        found = column(table, "row_id")
+        return np.arange(len(found) + 1), found
+    return list_parts(column(table, "row_ids"))
+
+
+def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> Sequences:
+    offsets, flat = numbers(ids)
+    if mask is None:
+        return Sequences(offsets, flat)
+    real = numbers(mask)[1] == 1
+    if len(real) != len(flat):  # judged by padding_in_place
+        return Sequences(offsets, flat)
+    return Sequences(offsets_of(count_per_row(offsets, real)), flat[real])
+
+
+def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
+    """Labels on the tokens they belong to, and which rows have as many of them as tokens."""
+    fits = np.diff(labels.offsets) == np.diff(rows)
+    if fits.all():
+        return labels.ids, fits
+    found = np.full(int(rows[-1]), IGNORED, np.int32)
+    for row in np.flatnonzero(fits):
+        found[rows[row] : rows[row + 1]] = labels.ids[labels.offsets[row] : labels.offsets[row + 1]]
+    return found, fits
+
+
+def _weights(given: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tuple[Floats, Bools]:
+    """As labels: weights by the bits of their floats, so that both are undone alike."""
+    offsets, values = list_parts(given)
+    bits = values.fill_null(np.nan).to_numpy().view(np.int32)
+    flat = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bits))
+    found, fits = _fitted(_unpadded(flat, mask), rows)
+    return found.view(np.float32), fits
+
+
+def _step_columns(
+    table: pa.Table, context: Context, rows: Ints, sequences: Ints
+) -> tuple[pa.ListArray, pa.ListArray]:
+    """Positions and labels per example, positions counted from the example's first token."""
+    positions, ratings = column(table, "step_positions"), column(table, "step_labels")
+    if context.layout not in ("packed", "padded"):
+        return positions, ratings
+    at, flat = numbers(positions)
+    row_of = np.repeat(np.arange(len(at) - 1), np.diff(at))
+    if context.layout == "padded":
+        stored = np.diff(numbers(column(table, "input_ids"))[0])
+        left = (
+            (stored - np.diff(rows)) if context.model.profile.padding_side == "left" else 0 * stored
+        )
+        return pa.ListArray.from_arrays(
+            pa.array(at.astype(np.int32)), pa.array((flat - left[row_of]).astype(np.int32))
+        ), ratings
+    absolute = flat + rows[row_of]
+    owner = np.clip(np.searchsorted(sequences, absolute, side="right") - 1, 0, len(sequences) - 2)
+    counts = offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
+    relative = (absolute - sequences[owner]).astype(np.int32)
+    rated_at, values = list_parts(ratings)
+    if not np.array_equal(rated_at, at):  # a pack with more or fewer labels than positions
+        first = np.searchsorted(sequences, rows[:-1], side="left")
+        spread = np.zeros(len(sequences) - 1, np.int64)
+        spread[np.clip(first, 0, len(spread) - 1)] = np.diff(rated_at)
+        rated = offsets_of(spread).astype(np.int32)
+    else:
+        rated = counts
+    return (
+        pa.ListArray.from_arrays(pa.array(counts), pa.array(relative)),
+        pa.ListArray.from_arrays(pa.array(rated), values),
+    )

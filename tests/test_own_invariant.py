@@ -1,0 +1,200 @@
+"""An invariant on a metric of its own is one file, also in a package that is not ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from conftest import NAME
+from support import Ran, read_manifest
+
+from expectations import invariants, metric_tables
+from expectations.checks import Between, none
+from expectations.contract import EXAMPLE, PLANNED, STORED, Context, Invariant, Metrics, Subject
+from expectations.readback.stored_rows import StoredRows
+from pipeline import recipe
+from stages import catalog
+from stages.errors import GateError, UsageError
+from stages.profile import TargetModel
+
+Run = Callable[..., Ran]
+
+# What somebody else writes: how often one token stands in a row, and how often it may.
+TOY = '''
+"""Runs of one token: text that repeats itself, which a model learns never to end."""
+
+import numpy as np
+
+from expectations.checks import Between, every_sequence
+from expectations.contract import STORED, Invariant, Metrics, Subject
+
+
+def _one(sequences):
+    starts = np.union1d(np.flatnonzero(np.diff(sequences.ids, prepend=-1)), sequences.offsets[:-1])
+    longest = np.zeros(len(sequences), np.int64)
+    lengths = np.diff(np.append(starts, len(sequences.ids)))
+    np.maximum.at(longest, sequences.owner(starts), lengths)
+    return longest
+
+
+def longest_run(rows):
+    return {f"{side}longest_run": _one(ids) for side, ids in rows.sides.items()}
+
+
+SUBJECT = Subject(
+    metrics=(Metrics(measure=longest_run),),
+    invariants=(
+        Invariant(
+            name="no_long_runs",
+            why="a model that is taught to repeat one token does not stop",
+            checks=every_sequence(Between("longest_run", None, 8)),
+            breaks={"longest_run": 100, "chosen_longest_run": 100},
+            evidence=STORED,
+        ),
+    ),
+)
+'''
+GOOD = [{"question": f"{n} + 1?", "answer": f"{n + 1}."} for n in range(4)]
+BAD = [*GOOD[:2], {"question": "Stop.", "answer": "no" + " no" * 40}, GOOD[3]]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A folder with the file, and what makes it an installed package."""
+    folder = tmp_path / "elsewhere"
+    information = folder / "somebodys_laws-1.0.dist-info"
+    information.mkdir(parents=True)
+    (folder / "token_runs.py").write_text(TOY)
+    (information / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: somebodys-laws\nVersion: 1.0\n"
+    )
+    (information / "entry_points.txt").write_text(
+        "[posttrain_pipeline.invariants]\ntoken_runs = token_runs:SUBJECT\n"
+    )
+    return folder
+
+
+def forget() -> None:
+    """Look for packages once more."""
+    catalog._foreign.cache_clear()
+    recipe.code_version.cache_clear()
+
+
+@pytest.fixture
+def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package, in this process."""
+    monkeypatch.syspath_prepend(str(toy))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+def lines(path: Path, rows: list[dict[str, str]]) -> Path:
+    """A file of rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_it_judges_what_is_written(make: Callable[..., Path], tmp_path: Path, layout: str) -> None:
+    """Every example of a good build, in any layout; and the law is listed with ours."""
+    assert "no_long_runs" in {law.name for law in invariants.invariants()}
+    folder = make("sft", lines(tmp_path / "good.jsonl", GOOD), layout=layout)
+    verdict = json.loads((folder / "validation.json").read_text("utf-8"))
+    (found,) = (law for law in verdict["expectations"] if law["name"] == "no_long_runs")
+    assert (found["passed"], found["checked"], found["broken"]) == (True, 4, 0)
+    asked = found["checks"][0]["kwargs"]
+    assert (asked["column"], asked["max_value"]) == ("longest_run", 8)
+
+
+def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
+    """A build that was up to date before somebody's package was there is judged by it, and fails:
+    the law and the row are named, and what was there stays."""
+    data = lines(tmp_path / "bad.jsonl", BAD)
+    command = ("run", "sft", "--model", NAME, data, "-o", "out", "--layout", "packed")
+    assert pipeline(*command).status == 0
+    assert "up to date" in pipeline(*command).err
+    ran = pipeline(*command, PYTHONPATH=str(toy))
+    assert ran.status == 3, ran.err
+    assert "no_long_runs: 1 of 4 examples (bad.jsonl:3 at train/" in ran.err
+    assert read_manifest(tmp_path / "out")["examples"]["kept"] == 4
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_break_trips_it(model: TargetModel) -> None:
+    """The metrics that it declares as broken break it, and it alone."""
+    context = Context("sft", "ragged", 64, model, PLANNED)
+    rows = pa.table(
+        {
+            "input_ids": pa.array([[5, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
+            "labels": pa.array([[-100, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
+        }
+    )
+    metrics = metric_tables.examples(StoredRows(rows, context))
+    assert metrics["longest_run"].to_list() == [2]
+    (law,) = (law for law in invariants.invariants() if law.name == "no_long_runs")
+    bad = metrics.with_columns(pl.lit(law.breaks["longest_run"]).alias("longest_run"))
+    context = replace(context, evidence=STORED)
+    laws = [law for law in invariants.applying(context, EXAMPLE) if law.evidence != STORED]
+    broken = {one.name for one in (*laws, law) if bad.select(one.bad(context)).item()}
+    assert broken == {"no_long_runs"}
+
+
+def subject(values: Any, column: str = "n_own", law: str = "own") -> Subject:
+    """Somebody's subject with one metric and one law."""
+    return Subject(
+        (Metrics(measure=lambda rows: {column: values}),),
+        (Invariant(name=law, why="of a test", checks=(none(column),), breaks={column: 1}),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "column", "why"),
+    [
+        ([0.5], "n_own", "own measures n_own as float64"),
+        ([None], "n_own", "own measures n_own as object"),
+        (["x"], "n_own", "whole numbers"),
+        ([1, 2], "n_own", r"measures n_own for \(2,\)"),
+        (1, "n_own", r"measures n_own for \(\)"),
+        ([1], "n_tokens", "sequences measures n_tokens, and so does own"),
+    ],
+)
+def test_metrics_that_would_judge_wrongly_are_refused(
+    model: TargetModel, monkeypatch: pytest.MonkeyPatch, values: Any, column: str, why: str
+) -> None:
+    """No fraction is cut off, nothing is missing, and no metric of ours is replaced."""
+    known = invariants.subjects()
+    monkeypatch.setattr(invariants, "subjects", lambda: {"own": subject(values, column)} | known)
+    ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
+    rows = StoredRows(
+        pa.table({"input_ids": ids, "labels": ids}), Context("sft", "ragged", 64, model)
+    )
+    with pytest.raises(GateError, match=why):
+        metric_tables.examples(rows)
+
+
+def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law called like one of ours would hide it."""
+    known = invariants.subjects()
+    own = subject(np.zeros(1, np.int64), law="something_trained")
+    monkeypatch.setattr(invariants, "subjects", lambda: known | {"own": own})
+    with pytest.raises(UsageError, match="own declares the invariant something_trained, and so"):
+        invariants.invariants()
+
+
+def test_what_is_no_subject_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that gives the law alone is told what to give."""
+    law = Invariant(name="own", why="", checks=(Between("n_tokens", 1),), breaks={"n_tokens": 0})
+    monkeypatch.setattr(catalog, "names", lambda package: ["own"])
+    monkeypatch.setattr(catalog, "load", lambda *key: law)
+    with pytest.raises(UsageError, match=r"own of posttrain_pipeline.invariants.* type Invariant"):
+        invariants.subjects()
