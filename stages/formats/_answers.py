@@ -1,9 +1,11 @@
-"""An answer in a list or a column of its own: a text, an object with a text, a turn, or turns."""
+"""Answers in a list or in columns of their own: texts, objects with a text, turns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from stages.contract import Row
 from stages.formats._asked import open_question, says
 from stages.unread import ignore
 from stages.watched import peek
@@ -36,3 +38,17 @@ def text_of(answer: Any, where: str) -> Any:
         raise open_question(what, f"Say which with {' or '.join(flags)}")
     said = [answer[name] for name in names]  # all of them are read: they say the same
     return said[0]
+
+
+def require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, str]) -> None:
+    """Two answers of several are no pair that anybody chose.
+
+    Raises:
+        AskError: a column beside the two has the next number or letter.
+    """
+    stem, known = names[0][:-1], (*names, *columns)
+    more = (f"{stem}{end}" for end in "0123cCdD")
+    third = next((name for name in more if name not in known and says(row, name)), None)
+    if third is not None:
+        what = f"{third} could be a third answer beside {' and '.join(names)}"
+        raise open_question(what, f"To leave it out, add --ignore {third}")

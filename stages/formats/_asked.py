@@ -7,6 +7,7 @@ is built, so that both ask the same.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -116,9 +117,8 @@ def two_of(
             if peek(row, name) == peek(row, mine):
                 _ = row[name]  # read: the other column says it
                 continue
-            ways = [f"--map {a}={a} --map {b}={b}" for a, b in found]
-            if len(ways) < 2:
-                ways = [ignore(name)]
+            there = [n for n in dict.fromkeys(itertools.chain(*able)) if holds(row, n)]
+            ways = [" ".join(ignore(n) for n in there if n not in kept) for kept in found]
             what = f"{mine} and {name} could each hold the answer"
             raise open_question(what, f"Say which with {' or '.join(ways)}")
     return first

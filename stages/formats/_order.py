@@ -167,8 +167,9 @@ def in_order(
     if listed and (best is None or None in best.values):
         best = None
     elif best is None:
-        detail = f"nothing says in which order {name} stands; --format ranked/in-order reads it so"
-        raise RowError("unrated_answer", detail)
+        raise RowError(
+            "unrated_answer", f"no answer of {name} has a number, and nothing orders them"
+        )
     found: list[Answer] = []
     unrated: list[str] = []
     for place, said in enumerate(answers):

@@ -194,6 +194,21 @@ def margin(
     return found[-1][1] if own is not None else value
 
 
+def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None:
+    """One margin of a row is no margin of each of its pairs.
+
+    Raises:
+        AskError: the row has a margin and makes several pairs.
+    """
+    if pairs < 2 or "margin" in columns:
+        return
+    for how, _, names in _margins(row):
+        ways = " ".join(map(ignore, names))
+        ways += " or --map margin=margin" if how == "margin" else ""
+        what = f"{how} is one margin, and the row makes {pairs} pairs"
+        raise open_question(what, f"Say which with {ways}", "two_margins")
+
+
 def require_answers(sides: Iterable[list[Message]]) -> None:
     """Sides behind a prompt of the row's own begin with the answer.
 

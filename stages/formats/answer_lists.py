@@ -86,6 +86,7 @@ class _AnswerLists(Asking):
         if self.variant == "first":
             found = _pairs.pair(row, chosen[0], rejected[0], options)
             return [found, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
+        _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
         pairs = itertools.product(chosen, rejected)
         return [_pairs.pair(row, better, worse, options) for better, worse in pairs]
 

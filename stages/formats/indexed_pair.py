@@ -13,7 +13,7 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs
-from stages.formats._answers import text_of
+from stages.formats._answers import require_no_third, text_of
 from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
 from stages.watched import peek
 
@@ -77,10 +77,22 @@ _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
 VARIANTS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
 
+_UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
+
+
 def _sides(row: Row) -> tuple[str, str] | None:
     """The two columns that hold the answers."""
     found = (names for names in _PAIRS if all(peek(row, name) is not None for name in names))
     return next(found, None)
+
+
+def _ends(row: Row) -> tuple[str, ...]:
+    """What the names of the answers' columns end in; nothing where several could be meant."""
+    there = [names for names in _PAIRS if all(says(row, name) for name in names)]
+    found = {(left[-1], right[-1]) for left, right in there}
+    if not found:
+        return "0", "1"  # a list
+    return found.pop() if len(found) == 1 else _UNNAMED
 
 
 def _is_two(row: Row, name: str) -> bool:
@@ -92,8 +104,8 @@ def _list(row: Row) -> str | None:
     return next((name for name in _LISTS if _is_two(row, name)), None)
 
 
-def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
-    """The two answers of a row.
+def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str, ...]]:
+    """The two answers of a row, and the columns that they stand in, empty for a list.
 
     Raises:
         RowError: there are none; or two columns could each hold one, or there is a third.
@@ -107,21 +119,11 @@ def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
             raise open_question(what, f"Say which with {ways}")
         _ = row[listed]  # read: the two columns say it
     if names is not None and listed not in columns:
-        _require_no_third(row, names, columns)
-        return [text_of(row[name], name) for name in names]
+        require_no_third(row, names, columns)
+        return [text_of(row[name], name) for name in names], names
     if listed is None:
         raise RowError("bad_column", "there are no two answers to choose from")
-    return [text_of(one, f"{listed}[{place}]") for place, one in enumerate(row[listed])]
-
-
-def _require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, str]) -> None:
-    """Two answers of several are no pair that anybody chose."""
-    stem, known = names[0][:-1], (*names, *columns)
-    more = (f"{stem}{end}" for end in "0123cCdD")
-    third = next((name for name in more if name not in known and says(row, name)), None)
-    if third is not None:
-        what = f"{third} could be a third answer beside {' and '.join(names)}"
-        raise open_question(what, f"To leave it out, add --ignore {third}")
+    return [text_of(one, f"{listed}[{place}]") for place, one in enumerate(row[listed])], _UNNAMED
 
 
 def _compared(value: Any) -> int | None:
@@ -135,9 +137,8 @@ def _compared(value: Any) -> int | None:
     return _LETTERS[found[1] if found[2][0] == ">" else found[3]]
 
 
-def _by_name(value: str, row: Row) -> int | None:
+def _by_name(value: str, names: tuple[str, ...]) -> int | None:
     """The answer that a letter, a column's name or a comparison means."""
-    names = _sides(row) or ("", "")
     plain = value.strip()
     if plain in names:
         return names.index(plain)
@@ -152,7 +153,9 @@ def _by_name(value: str, row: Row) -> int | None:
 
 def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
-    return isinstance(value, str) and (_is_tie(value) or _by_name(value, row) is not None)
+    return isinstance(value, str) and (
+        _is_tie(value) or _by_name(value, _sides(row) or _UNNAMED) is not None
+    )
 
 
 def _index(value: Any) -> int | None:
@@ -244,8 +247,7 @@ class _IndexedPair(Asking):
         if not seen:
             return "", ""
         flags = any(isinstance(value, bool) for _, value in open_ones)
-        names = _sides(open_ones[0][0])
-        ends = (names[0][-1], names[1][-1]) if names else ("0", "1")
+        ends = _ends(open_ones[0][0])
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
@@ -262,31 +264,33 @@ class _IndexedPair(Asking):
         what = f"{words}, which does not show whether that {ways} or is a yes or no"
         raise UndecidedError(f"{what} to the first answer", able)
 
-    def _better(self, value: Any, row: Row) -> int:
+    def _better(self, value: Any, names: tuple[str, ...]) -> int:
         """0 or 1: which answer is the better one."""
         if _is_tie(value):
             raise RowError("tie", f"the answers are equally good ({value!r})")
-        named = _by_name(value, row) if isinstance(value, str) else None
+        named = _by_name(value, names) if isinstance(value, str) else None
         if named is not None:
             return named
         found = _index(value)
-        order = VARIANTS.get(self.variant, (0, 1))
-        if found is None or found not in order:
-            detail = (
-                f"{value!r} names neither answer; they are {order[0]} and {order[1]}, or A and B"
-            )
-            raise RowError("bad_label", detail)
-        return order.index(found)
+        order = VARIANTS.get(self.variant, ())
+        if found is not None and found in order:
+            return order.index(found)
+        if not order and found in (0, 1, 2):
+            ways = " or ".join(f"--format indexed_pair/{name}" for name in VARIANTS)
+            what = f"nothing says whether {value!r} counts from 0 or from 1, or is a yes or no"
+            raise RowError("bad_label", f"{what}; say which with {ways}")
+        known = f"{order[0]} and {order[1]}, or A and B" if order else "0 and 1, or A and B"
+        raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        answers = _answers(row, options.columns)
+        answers, sides = _answers(row, options.columns)
         names = meant((*CHOICES, *_VERDICTS), options.columns)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
         said = said or [name for name in names if says(row, name)][:1]
         if not said:
             raise RowError("bad_label", "nothing says which answer is the better one")
-        places = {self._better(row[name], row) for name in said}
+        places = {self._better(row[name], sides) for name in said}
         if len(places) > 1:
             what = f"{' and '.join(said)} do not name the same answer"
             ways = " or ".join(f"--map label={name}" for name in said)

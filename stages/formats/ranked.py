@@ -16,7 +16,7 @@ from stages.contract import Columns, Example, Format, FormatOptions, Refused, Ro
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, indexed_pair
 from stages.formats._answers import text_of
-from stages.formats._asked import Asking, one_of, open_question
+from stages.formats._asked import Asking, one_of
 from stages.formats._order import NUMBERS, Answer, in_order, of_row
 from stages.watched import peek
 
@@ -120,10 +120,7 @@ class _Ranked(Asking):
         listed = listed or ("--format ranked" if self.listed else "")
         ordered, unrated = in_order(name, given, numbers, listed)
         couples = self._couples(ordered)
-        if len(couples) > 1 and peek(row, "margin") is not None and "margin" not in columns:
-            what = f"margin is one number, and the row makes {len(couples)} pairs"
-            how = "Say which with --ignore margin or --map margin=margin"
-            raise open_question(what, how, "two_margins")
+        _pairs.require_one_margin(row, len(couples), columns)
         texts = {one.where: text_of(one.said, one.where) for one in ordered}
         found: list[Example] = []
         for better, worse in couples:

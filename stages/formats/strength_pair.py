@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from stages.contract import Columns, Example, Format, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs
+from stages.formats._answers import require_no_third
 from stages.formats._asked import Asking, one_of, two_of
 from stages.watched import peek
 
@@ -86,6 +87,7 @@ class _StrengthPair(Asking):
         column = one_of(row, _STRENGTHS, options.columns, "strength")
         if names is None:
             raise RowError("bad_column", "there are no two answers")
+        require_no_third(row, names, options.columns)
         if column is None:
             raise RowError("bad_margin", f"nothing in {' or '.join(_STRENGTHS)} says a strength")
         strength = _pairs.number(row[column], column)
