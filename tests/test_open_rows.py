@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import formats
+from stages import examples, formats
 from stages.contract import Doubtful, Example, FormatOptions, Pair, Refused, Row
 from stages.errors import AskError, RowError
 from stages.selection import lookup, rest
@@ -194,3 +194,41 @@ def test_a_path_leaves_exactly_the_rest(value: Any, data: st.DataObject) -> None
     assert all(lookup({"ask": value}, path) == one for path, one in left.items())
     found = list(itertools.chain.from_iterable(_leaves(one, path) for path, one in left.items()))
     assert sorted(found + taken) == sorted(paths)
+
+
+EMPTY_SIDES: dict[str, Row] = {
+    "rejected_response": {"query": "q", "response": "a", "rejected_response": ""},
+    "strength_pair": {"p": 1, "response_1": "a", "response_2": "", "preference_strength": -1},
+    "indexed_pair": {"prompt": "q", "response_a": "", "response_b": "b", "winner": "A"},
+    "history_pair": {"prompt": "q", "response_chosen": "a", "response_rejected": ""},
+}
+
+
+@pytest.mark.parametrize("reading", EMPTY_SIDES)
+def test_an_empty_answer_is_refused_as_one(reading: str) -> None:
+    """Not as a column that is missing."""
+    (made,) = read(reading, {"prompt": "q", **EMPTY_SIDES[reading]})
+    assert isinstance(made, Pair)
+    with pytest.raises(RowError, match="ends in no answer"):
+        examples.pair(made)
+
+
+def test_few_rows_that_ask_are_left_to_be_refused() -> None:
+    """One row in a hundred stops no file; each is refused with the options that settle it."""
+    row, _ = ROWS["history_pair"]
+    odd = {**row, "chosen_response": "z"}
+    found = formats.load("history_pair")
+    assert isinstance(found, Doubtful)
+    assert found.doubt([row] * 99 + [odd], {}) is None
+    assert found.doubt([row] * 98 + [odd], {}) is not None
+    with pytest.raises(AskError, match="--ignore chosen_response"):
+        read("history_pair", odd)
+
+
+def test_an_index_behind_a_sample_of_letters_is_no_guess() -> None:
+    """Where the file's answers are named, a number may count from 0 or from 1."""
+    row = {"prompt": "q", "response_a": "a", "response_b": "b", "winner": 1}
+    with pytest.raises(RowError, match="counts from 0 or from 1"):
+        read("indexed_pair", row)
+    with pytest.raises(RowError, match="names neither answer"):
+        read("indexed_pair", {**row, "winner": "  "})

@@ -17,6 +17,7 @@ from stages.unread import ignore
 from stages.watched import EMPTY, peek
 
 Holds = Callable[[Row, str], bool]
+FEW = 0.01  # of the rows: no more of them stop a file
 Question = tuple[str, str]  # what is open, and the options that settle it
 
 
@@ -33,19 +34,29 @@ def open_question(what: str, how: str, code: str = "bad_column") -> AskError:
 def doubt(
     found: Format, rows: Sequence[Row], task: str, columns: Mapping[str, str]
 ) -> Question | None:
-    """What the first of some rows leaves open that leaves something open; None where none does."""
+    """What some rows leave open; None where none does, or so few that they are left to be refused.
+
+    The first question of the first such row: its answer may lead to another one.
+    """
     options = FormatOptions(columns=columns, already_templated=True)
     ways = [found, *(found.variants.values() if isinstance(found, Varied) else ())]
-    for row in rows:
-        for way in ways:
-            try:
-                way.read(row, task, options)
-                break
-            except AskError as error:
-                end = open_question("", error.remedy).detail
-                return error.detail.removesuffix(end), error.remedy
-            except (RowError, AttributeError, LookupError, TypeError, ValueError):
-                continue  # refused by name when it is built
+    asked = [error for row in rows if (error := _asks(row, ways, task, options)) is not None]
+    if len(asked) <= FEW * len(rows):
+        return None
+    end = open_question("", asked[0].remedy).detail
+    return asked[0].detail.removesuffix(end), asked[0].remedy
+
+
+def _asks(row: Row, ways: Sequence[Format], task: str, options: FormatOptions) -> AskError | None:
+    """What a row asks when it is read, in the first way in which it says anything."""
+    for way in ways:
+        try:
+            way.read(row, task, options)
+        except AskError as error:
+            return error
+        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+            continue  # refused by name when it is built
+        return None
     return None
 
 

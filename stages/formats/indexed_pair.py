@@ -110,7 +110,7 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
     Raises:
         RowError: there are none; or two columns could each hold one, or there is a third.
     """
-    names = two_of(row, _PAIRS, columns)
+    names = two_of(row, _PAIRS, columns) or _sides(row)
     listed = one_of(row, _LISTS, columns, "list of answers", _is_two)
     if names is not None and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):

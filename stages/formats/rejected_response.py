@@ -81,7 +81,10 @@ class _RejectedResponse(Asking):
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         rejected = one_of(row, _REJECTED, options.columns, "rejected answer")
+        rejected = rejected or _turns.chosen_of(row, _REJECTED, options.columns)
         whole, answer = _chosen(row, options.columns)
+        if whole is None and answer is None:  # an empty one is refused as what it is
+            answer = _turns.chosen_of(row, _ANSWERS, options.columns)
         if rejected is None or (whole is None and answer is None):
             raise RowError("bad_column", "there is no answer beside the rejected one")
         if whole is not None:
@@ -90,7 +93,9 @@ class _RejectedResponse(Asking):
             turns += [Message("assistant", _turns.text(row, answer))] if answer else []
         else:
             name = one_of(row, _QUESTIONS, options.columns, "question") or _QUESTIONS[0]
-            turns = _turns.exchange(row, _turns.text(row, name), row[str(answer)], options)
+            turns = _turns.exchange(
+                row, _turns.text(row, name), _turns.text(row, str(answer)), options
+            )
         return [_pair(row, turns, _pairs.side(row[rejected], rejected), options)]
 
 

@@ -83,7 +83,7 @@ class _StrengthPair(Asking):
         return f"{names[0]}, {names[1]} and {strength}"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        names = two_of(row, _SIDES, options.columns)
+        names = two_of(row, _SIDES, options.columns) or _sides(row)
         column = one_of(row, _STRENGTHS, options.columns, "strength")
         if names is None:
             raise RowError("bad_column", "there are no two answers")
