@@ -26,7 +26,8 @@ def text_of(answer: Any, where: str) -> Any:
         return answer
     names = [name for name in _TEXTS if says(answer, name)]
     if not names:
-        return answer
+        empty = next((name for name in _TEXTS if peek(answer, name) is not None), None)
+        return answer[empty] if empty else answer
     odd = [name for name in names if peek(answer, name) != peek(answer, names[0])]
     if odd:
         place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}"
