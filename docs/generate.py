@@ -53,7 +53,9 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-_CODE = re.compile(r"""(?:RowError\(\s*|refuse\(\w+, \w+, |None, \()"(\w+)\"""")
+_CODE = re.compile(
+    r"""(?:(?:RowError|Refused)\(\s*|refuse\(\w+, \w+, |None, \(|open_question\(.*, )"(\w+)\""""
+)
 
 
 def _codes() -> list[tuple[str, ...]]:

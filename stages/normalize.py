@@ -160,7 +160,7 @@ class Normalize:
 
     def _account(self, row: Watched, found: Sequence[Example]) -> None:
         """Count what the examples do not hold."""
-        left = left_over(row, found, self.printed)
+        left = left_over(row, found, self.printed, self.options.columns.values())
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
             if one.path not in self._settled:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,10 @@ class Selection:
 
 
 def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
-    """The row with the columns that ``--map name=source`` names."""
+    """The row with the columns that ``--map name=source`` names.
+
+    What a path takes from inside a column is ``rest``'s to leave out of what was not read.
+    """
     if not mapping:
         return row
     taken = {source for source in mapping.values() if source not in mapping}
@@ -131,28 +134,60 @@ def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
     return {**{k: v for k, v in row.items() if k not in taken}, **named}
 
 
+def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """What is left of a column from inside of which ``--map`` takes something.
+
+    Args:
+        taken: the paths that ``--map`` takes: ``ask.text``, ``replies.0.text``.
+    """
+    inside = [one for one in taken if one == path or one.startswith(f"{path}.")]
+    if path in inside or not inside or not isinstance(value, (dict, list)):
+        if path not in inside and value not in (None, "", [], {}):
+            yield path, value
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, one in items:
+        yield from rest(f"{path}.{key}", one, inside)
+
+
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Columns whose place another one takes by ``--map``, so that nothing reads them."""
     for name in mapping.keys() & row.keys():
-        if not any(s == name or s.startswith(f"{name}.") for s in mapping.values()):
-            yield name, row[name]
+        yield from rest(name, row[name], mapping.values())
 
 
 def _without(row: Row, path: str) -> Row:
     """The row without what a path names; the row itself is not changed."""
     if path in row:
         return {key: value for key, value in row.items() if key != path}
-    here, _, rest = path.partition(".")
+    here, _, behind = path.partition(".")
     if here == "**":
-        return {key: _deep(value, rest) for key, value in _without(row, rest).items()}
+        return {key: _deep(value, behind) for key, value in _without(row, behind).items()}
     name = here.removesuffix("[]")
     inside = row.get(name)
-    if not rest or inside is None:
+    if not behind or inside is None:
         return row
     if isinstance(inside, list) and name != here:
-        kept: Any = [_without(one, rest) if isinstance(one, dict) else one for one in inside]
+        kept: Any = [_without(one, behind) if isinstance(one, dict) else one for one in inside]
         return {**row, name: kept}
-    return {**row, name: _without(inside, rest)} if isinstance(inside, dict) else row
+    if isinstance(inside, list):
+        return {**row, name: _without_item(inside, behind)}
+    return {**row, name: _without(inside, behind)} if isinstance(inside, dict) else row
+
+
+def _without_item(items: list[Any], path: str) -> list[Any]:
+    """A list without what a path (``0.text``) names; an item itself becomes null, in its place."""
+    here, _, behind = path.partition(".")
+    if not (here.isascii() and here.isdigit()) or int(here) >= len(items):
+        return items
+    one = items[int(here)]
+    if behind and isinstance(one, dict):
+        one = _without(one, behind)
+    elif behind and isinstance(one, list):
+        one = _without_item(one, behind)
+    elif not behind:
+        one = None
+    return [*items[: int(here)], one, *items[int(here) + 1 :]]
 
 
 def _deep(value: Any, path: str) -> Any:

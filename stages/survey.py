@@ -95,7 +95,7 @@ def survey(
             continue  # told of by the build, by name
         result.rows += 1
         total += _text(row)
-        for left in left_over(watched, examples, frozenset()):
+        for left in left_over(watched, examples, frozenset(), options.columns.values()):
             if left.path in selection.decided:
                 continue
             column = result.take(left)

@@ -8,7 +8,7 @@ column that the model should see, a rating under sft, a weight, a flag of a turn
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import orjson
 from stages import column_names, unfinished
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
+from stages.selection import rest
 from stages.watched import Watched
 
 # Fields of a turn that are checked where they are rendered: see lost_in_template.
@@ -104,13 +105,20 @@ class Left:
     turn: bool = False
 
 
-def left_over(row: Watched, examples: Sequence[Example], printed: frozenset[str]) -> list[Left]:
+def left_over(
+    row: Watched,
+    examples: Sequence[Example],
+    printed: frozenset[str],
+    taken: Collection[str] = (),
+) -> list[Left]:
     """Everything in a row that no example holds.
 
     Args:
         printed: the fields of a turn that the chat template prints.
+        taken: what ``--map`` reads: the paths among them are taken from inside a column.
     """
-    found = [Left(path, value) for path, value in row.unread()]
+    inside = [path for path in taken if "." in path]
+    found = [Left(*left) for path, value in row.unread() for left in rest(path, value, inside)]
     if any(isinstance(example, StepChain) for example in examples):
         return found + list(_beside_steps(row))
     keys: dict[str, Any] = {}

@@ -139,7 +139,7 @@ OPEN: dict[str, tuple[str, list[Row], str, list[str]]] = {
         "rm",
         [{"prompt": "q", "responses": ["a", "b", "c"]}],
         "best to worst",
-        ["--format ranked"],
+        ["--format ranked/in-order"],
     ),
     "errors_from_0_or_1": (
         "prm",
@@ -220,7 +220,7 @@ def test_ranked_answers_pair_up_as_asked() -> None:
         one
         for name in ("ranked", "ranked/all", "ranked/extremes")
         for one in formats.load(name).read(row, "rm", FormatOptions())
-        if isinstance(one, Refused)
+        if isinstance(one, Refused) and one.code == "tie"
     ]
     assert ties == [Refused("tie", "two answers have the same score 2")] * 2
     with pytest.raises(RowError, match="equally good"):

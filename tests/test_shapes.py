@@ -172,11 +172,11 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         {"prompt": "q", "response_1": "a", "response_2": "b", "preference_strength": -2},
         [Pair([user("q")], [said("a")], [said("b")], 2.0)],
     ),
-    "strength_above": (
+    "strength_of_turns": (
         "strength_pair",
         "rm",
-        {"prompt": [Q], "response1": "a", "response2": "b", "overall_preference": 3},
-        [Pair([user("q")], [said("b")], [said("a")], 3.0)],
+        {"prompt": [Q], "response1": "a", "response2": "b", "overall_preference": -3},
+        [Pair([user("q")], [said("a")], [said("b")], 3.0)],
     ),
     "scored_completions": (
         "ranked",

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _pairs
+from stages.formats._asked import Asking, says, two_of
 
 
 @dataclass(frozen=True)
-class NamedSides:
+class NamedSides(Asking):
     """A format whose answers stand under one of several pairs of names.
 
     Attributes:
@@ -36,12 +37,15 @@ class NamedSides:
         found = (names for names in self.sides if all(self.holds(row, name) for name in names))
         return next(found, None)
 
+    def _says(self, row: Row, name: str) -> bool:
+        return self.holds(row, name) and says(row, name)
+
     def matches(self, row: Row) -> str | None:
         names = self._sides(row)
         return f"{names[0]} and {names[1]}" if names else None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        names = self._sides(row)
+        names = two_of(row, self.sides, options.columns, self._says) or self._sides(row)
         if names is None and self.lacking is not None:
             raise RowError("bad_column", self.lacking)
         chosen, rejected = names or self.sides[0]

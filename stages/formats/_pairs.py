@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from stages import templated
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _turns, alpaca
+from stages.formats._asked import open_question
 from stages.formats._named_prompt import require_prompt
+from stages.unread import ignore
 from stages.watched import peek
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input", "input_text")
@@ -143,29 +150,105 @@ def number(value: Any, where: str) -> float:
     return float(value)
 
 
-def margin(row: Row) -> float | None:
+def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
+    """Every margin that a row's columns give: how it is found, the number, its columns."""
+    found: list[tuple[str, float, tuple[str, ...]]] = []
+    if peek(row, "margin") is not None:
+        found.append(("margin", number(row["margin"], "margin"), ("margin",)))
+    for names in SCORES:
+        if all(peek(row, name) is not None for name in names):
+            better, worse = (number(row[name], name) for name in names)
+            how = " - ".join(names)
+            found.append((how, number(better - worse, how), names))
+    return found
+
+
+def _which_margin(found: list[tuple[str, float, tuple[str, ...]]]) -> str:
+    """The options that leave one margin of several; without columns it cannot be left out."""
+    ways = []
+    for one in found:
+        others = [other for other in found if other is not one]
+        flags = [ignore(name) for _, _, names in others for name in names]
+        if all(names for _, _, names in others):
+            ways.append(" ".join(flags))
+        elif one[2] == ("margin",):
+            ways.append(" ".join(["--map margin=margin", *flags]))
+    return f"Say which with {' or '.join(ways)}"
+
+
+def margin(
+    row: Row, columns: Mapping[str, str] = NOTHING, own: tuple[str, float] | None = None
+) -> float | None:
     """How much better the chosen side is: the margin column, or the difference of two scores.
 
     A ``margin`` of 0 is kept: it is what the loss shall ask for. Two equal scores say that neither
     side is better. One score alone says nothing of the other side, and is not read.
 
+    Args:
+        columns: those that ``--map`` named; a margin among them wins.
+        own: the margin that the format itself found, and where.
+
     Raises:
-        RowError: ``bad_margin``, it is no number; ``tie``, the scores are equal.
+        RowError: ``bad_margin``, it is no number; ``tie``, the scores are equal; ``two_margins``,
+            the row gives two that differ.
     """
-    if dict.get(row, "margin") is not None:
+    if "margin" in columns and peek(row, "margin") is not None:
         return number(row["margin"], "margin")
-    for names in SCORES:
-        if any(dict.get(row, name) is None for name in names):
-            continue
-        better, worse = (number(row[name], name) for name in names)
-        if better == worse:
-            raise RowError("tie", f"{names[0]} and {names[1]} are both {better:g}")
-        return number(better - worse, f"{names[0]} - {names[1]}")
-    return None
+    found = _margins(row)
+    if own is not None:
+        found.append((*own, ()))
+    if not found:
+        return None
+    value = found[0][1]
+    for _, other, _ in found[1:]:
+        if not math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-9):
+            both = " and ".join(f"{how} is {number:g}" for how, number, _ in found)
+            what = f"{both}: each could be the margin"
+            raise open_question(what, _which_margin(found), "two_margins")
+    for _, difference, names in found:
+        if len(names) == 2 and difference == 0:
+            raise RowError("tie", f"{names[0]} and {names[1]} are both {peek(row, names[0]):g}")
+    return found[-1][1] if own is not None else value
 
 
-def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions) -> Pair:
-    """A pair from the row's prompt and two answers."""
+def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None:
+    """One margin of a row is no margin of each of its pairs.
+
+    Raises:
+        AskError: the row has a margin and makes several pairs.
+    """
+    if pairs < 2 or "margin" in columns:
+        return
+    for how, _, names in _margins(row):
+        ways = " ".join(map(ignore, names))
+        ways += " or --map margin=margin" if how == "margin" else ""
+        what = f"{how} is one margin, and the row makes {pairs} pairs"
+        raise open_question(what, f"Say which with {ways}", "two_margins")
+
+
+def require_answers(sides: Iterable[list[Message]]) -> None:
+    """Sides behind a prompt of the row's own begin with the answer.
+
+    Raises:
+        RowError: one brings turns of somebody else, which the other side would not answer.
+    """
+    for turns in sides:
+        if is_whole(turns):
+            detail = (
+                f"a side begins with a turn of the {turns[0].role}, behind the row's own prompt"
+            )
+            raise RowError("prompt_differs", detail)
+
+
+def pair(
+    row: Row,
+    chosen: Any,
+    rejected: Any,
+    options: FormatOptions,
+    own: tuple[str, float] | None = None,
+) -> Pair:
+    """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
+    extent = margin(row, options.columns, own)
     found = _turns.tools(row)
     wholes = templated_sides(row, [chosen, rejected], options)
     sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
@@ -174,8 +257,10 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions) -> Pair:
         shared = split(*sides)
         if not wholes:
             require_prompt(row, shared)
-        return Pair(shared, sides[0], sides[1], margin(row), found)
+        return Pair(shared, sides[0], sides[1], extent, found)
     shared = prompt(row, options)
     if not shared and isinstance(chosen, str):
         raise RowError("no_prompt", "two texts without a prompt: nobody asked anything")
-    return Pair(shared, sides[0], sides[1], margin(row), found)
+    if shared:
+        require_answers(sides)
+    return Pair(shared, sides[0], sides[1], extent, found)

@@ -11,6 +11,7 @@ from stages import templated
 from stages.contract import Columns, Conversation, Example, Format, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.formats._asked import one_of, says
 from stages.watched import Overlaid, peek
 
 _INPUTS = ("input", "context")
@@ -54,7 +55,8 @@ def asked(row: Row, options: FormatOptions) -> str:
 
 
 def _one(row: Row, options: FormatOptions) -> Conversation:
-    answer = _turns.text(row, _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
+    name = one_of(row, _OUTPUTS, options.columns, "answer")
+    answer = _turns.text(row, name or _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
     turns = _turns.exchange(row, asked(row, options), answer, options)
     return Conversation(turns, _turns.tools(row))
 
@@ -85,8 +87,10 @@ class _Alpaca:
         more = next((name for row in rows if (name := _unread(row, columns))), None)
         if more is not None:
             return f"instruction and {more} could each be what is asked", _either(more).capitalize()
-        both = any(all(isinstance(row.get(name), str) for name in _OUTPUTS) for row in rows)
-        if not both or any(name in columns for name in _OUTPUTS):
+        said = [[peek(row, name) for name in _OUTPUTS if says(row, name)] for row in rows]
+        if all(one == values[0] for values in said for one in values) or any(
+            name in columns for name in _OUTPUTS
+        ):
             return None
         flags = " or ".join(f"--map output={name}" for name in _OUTPUTS)
         return f"{' and '.join(_OUTPUTS)} could each be the answer", f"Say which with {flags}"

@@ -1,7 +1,7 @@
 """``chosen`` and ``rejected`` as lists of several answers each.
 
-``answer_lists/first`` pairs the first of each; ``answer_lists/all`` pairs every chosen answer with
-every rejected one.
+``answer_lists/first`` pairs the first of each, and counts the others as left out;
+``answer_lists/all`` pairs every chosen answer with every rejected one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, Format, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns
+from stages.formats._asked import Asking
 
 _SIDES = ("chosen", "rejected")
 VARIANTS = ("first", "all")
@@ -32,12 +33,20 @@ def _answers(value: Any) -> list[Any]:
     return value if is_several(value) else [value]
 
 
+def _left_out(side: str, answers: list[Any]) -> list[Refused]:
+    """The answers behind the first."""
+    return [
+        Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
+        for number in range(2, len(answers) + 1)
+    ]
+
+
 def _columns() -> dict[str, tuple[str, ...]]:
     return {"answers": _SIDES, **_pairs.BESIDE}
 
 
 @dataclass
-class _AnswerLists:
+class _AnswerLists(Asking):
     """The format; ``variant`` says which answers make pairs where there are several."""
 
     variant: str = ""
@@ -74,9 +83,11 @@ class _AnswerLists:
         if not self.variant and len(chosen) * len(rejected) > 1:
             detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
             raise RowError("several_answers", detail + " or ".join(self.variants))
-        pairs = list(itertools.product(chosen, rejected))
         if self.variant == "first":
-            pairs = pairs[:1]
+            found = _pairs.pair(row, chosen[0], rejected[0], options)
+            return [found, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
+        _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
+        pairs = itertools.product(chosen, rejected)
         return [_pairs.pair(row, better, worse, options) for better, worse in pairs]
 
 

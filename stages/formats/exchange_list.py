@@ -10,6 +10,7 @@ from typing import Any
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.formats._asked import one_of
 from stages.formats._flags import trained
 from stages.unread import FLAGS
 from stages.watched import peek
@@ -30,13 +31,14 @@ def _is_exchange(one: Any) -> bool:
     return bool(_keys(one, _QUESTIONS)) and bool(_keys(one, _ANSWERS))
 
 
+def _has_exchanges(row: Row, name: str) -> bool:
+    value = peek(row, name)
+    return isinstance(value, list) and any(map(_is_exchange, value))
+
+
 def _column(row: Row) -> str | None:
     """The column with exchanges."""
-    for name in _COLUMNS:
-        value = peek(row, name)
-        if isinstance(value, list) and value and any(map(_is_exchange, value)):
-            return name
-    return None
+    return next((name for name in _COLUMNS if _has_exchanges(row, name)), None)
 
 
 def _only(one: Row, what: str, names: tuple[str, ...], where: str) -> str:
@@ -99,7 +101,7 @@ class _ExchangeList:
         return f"{name} with {_keys(one, _QUESTIONS)[0]} and {_keys(one, _ANSWERS)[0]}"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        name = _column(row)
+        name = one_of(row, _COLUMNS, options.columns, "conversation", _has_exchanges)
         if name is None:
             raise RowError("no_turns", "there is no list of questions and answers")
         return [Conversation(exchanges(row, name, options), _turns.tools(row))]

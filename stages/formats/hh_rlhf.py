@@ -10,6 +10,7 @@ import re
 from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
+from stages.formats._asked import Asking
 from stages.watched import peek
 
 _TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
@@ -38,7 +39,7 @@ def _dialogue(text: str, where: str) -> list[Message]:
     return [Message(_ROLES[h[1]], text[h.end() : stop].strip()) for h, stop in turns]
 
 
-class _HhRlhf:
+class _HhRlhf(Asking):
     name = "hh_rlhf"
     tasks = ("rm",)
     fans_out = False
@@ -63,7 +64,8 @@ class _HhRlhf:
             sides.append(_turns.joined(_turns.system(row), _dialogue(text, name)))
         chosen, rejected = sides
         shared = _pairs.split(chosen, rejected)
-        return [Pair(shared, chosen, rejected, _pairs.margin(row), _turns.tools(row))]
+        margin = _pairs.margin(row, options.columns)
+        return [Pair(shared, chosen, rejected, margin, _turns.tools(row))]
 
 
 FORMAT = _HhRlhf()

@@ -12,7 +12,9 @@ from typing import Any
 
 from stages.contract import Columns, Example, Format, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
-from stages.formats import _pairs, _turns
+from stages.formats import _pairs
+from stages.formats._answers import require_no_third, text_of
+from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
 from stages.watched import peek
 
 _STEMS = (
@@ -48,6 +50,12 @@ CHOICES = (
 # Columns with a verdict in letters; under these names other texts are common, such as its reasons.
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _LETTERS = {"a": 0, "b": 1}
+_PAIRS = tuple(
+    (f"{stem}{joint}{left}", f"{stem}{joint}{right}")
+    for stem in _STEMS
+    for left, right in _ENDS
+    for joint in ("_", "")
+)
 _COLUMNS = {
     "answers": (
         *(
@@ -69,33 +77,53 @@ _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
 VARIANTS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
 
+_UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
+
+
 def _sides(row: Row) -> tuple[str, str] | None:
     """The two columns that hold the answers."""
-    for stem in _STEMS:
-        for left, right in _ENDS:
-            for names in (
-                (f"{stem}_{left}", f"{stem}_{right}"),
-                (f"{stem}{left}", f"{stem}{right}"),
-            ):
-                if all(peek(row, name) is not None for name in names):
-                    return names
-    return None
+    found = (names for names in _PAIRS if all(peek(row, name) is not None for name in names))
+    return next(found, None)
 
 
-def _list(row: Row) -> list[Any] | None:
-    for name in _LISTS:
-        value = peek(row, name)
-        if isinstance(value, list) and len(value) == 2:
-            return list(row[name])
-    return None
+def _ends(row: Row) -> tuple[str, ...]:
+    """What the names of the answers' columns end in; nothing where several could be meant."""
+    there = [names for names in _PAIRS if all(says(row, name) for name in names)]
+    found = {(left[-1], right[-1]) for left, right in there}
+    if not found:
+        return "0", "1"  # a list
+    return found.pop() if len(found) == 1 else _UNNAMED
 
 
-def _answers(row: Row) -> list[Any]:
-    names = _sides(row)
-    found = [row[name] for name in names] if names else _list(row)
-    if found is None:
+def _is_two(row: Row, name: str) -> bool:
+    value = peek(row, name)
+    return isinstance(value, list) and len(value) == 2
+
+
+def _list(row: Row) -> str | None:
+    return next((name for name in _LISTS if _is_two(row, name)), None)
+
+
+def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str, ...]]:
+    """The two answers of a row, and the columns that they stand in, empty for a list.
+
+    Raises:
+        RowError: there are none; or two columns could each hold one, or there is a third.
+    """
+    names = two_of(row, _PAIRS, columns) or _sides(row)
+    listed = one_of(row, _LISTS, columns, "list of answers", _is_two)
+    if names is not None and listed is not None and listed not in columns:
+        if [peek(row, name) for name in names] != peek(row, listed):
+            ways = f"--ignore {listed} or {' '.join(f'--ignore {name}' for name in names)}"
+            what = f"{' and '.join(names)}, and {listed}, could each be the answers"
+            raise open_question(what, f"Say which with {ways}")
+        _ = row[listed]  # read: the two columns say it
+    if names is not None and listed not in columns:
+        require_no_third(row, names, columns)
+        return [text_of(row[name], name) for name in names], names
+    if listed is None:
         raise RowError("bad_column", "there are no two answers to choose from")
-    return [one.get("text", one) if isinstance(one, dict) else one for one in found]
+    return [text_of(one, f"{listed}[{place}]") for place, one in enumerate(row[listed])], _UNNAMED
 
 
 def _compared(value: Any) -> int | None:
@@ -109,9 +137,8 @@ def _compared(value: Any) -> int | None:
     return _LETTERS[found[1] if found[2][0] == ">" else found[3]]
 
 
-def _by_name(value: str, row: Row) -> int | None:
+def _by_name(value: str, names: tuple[str, ...]) -> int | None:
     """The answer that a letter, a column's name or a comparison means."""
-    names = _sides(row) or ("", "")
     plain = value.strip()
     if plain in names:
         return names.index(plain)
@@ -126,13 +153,9 @@ def _by_name(value: str, row: Row) -> int | None:
 
 def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
-    return isinstance(value, str) and (_is_tie(value) or _by_name(value, row) is not None)
-
-
-def _choice(row: Row) -> str | None:
-    """The column that names the better answer."""
-    verdict = (name for name in _VERDICTS if _is_verdict(dict.get(row, name), row))
-    return next((name for name in CHOICES if name in row), None) or next(verdict, None)
+    return isinstance(value, str) and (
+        _is_tie(value) or _by_name(value, _sides(row) or _UNNAMED) is not None
+    )
 
 
 def _index(value: Any) -> int | None:
@@ -151,8 +174,19 @@ def _is_tie(value: Any) -> bool:
     return isinstance(value, float) and value == 0.5
 
 
+def _speaks(row: Row, name: str) -> bool:
+    """Whether a column of a verdict says something of the answers: any text may stand there."""
+    value = peek(row, name)
+    return says(row, name) and (name in CHOICES or _is_verdict(value, row))
+
+
+def _names_one(value: Any, row: Row) -> bool:
+    """Whether a value can say which answer is the better one, in one way or another."""
+    return _is_tie(value) or _is_verdict(value, row) or _index(value) in (0, 1, 2)
+
+
 @dataclass
-class _IndexedPair:
+class _IndexedPair(Asking):
     """The format; ``variant`` says what an index means."""
 
     variant: str = ""
@@ -167,71 +201,101 @@ class _IndexedPair:
         return {name: _IndexedPair(name) for name in VARIANTS}
 
     def matches(self, row: Row) -> str | None:
-        choice = _choice(row)
-        if choice is None or isinstance(row[choice], (list, dict)) or "chosen" in row:
+        there = [name for name in CHOICES if name in row] or [
+            name for name in _VERDICTS if _speaks(row, name)
+        ]
+        values = [peek(row, name) for name in (*CHOICES, *_VERDICTS) if _speaks(row, name)]
+        if not there or "chosen" in row or not (names := _sides(row) or _list(row)):
             return None
-        names = _sides(row)
-        if names is not None:
-            return f"{names[0]}, {names[1]} and {choice}"
-        return f"a list of two answers and {choice}" if _list(row) is not None else None
+        if values and not any(_names_one(value, row) for value in values):
+            return None
+        if isinstance(names, tuple):
+            return f"{names[0]}, {names[1]} and {there[0]}"
+        return f"a list of two answers and {there[0]}"
 
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        if any(name in columns for name in CHOICES):
-            return None
-        found = [name for name in CHOICES if any(row.get(name) is not None for row in rows)]
-        found += [n for n in _VERDICTS if any(_is_verdict(row.get(n), row) for row in rows)]
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
+        found = [
+            name
+            for name in meant((*CHOICES, *_VERDICTS), columns)
+            if any(_speaks(row, name) for row in rows)
+        ]
         if len(found) < 2:
-            return None
+            return super().doubt(rows, columns)
         flags = " or ".join(f"--map label={name}" for name in found)
         return f"{' and '.join(found)} could each name the better answer", f"Say which with {flags}"
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        names_of = (*CHOICES, *_VERDICTS)
-        choices = [(row, row[name]) for row in rows if (name := _turns.first_of(row, names_of))]
+        # More than one column only where --map has settled which is read; each must say the same.
+        found: dict[str, str] = {}
+        for name in (*CHOICES, *_VERDICTS):
+            variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
+            if variant:
+                found.setdefault(variant, why)
+        if len(found) > 1:
+            raise UndecidedError(f"columns differ: {'; '.join(found.values())}", tuple(found))
+        return next(iter(found.items()), ("", "the better answer is named"))
+
+    def _settled(self, rows: Sequence[Row], name: str) -> tuple[str, str]:
+        """What the values of one column show."""
         open_ones = [
             (row, value)
-            for row, value in choices
-            if not _is_tie(value)
-            and not (isinstance(value, str) and _by_name(value, row) is not None)
+            for row in rows
+            if not _is_tie(value := peek(row, name)) and not _is_verdict(value, row)
         ]
-        seen = {_index(value) for _, value in open_ones}
+        # What is no index at all is refused row by row, and is no reason to read it as one.
+        seen = {found for _, value in open_ones if (found := _index(value)) in (0, 1, 2)}
         if not seen:
-            return "", "the better answer is named"
+            return "", ""
         flags = any(isinstance(value, bool) for _, value in open_ones)
-        names = _sides(open_ones[0][0])
-        ends = (names[0][-1], names[1][-1]) if names else ("0", "1")
+        ends = _ends(open_ones[0][0])
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
+        if flags:
+            words = "the choice is true or false"
         if not flags and seen <= {1, 2} and (2 in seen or ends == ("1", "2")):
             return "1-based", f"{words}: it counts from 1"
         if not flags and seen <= {0, 1} and ends == ("0", "1"):
             return "0-based", f"{words}: it counts from 0"
-        able = tuple(name for name, order in VARIANTS.items() if seen <= set(order))
+        able = tuple(
+            name
+            for name, order in VARIANTS.items()
+            if (seen <= set(order) or len(seen) > 2) and not (flags and name == "1-based")
+        )
         ways = "counts from 0, from 1," if "1-based" in able else "counts from 0"
         what = f"{words}, which does not show whether that {ways} or is a yes or no"
-        raise UndecidedError(f"{what} to the first answer", able or tuple(VARIANTS))
+        raise UndecidedError(f"{what} to the first answer", able)
 
-    def _better(self, value: Any, row: Row) -> int:
+    def _better(self, value: Any, names: tuple[str, ...]) -> int:
         """0 or 1: which answer is the better one."""
-        if value is None:
-            raise RowError("bad_label", "nothing says which answer is the better one")
         if _is_tie(value):
             raise RowError("tie", f"the answers are equally good ({value!r})")
-        named = _by_name(value, row) if isinstance(value, str) else None
+        named = _by_name(value, names) if isinstance(value, str) else None
         if named is not None:
             return named
         found = _index(value)
-        order = VARIANTS.get(self.variant, (0, 1))
-        if found is None or found not in order:
-            detail = (
-                f"{value!r} names neither answer; they are {order[0]} and {order[1]}, or A and B"
-            )
-            raise RowError("bad_label", detail)
-        return order.index(found)
+        order = VARIANTS.get(self.variant, ())
+        if found is not None and found in order:
+            return order.index(found)
+        if not order and found in (0, 1, 2):
+            ways = " or ".join(f"--format indexed_pair/{name}" for name in VARIANTS)
+            what = f"nothing says whether {value!r} counts from 0 or from 1, or is a yes or no"
+            raise RowError("bad_label", f"{what}; say which with {ways}")
+        known = f"{order[0]} and {order[1]}, or A and B" if order else "0 and 1, or A and B"
+        raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        answers = _answers(row)
-        name = _turns.chosen_of(row, (*CHOICES, *_VERDICTS), options.columns)
-        better = self._better(row[name] if name else None, row)
+        answers, sides = _answers(row, options.columns)
+        names = meant((*CHOICES, *_VERDICTS), options.columns)
+        # Where no column names an answer, the first that says anything is refused for its value.
+        said = [name for name in names if _speaks(row, name)]
+        said = said or [name for name in names if says(row, name)][:1]
+        if not said:
+            raise RowError("bad_label", "nothing says which answer is the better one")
+        places = {self._better(row[name], sides) for name in said}
+        if len(places) > 1:
+            what = f"{' and '.join(said)} do not name the same answer"
+            ways = " or ".join(f"--map label={name}" for name in said)
+            raise open_question(what, f"Say which with {ways}", "bad_label")
+        better = places.pop()
         return [_pairs.pair(row, answers[better], answers[1 - better], options)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.formats._asked import one_of
 from stages.formats.query_response import QUESTIONS
 
 _ASKED = (*QUESTIONS, "instruction")
@@ -30,7 +31,7 @@ class _MessageThinking:
         return None
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        question = _turns.chosen_of(row, _ASKED, options.columns)
+        question = one_of(row, _ASKED, options.columns, "question")
         if question is None:
             raise RowError("bad_column", "there is no question column")
         answer = _turns.text(row, "message_content")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.formats import _pairs, answer_lists, hh_rlhf
+from stages.formats._asked import Asking
 
 
-class _Preference:
+class _Preference(Asking):
     name = "preference"
     tasks = ("rm",)
     fans_out = False

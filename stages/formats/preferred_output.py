@@ -7,12 +7,13 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
+from stages.formats._asked import Asking
 from stages.watched import peek
 
 _SIDES = ("preferred_output", "non_preferred_output")
 
 
-class _PreferredOutput:
+class _PreferredOutput(Asking):
     name = "preferred_output"
     tasks = ("rm",)
     fans_out = False
@@ -30,7 +31,9 @@ class _PreferredOutput:
             raise RowError("bad_column", "column 'input' is no object with messages")
         prompt = _turns.conversation(asked.get("messages"), "input.messages")
         chosen, rejected = (_pairs.side(row.get(name), name) for name in _SIDES)
-        return [Pair(prompt, chosen, rejected, _pairs.margin(row), _turns.tools(asked))]
+        _pairs.require_answers([chosen, rejected])
+        margin = _pairs.margin(row, options.columns)
+        return [Pair(prompt, chosen, rejected, margin, _turns.tools(asked))]
 
 
 FORMAT = _PreferredOutput()

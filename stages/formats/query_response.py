@@ -7,14 +7,30 @@ from collections.abc import Mapping, Sequence
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.formats._asked import one_of, says
 from stages.watched import peek
 
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 ANSWERS = ("answer", "response", "solution", "output", "output_text")
 
 
-def _texts(row: Row, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if isinstance(row.get(name), str)]
+def _holds(row: Row, name: str) -> bool:
+    """Whether a column says something that can be a question or an answer."""
+    value = peek(row, name)
+    return says(row, name) and (isinstance(value, str) or _turns.are_turns(value))
+
+
+def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions) -> str:
+    """The column of the question, or of the answer.
+
+    Raises:
+        RowError: there is none, or two say different things.
+    """
+    columns = options.columns
+    name = one_of(row, names, columns, what, _holds) or _turns.chosen_of(row, names, columns)
+    if name is None:
+        raise RowError("bad_column", f"there is no {what} column")
+    return name
 
 
 class _QueryResponse:
@@ -43,8 +59,9 @@ class _QueryResponse:
         for what, names in (("question", QUESTIONS), ("answer", ANSWERS)):
             if any(name in columns for name in names):
                 continue
-            found = [name for name in names if any(isinstance(r.get(name), str) for r in rows)]
-            if len(found) > 1 and any(len(_texts(row, names)) > 1 for row in rows):
+            said = [[name for name in names if _holds(row, name)] for row in rows]
+            found = [name for name in names if any(name in some for some in said)]
+            if any(peek(r, n) != peek(r, s[0]) for r, s in zip(rows, said, strict=True) for n in s):
                 flags = " or ".join(f"--map {what}={name}" for name in found)
                 return f"{' and '.join(found)} could each be the {what}", f"Say which with {flags}"
         return None
@@ -54,11 +71,8 @@ class _QueryResponse:
         if stray and options.columns.keys().isdisjoint(QUESTIONS):
             detail = "column 'instruction' may be asked too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
-        question = _turns.chosen_of(row, QUESTIONS, options.columns)
-        answer = _turns.chosen_of(row, ANSWERS, options.columns)
-        if question is None or answer is None:
-            missing = "question" if question is None else "answer"
-            raise RowError("bad_column", f"there is no {missing} column")
+        question = _column(row, "question", QUESTIONS, options)
+        answer = _column(row, "answer", ANSWERS, options)
         answered = _turns.text(row, answer)
         if _turns.are_turns(row[question]):
             turns = [*_turns.whole(row, question), Message("assistant", answered)]

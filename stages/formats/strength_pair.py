@@ -1,17 +1,21 @@
 """Two answers and how strongly one is preferred: below 0 the first, above 0 the second.
 
 ``preference_strength`` and ``overall_preference`` run from -3 to 3 where they were published.
-``strength_pair/positive-is-first`` reads the sign the other way round. The strength is the margin.
+``strength_pair/positive-is-first`` reads the sign the other way round; where no strength is below
+0, nothing shows which of the two it is. The strength is the margin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from stages.contract import Columns, Example, Format, FormatOptions, Row
-from stages.errors import RowError
-from stages.formats import _pairs, _turns
+from stages.errors import RowError, UndecidedError
+from stages.formats import _pairs
+from stages.formats._answers import require_no_third
+from stages.formats._asked import Asking, one_of, two_of
+from stages.watched import peek
 
 _STEMS = ("response", "answer", "output", "completion")
 _ENDS = (("1", "2"), ("a", "b"), ("A", "B"))
@@ -26,8 +30,16 @@ _STRENGTHS = ("preference_strength", "overall_preference")
 
 def _sides(row: Row) -> tuple[str, str] | None:
     """The columns of the two answers."""
-    found = (names for names in _SIDES if all(dict.get(row, name) is not None for name in names))
+    found = (names for names in _SIDES if all(peek(row, name) is not None for name in names))
     return next(found, None)
+
+
+def _numbers(row: Row) -> Iterator[float]:
+    """The strengths of a row that are numbers."""
+    for name in _STRENGTHS:
+        value = peek(row, name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield value
 
 
 def _columns() -> dict[str, tuple[str, ...]]:
@@ -36,7 +48,7 @@ def _columns() -> dict[str, tuple[str, ...]]:
 
 
 @dataclass
-class _StrengthPair:
+class _StrengthPair(Asking):
     """The format; ``first`` is the sign of a strength that prefers the first answer."""
 
     first: int = -1
@@ -51,6 +63,15 @@ class _StrengthPair:
         return {"negative-is-first": _StrengthPair(), "positive-is-first": _StrengthPair(1)}
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        shown = [number for row in rows for number in _numbers(row)]
+        if shown and min(shown) >= 0:
+            least, most = (f"{value:g}" for value in (min(shown), max(shown)))
+            what = (
+                f"the strengths run from {least} to {most}, and none below 0 shows which answer "
+                "they prefer: negative-is-first makes the second answer the better one in every "
+                "row, positive-is-first the first"
+            )
+            raise UndecidedError(what, tuple(self.variants))
         other = "strength_pair/positive-is-first reads it the other way round"
         return "", f"below 0 the first answer is the better one; {other}"
 
@@ -62,16 +83,19 @@ class _StrengthPair:
         return f"{names[0]}, {names[1]} and {strength}"
 
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
-        names = _sides(row)
-        column = _turns.chosen_of(row, _STRENGTHS, options.columns)
-        if names is None or column is None:
-            raise RowError("bad_column", "there are no two answers and a strength")
+        names = two_of(row, _SIDES, options.columns) or _sides(row)
+        column = one_of(row, _STRENGTHS, options.columns, "strength")
+        if names is None:
+            raise RowError("bad_column", "there are no two answers")
+        require_no_third(row, names, options.columns)
+        if column is None:
+            raise RowError("bad_margin", f"nothing in {' or '.join(_STRENGTHS)} says a strength")
         strength = _pairs.number(row[column], column)
         if strength == 0:
             raise RowError("tie", f"{column} is 0: the answers are equally good")
         answers = [row[name] for name in names]
         better, worse = answers if strength * self.first > 0 else answers[::-1]
-        return [replace(_pairs.pair(row, better, worse, options), margin=abs(strength))]
+        return [_pairs.pair(row, better, worse, options, (f"the {column}", abs(strength)))]
 
 
 FORMAT = _StrengthPair()

@@ -1,0 +1,135 @@
+"""What a row leaves open: columns of one meaning that say different things.
+
+Reading a row raises ``AskError`` where it leaves something open, so the build refuses that row with
+the options that settle it. The same reading of a file's sample asks about the file before anything
+is built, so that both ask the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from stages.contract import Format, FormatOptions, Row, Varied
+from stages.errors import AskError, RowError
+from stages.unread import ignore
+from stages.watched import EMPTY, peek
+
+Holds = Callable[[Row, str], bool]
+FEW = 0.01  # of the rows: no more of them stop a file
+Question = tuple[str, str]  # what is open, and the options that settle it
+
+
+def says(row: Row, name: str) -> bool:
+    """Whether a column says anything."""
+    return peek(row, name) not in EMPTY
+
+
+def open_question(what: str, how: str, code: str = "bad_column") -> AskError:
+    """The error of a row that leaves something open; its detail names the options too."""
+    return AskError(code, f"{what}; {how[:1].lower()}{how[1:]}", how)
+
+
+def doubt(
+    found: Format, rows: Sequence[Row], task: str, columns: Mapping[str, str]
+) -> Question | None:
+    """What some rows leave open; None where none does, or so few that they are left to be refused.
+
+    The first question of the first such row: its answer may lead to another one.
+    """
+    options = FormatOptions(columns=columns, already_templated=True)
+    ways = [found, *(found.variants.values() if isinstance(found, Varied) else ())]
+    asked = [error for row in rows if (error := _asks(row, ways, task, options)) is not None]
+    if len(asked) <= FEW * len(rows):
+        return None
+    end = open_question("", asked[0].remedy).detail
+    return asked[0].detail.removesuffix(end), asked[0].remedy
+
+
+def _asks(row: Row, ways: Sequence[Format], task: str, options: FormatOptions) -> AskError | None:
+    """What a row asks when it is read, in the first way in which it says anything."""
+    for way in ways:
+        try:
+            way.read(row, task, options)
+        except AskError as error:
+            return error
+        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+            continue  # refused by name when it is built
+        return None
+    return None
+
+
+class Asking:
+    """A pair format that asks about a file what it refuses its rows for."""
+
+    def doubt(
+        self: Any, rows: Sequence[Row], columns: Mapping[str, str]
+    ) -> Question | None:  # a mixin: ``self`` is the format
+        """What a row leaves open, and the options that settle it."""
+        return doubt(self, rows, "rm", columns)
+
+
+def meant(names: Sequence[str], columns: Mapping[str, str]) -> Sequence[str]:
+    """The columns of one meaning that ``--map`` named; all of them where it named none."""
+    return [name for name in names if name in columns] or names
+
+
+def _which(names: Sequence[str]) -> str:
+    return f"Say which with {' or '.join(f'--map {name}={name}' for name in names)}"
+
+
+def one_of(
+    row: Row,
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    what: str,
+    holds: Holds = says,
+) -> str | None:
+    """The one column of several with one meaning; others that say the same count as read.
+
+    Raises:
+        AskError: two say different things, and ``--map`` names neither.
+    """
+    found = [name for name in meant(names, columns) if holds(row, name)]
+    if len(found) > 1:
+        odd = [name for name in found if peek(row, name) != peek(row, found[0])]
+        if odd:
+            both = [found[0], *odd]
+            text = f"{' and '.join(both)} could each be the {what}"
+            raise open_question(text, _which(both))
+        for name in found[1:]:
+            _ = row[name]  # read: the first one says it
+    return found[0] if found else None
+
+
+def two_of(
+    row: Row,
+    pairs: Sequence[tuple[str, str]],
+    columns: Mapping[str, str],
+    holds: Holds = says,
+) -> tuple[str, str] | None:
+    """The two columns with a row's two answers, of several pairs of names.
+
+    Raises:
+        AskError: a column of another pair holds another answer, and ``--map`` names neither.
+    """
+    named = [names for names in pairs if all(name in columns for name in names)]
+    named = named or [names for names in pairs if any(name in columns for name in names)]
+    able = named or pairs
+    found = [names for names in able if all(holds(row, name) for name in names)]
+    if not found:
+        return None
+    first = found[0]
+    for names in able:
+        for name, mine in zip(names, first, strict=True):
+            if name in first or not holds(row, name):
+                continue
+            if peek(row, name) == peek(row, mine):
+                _ = row[name]  # read: the other column says it
+                continue
+            there = [n for n in dict.fromkeys(itertools.chain(*able)) if holds(row, n)]
+            ways = [" ".join(ignore(n) for n in there if n not in kept) for kept in found]
+            what = f"{mine} and {name} could each hold the answer"
+            raise open_question(what, f"Say which with {' or '.join(ways)}")
+    return first
