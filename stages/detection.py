@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stages import formats, templated
+from stages import formats, likely_columns, templated
 from stages.column_names import plain
 from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
 from stages.errors import DataError, RowError, UndecidedError
@@ -88,7 +88,8 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
         return None
     offered = [f for f in formats.for_task(task) if not isinstance(f, NamedOnly | Unusable)]
     for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
-        if _covers(found, row)[0] < min(2, len(row)):
+        said, place = _covers(found, row)
+        if said < min(2, len(row)) or (said < 2 and place < 0):
             return None
         try:
             found.read(row, task, FormatOptions())
@@ -136,6 +137,9 @@ def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
             f"{where}: no {task} format fits rows with the columns {keys}.",
             f"Did you mean {mapped}?",
         )
+    likely = likely_columns.offer(rows, task)
+    if likely:
+        return DataError(f"{where}: no {task} format fits rows with the columns {keys}.", likely)
     near = _nearest(rows, task)
     if near is not None:
         return DataError(
@@ -265,6 +269,8 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
+    if isinstance(found, Unusable) and likely_columns.answered(fitting) and task == "sft":
+        raise _none_fits(fitting, task, where)
     doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")

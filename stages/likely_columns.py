@@ -1,0 +1,73 @@
+"""What the columns of rows may be that no format fits, as options that a message can offer.
+
+Three signs are enough for an offer, and none is enough for a guess: a list of turns under a name of
+its own, two names of which one asks and the other answers, and two texts that are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stages.column_names import ANSWERED, ANSWERING, ASKED, plain
+from stages.contract import Row
+from stages.formats._turns import ROLES
+
+_TEXTS = ("content", "value")
+
+
+def offer(rows: Sequence[Row], task: str) -> str:
+    """What to do with rows that no format fits, as a sentence; empty where nothing shows it."""
+    if task != "sft" or not rows:
+        return ""
+    turns = _turns(rows)
+    if turns:
+        return f"Did you mean --map messages={turns}?"
+    named = answered(rows)
+    if named:
+        return f"Did you mean {named}?"
+    texts = _texts(rows)
+    if len(texts) != 2:
+        return ""
+    one, other = texts
+    return (
+        "Say which column asks and which answers: --map prompt="
+        f"{one} --map completion={other}, or --map prompt={other} --map completion={one}."
+    )
+
+
+def answered(rows: Sequence[Row]) -> str:
+    """Options for rows with one column whose name asks and one whose name answers; empty if none.
+
+    Where the names are those that ``prompt_completion`` reads, there is nothing to say.
+    """
+    texts = _texts(rows)
+    asks = [key for key in texts if plain(key) in ASKED]
+    answers = [key for key in texts if plain(key) in ANSWERED | ANSWERING]
+    if len(asks) != 1 or len(answers) != 1:
+        return ""
+    pairs = zip(("prompt", "completion"), (asks[0], answers[0]), strict=True)
+    return " ".join(f"--map {name}={key}" for name, key in pairs if name != key)
+
+
+def _texts(rows: Sequence[Row]) -> list[str]:
+    """The columns that hold a text in every row, in the order of the first."""
+    return [
+        key
+        for key in rows[0]
+        if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
+    ]
+
+
+def _turns(rows: Sequence[Row]) -> str:
+    """The one column that holds answered turns in every row; empty where none does, or several."""
+    found = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _are_answered(value: Any) -> bool:
+    if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
+        return False
+    roles = [ROLES.get(str(turn.get("role", turn.get("from"))).lower()) for turn in value]
+    told = all(any(name in turn for name in _TEXTS) for turn in value)
+    return told and None not in roles and "assistant" in roles
