@@ -14,6 +14,8 @@ from stages.contract import Row
 from stages.formats._turns import ROLES
 
 _TEXTS = ("content", "value")
+# What an answer is checked against is no answer that anybody wrote.
+_ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
 
 
 def offer(rows: Sequence[Row], task: str) -> str:
@@ -43,7 +45,7 @@ def answered(rows: Sequence[Row]) -> str:
     """
     texts = _texts(rows)
     asks = [key for key in texts if plain(key) in ASKED]
-    answers = [key for key in texts if plain(key) in ANSWERED | ANSWERING]
+    answers = [key for key in texts if plain(key) in _ANSWERS]
     if len(asks) != 1 or len(answers) != 1:
         return ""
     pairs = zip(("prompt", "completion"), (asks[0], answers[0]), strict=True)

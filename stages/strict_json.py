@@ -60,10 +60,10 @@ def _int64(text: str) -> int:
 
 def _wrap(value: Any) -> str:
     """How a bare list of turns is made a row; nothing for any other value."""
-    bare = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-    return (
-        '; a list of turns is a row as {"messages": [...]}' if bare and "role" in value[0] else ""
-    )
+    first = value[0] if isinstance(value, list) and value else None
+    if not isinstance(first, dict) or not first.keys() & {"role", "from"}:
+        return ""
+    return '; a list of turns is a row as {"messages": [...]}'
 
 
 def parse(raw: bytes) -> Row:

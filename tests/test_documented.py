@@ -718,6 +718,19 @@ def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == ["unknown_flag"]
 
 
+@pytest.mark.parametrize(
+    ("value", "code"), [("A better one.", "unread_column"), (True, None), (2, None), ("a", None)]
+)
+def test_a_better_answer_beside_the_one_that_trains_is_asked_about(
+    value: Any, code: str | None
+) -> None:
+    """A text is; whether there is one, how often, or the same answer again is only named."""
+    stage = Normalize("sft", formats.load("alpaca"), FormatOptions())
+    row = {"instruction": "q", "output": "a", "corrected": value}
+    assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
+    assert set(stage.tally.rows) == ({"corrected"} if code is None else set())
+
+
 @pytest.mark.parametrize("column", ["enable_thinking", "chat_template_kwargs"])
 def test_arguments_of_the_template_are_asked_about(
     column: str, pipeline: Run, tmp_path: Path

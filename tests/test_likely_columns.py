@@ -39,6 +39,7 @@ TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
         ),
         ({"prompt": "q", "generation": "a"}, "Did you mean --map completion=generation?"),
         ({"query": "q", "task": "t", "targets": "a", "summary": "b"}, ""),  # two answers
+        ({"query": "q", "gold_answer": "4", "id": "x"}, ""),  # to check against
         ({"left": "q", "right": "a", "third": "x"}, ""),  # three texts
         ({"left": "q", "right": " "}, ""),  # an empty text answers nothing
         ({"left": 1, "right": 2}, ""),
