@@ -22,6 +22,8 @@ def offer(rows: Sequence[Row], task: str) -> str:
     """What to do with rows that no format fits, as a sentence; empty where nothing shows it."""
     if task != "sft" or not rows:
         return ""
+    if all(_is_turn(row) for row in rows):
+        return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     turns = _turns(rows)
     if turns:
         return f"Did you mean --map messages={turns}?"
@@ -68,8 +70,14 @@ def _turns(rows: Sequence[Row]) -> str:
 
 
 def _are_answered(value: Any) -> bool:
-    if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
+    if not isinstance(value, list) or not all(map(_is_turn, value)):
         return False
-    roles = [ROLES.get(str(turn.get("role", turn.get("from"))).lower()) for turn in value]
-    told = all(any(name in turn for name in _TEXTS) for turn in value)
-    return told and None not in roles and "assistant" in roles
+    return any(_role(turn) == "assistant" for turn in value)
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and bool(_role(value)) and any(t in value for t in _TEXTS)
+
+
+def _role(turn: Row) -> str | None:
+    return ROLES.get(str(turn.get("role", turn.get("from"))).lower())

@@ -51,6 +51,13 @@ def test_an_offer_rests_on_a_sign(row: Row, offered: str) -> None:
     assert offer([row], "rm") == ""
 
 
+def test_rows_of_single_turns_are_told_as_such() -> None:
+    """An array of turns in a file of its own is read as rows; role and text are no two texts."""
+    assert offer(TURNS, "sft").startswith("Each row is one turn")
+    assert offer([{"role": "user", "content": "q"}], "sft").startswith("Each row is one turn")
+    assert "--map" in offer([{"role": "a clown", "content": "q"}], "sft")
+
+
 def test_two_texts_are_offered_both_ways() -> None:
     """Nothing says which of them asks."""
     said = offer([{"left": "q", "right": "a", "n": 3}], "sft")
