@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -89,6 +90,22 @@ def _is_unicode(path: str) -> bool:
     return True
 
 
+_SEPARATED = {".csv": "", ".tsv": r", delimiter='\t'"}
+
+
+def _as_rows(path: str) -> str:
+    """How a table of texts becomes rows: it does not say which of its values are numbers."""
+    options = _SEPARATED.get(Path(path).suffix.lower())
+    if options is None:
+        return ""
+    write = f"[print(json.dumps(row)) for row in csv.DictReader(sys.stdin{options})]"
+    rows = shlex.quote(f"{Path(path).stem}.jsonl")
+    return (
+        " Such a table does not say which values are numbers. Make it rows of texts with: "
+        f'python -c "import csv, json, sys; {write}" < {shlex.quote(path)} > {rows}'
+    )
+
+
 def reader_of(file: Located) -> Reader:
     """What reads a file.
 
@@ -100,7 +117,7 @@ def reader_of(file: Located) -> Reader:
     if name is None:
         raise UsageError(
             f"{file.origin}: no reader for this suffix.",
-            f"Known: {', '.join(sorted(readers.suffixes()))}.",
+            f"Known: {', '.join(sorted(readers.suffixes()))}.{_as_rows(file.path)}",
         )
     if os.path.getsize(file.path) == 0:
         raise DataError(f"{file.origin} is empty.", "Give a file with rows.")

@@ -50,6 +50,10 @@ def condition_for(path: str, values: Sequence[Any]) -> str | None:
     if kinds == {bool}:
         return f"{path}={_spelled(not low)}" if (not low) in values else None
     if kinds <= {int, float} and values:
+        if word in column_names.CLASSES and not set(values) <= {-1, 0, 1}:
+            return None
+        if len(set(values)) == 1 and values[0] != 1:
+            return None
         best, sign = (min(values), "<=") if low else (max(values), ">=")
         few = len(set(values)) <= 2
         return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
@@ -131,6 +135,9 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         return [f"--map system={path}"]
     if word in column_names.HISTORY and "history" in read:
         return [f"--map history={path}"]
+    if word in column_names.CORRECTED and text and "answer" in read and "." not in path:
+        answered = next((column for column in read["answer"] if column in row), None)
+        return [] if answered is None else [f"--map {answered}={path}"]
     if name in ("query_response", "prompt_completion") and "." not in path:
         asked, answered = (
             next((column for column in read[meaning] if column in row), "COLUMN")

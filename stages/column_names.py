@@ -38,11 +38,17 @@ ANSWERED = _set(
     "answer response solution output outputs completion assistant target targets reply "
     "assistant_response model_response gold_answer final_answer generation"
 )
+# Names under which an answer stands often enough to offer it, and too seldom to ask about it.
+ANSWERING = _set("generation generated_text summary revision correct corrected rewritten code")
+CORRECTED = _set(
+    "corrected correction corrected_answer corrected_output corrected_response revised "
+    "revised_answer revised_output revised_response improved_answer improved_response"
+)
 SYSTEM = _set(
     "system system_prompt system_message system_text sys_prompt developer system_instruction"
 )
 HISTORY = _set("history chat_history conversation_history previous_turns dialog dialogue_history")
-TOOLS = _set("tools functions tool_calls function_call available_tools tool_list")
+TOOLS = _set("tools functions tool_calls function_call available_tools tool_list rejected_tools")
 REASONING = _set(
     "cot rationale rationales reasoning reasoning_content thinking thought thoughts think "
     "chain_of_thought chain_of_thoughts message_thinking explanation scratchpad analysis "
@@ -50,7 +56,8 @@ REASONING = _set(
 )
 MEDIA = _set(
     "image images image_path image_paths img video videos audio audios pixel_values frames "
-    "image_url image_urls audio_path video_path inline_data file_data input_image input_audio"
+    "image_url image_urls audio_path video_path inline_data file_data input_image input_audio "
+    "rejected_images rejected_videos rejected_audios objects bbox bboxes"
 )
 VERDICTS = _set(
     "label labels is_correct correct correctness iscorrect is_right right kto_tag kto_label tag "
@@ -62,6 +69,8 @@ VERDICTS = _set(
     "overall_rating accuracy acc feedback_score toxicity harmful is_harmful unsafe is_unsafe "
     "is_safe safe"
 )
+# Of these a number other than 1, 0 and -1 may be the number of a class, which has no order.
+CLASSES = _set("label labels kto_tag kto_label tag")
 # Of these a high number, or true, says that the answer is bad.
 REVERSED = _set("toxicity harmful is_harmful unsafe is_unsafe")
 # The place of a mistake: -1 or null where there is none, and no order among the others.
@@ -102,6 +111,8 @@ def seen(name: str, task: str) -> str | None:
         return "looks like something that the model should read"
     if word in REASONING and task == "sft":
         return "looks like reasoning"
+    if word in CORRECTED and task == "sft":
+        return "looks like a better answer than the one that would be trained"
     if word in ASKED or (word in ANSWERED and task == "sft"):
         return "looks like a part of the conversation"
     return None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from stages import formats, templated
-from stages.column_names import ANSWERED, ASKED, plain
+from stages import formats, likely_columns, templated
+from stages.column_names import plain
 from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
 from stages.errors import DataError, RowError, UndecidedError
 
@@ -88,7 +87,8 @@ def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
         return None
     offered = [f for f in formats.usable_for(task) if not isinstance(f, NamedOnly)]
     for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
-        if _covers(found, row)[0] < min(2, len(row)):
+        said, place = _covers(found, row)
+        if said < min(2, len(row)) or (said < 2 and place < 0):
             return None
         try:
             found.read(row, task, FormatOptions())
@@ -105,25 +105,12 @@ def _mapped(rows: Sequence[Row], task: str) -> str:
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
     if not keys:
         return ""
-    for like in (_spelled_alike, _meant_alike):
-        offers = [_renaming(found, rows[0], keys, like) for found in formats.usable_for(task)]
-        offered = min((one for one in offers if one), key=len, default=[])
-        if offered:
-            return " ".join(f"--map {name}={key}" for name, key in offered)
+    for found in formats.usable_for(task):
+        pairs = [pair for names in found.columns.values() for pair in _spelled_alike(names, keys)]
+        row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
+        if pairs and found.matches(row):
+            return " ".join(f"--map {name}={key}" for name, key in pairs)
     return ""
-
-
-_Alike: TypeAlias = Callable[[Sequence[str], Sequence[str]], list[tuple[str, str]]]
-
-
-def _renaming(found: Format, row: Row, keys: Sequence[str], like: _Alike) -> list[tuple[str, str]]:
-    """Names of a format and columns that could be theirs, if they make a row fit; else none."""
-    pairs: list[tuple[str, str]] = []
-    for names in found.columns.values():
-        taken = {key for _, key in pairs}
-        pairs += like(names, [key for key in keys if key not in taken])
-    row = {**row, **{name: row.get(key) for name, key in pairs}}
-    return pairs if pairs and found.matches(row) else []
 
 
 def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
@@ -133,17 +120,6 @@ def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str,
         if plain(name) == plain(key) and name != key:
             near.setdefault(key, name)
     return [(name, key) for key, name in near.items()]
-
-
-def _meant_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
-    """The one column that is called an answer, or a question, as the format's own is not there."""
-    if any(name in keys for name in names):
-        return []
-    for kind in (ASKED, ANSWERED):
-        near = [key for key in keys if plain(key) in kind]
-        if plain(names[0]) in kind and len(near) == 1:
-            return [(names[0], near[0])]
-    return []
 
 
 def _offered(task: str) -> str:
@@ -159,6 +135,9 @@ def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
             f"{where}: no {task} format fits rows with the columns {keys}.",
             f"Did you mean {mapped}?",
         )
+    likely = likely_columns.offer(rows, task)
+    if likely:
+        return DataError(f"{where}: no {task} format fits rows with the columns {keys}.", likely)
     near = _nearest(rows, task)
     if near is not None:
         return DataError(
@@ -295,6 +274,9 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
+    usable = found.name in {f.name for f in formats.usable_for(task)}
+    if not usable and likely_columns.answered(fitting) and task == "sft":
+        raise _none_fits(fitting, task, where)
     doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")

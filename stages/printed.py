@@ -34,8 +34,12 @@ class Printed:
         last = len(chat.turns) - 1
         told = not chat.tools or self._in_excerpt(chat, last, _TOOLS)
         if not told and self._template.render(chat.seen, None) == text:
-            detail = "the template does not print the tools; use a --model or a --chat-template"
-            raise RowError("lost_in_template", f"{detail} that does")
+            detail = (
+                "the template does not print the tools; those of qwen2.5 and qwen3 do (--model)"
+            )
+            raise RowError(
+                "lost_in_template", f"{detail}, or give one of your own (--chat-template)"
+            )
         for i, turn in enumerate(chat.turns):
             for name in (_TOLD if turn.trained else _TOLD[:1]) if turn.fields else ():
                 if not (turn.fields or {}).get(name) or self._in_excerpt(chat, i, name):

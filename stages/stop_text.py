@@ -28,6 +28,7 @@ STOPS = (
     "<|END_OF_TURN_TOKEN|>",
     "<｜end▁of▁sentence｜>",
     "</s>",
+    "<extra_id_1>",
 )
 _LAST = {stop[-1] for stop in STOPS}
 

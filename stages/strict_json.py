@@ -58,6 +58,14 @@ def _int64(text: str) -> int:
     return int(text)
 
 
+def _wrap(value: Any) -> str:
+    """How a bare list of turns is made a row; nothing for any other value."""
+    first = value[0] if isinstance(value, list) and value else None
+    if not isinstance(first, dict) or not first.keys() & {"role", "from"}:
+        return ""
+    return '; a list of turns is a row as {"messages": [...]}'
+
+
 def parse(raw: bytes) -> Row:
     """Parse one object.
 
@@ -74,7 +82,7 @@ def parse(raw: bytes) -> Row:
             raise RowError("bad_encoding", detail) from bad
         raise RowError("bad_json", f"not JSON: {error}") from error
     if type(row) is not dict:
-        raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object")
+        raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object{_wrap(row)}")
     flat = _FLAT.issuperset(map(type, row.values()))  # most rows: nothing to walk into
     keys, big = (len(row), False) if flat else _walk(row, 1)
     # Every key is followed by ':'; a count that differs from the tree's is an escaped quote in a

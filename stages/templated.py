@@ -125,7 +125,8 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
         for found, stop in zip(heads, stops, strict=True):
             role = _ROLES[found.group("role").lower()]
             content = text[found.end() : stop].strip().removesuffix(closer)
-            messages.append(Message(role, content))
+            if content or role != "system":
+                messages.append(Message(role, content))
         roles = [message.role for message in messages]
         return Turns(messages, False) if "user" in roles and "assistant" in roles else None
 
@@ -187,6 +188,8 @@ _DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
 _GUANACO = r"### (?P<role>Human|Assistant):"
 _VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
 _DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
+_EXTRA_OPENS = r"\s*<extra_id_[01]>(?![\s\S]*<extra_id_2>)"  # 2 stands before ratings
+_EXTRA = r"<extra_id_[01]>(?P<role>System|User|Assistant)(?:\n|\Z)"
 _CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
 
 DIALECTS = (
@@ -257,6 +260,7 @@ DIALECTS = (
         ("</s>",),
         strips=True,
     ),
+    Dialect("NeMo", _EXTRA_OPENS, _headed(_EXTRA), ("<extra_id_1>",), strips=True),
     Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
 )
 _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")

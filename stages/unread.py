@@ -173,6 +173,8 @@ def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
             f"Put it on the turns as weight, or add {ignore(path)}.",
         )
     why = column_names.seen(path, task)
+    if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
+        return  # whether an answer was corrected, or how often, is no answer
     if why is not None and not repeats(value, texts_of(examples)):
         raise AskError(
             "unread_column",

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from support import Ran, check_reading, read_manifest
 
-from stages import formats
+from stages import formats, templated
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Record, Row
 from stages.detection import detect
 from stages.errors import DataError, RowError
 from stages.normalize import Normalize
+from stages.strict_json import parse
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
@@ -640,6 +641,72 @@ def test_one_row_without_an_answer_is_no_file_of_prompts() -> None:
     assert found.reading == "openai"
 
 
+@pytest.mark.parametrize(
+    ("name", "task", "row", "code"),
+    [
+        ("openai", "sft", {"messages": [Q]}, "no_answer"),
+        ("sharegpt", "sft", {"conversations": [{"from": "human", "value": "q"}]}, "no_answer"),
+        ("prompt_completion", "sft", {"prompt": "q"}, "bad_column"),
+        ("alpaca", "sft", {"instruction": "q", "input": ""}, "bad_column"),
+        ("query_response", "sft", {"question": "q"}, "bad_column"),
+        ("prompt_completion", "sft", {"prompt": "q", "completion": ""}, "empty_answer"),
+    ],
+)
+def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format(
+    name: str, task: str, row: Row, code: str
+) -> None:
+    """Where the rows around it have one; the page on formats lists these codes."""
+    stage = Normalize(task, formats.load(name), FormatOptions())
+    assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
+
+
+EXTRA = "<extra_id_0>System\n{}\n\n<extra_id_1>User\nq\n<extra_id_1>Assistant"
+
+
+@pytest.mark.parametrize(("system", "wanted"), [("s", [S, U]), ("", [U])])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_prompt_in_the_template_of_nemo_is_its_turns(
+    system: str, wanted: list[Message], end: str
+) -> None:
+    """With a system text or an empty one, with the last line break or without."""
+    found = templated.read(EXTRA.format(system) + end)
+    assert found is not None
+    assert found[0].name == "NeMo"
+    assert templated.answered(*found, "a\n<extra_id_1>") == [*wanted, M]
+
+
+def test_ratings_in_a_prompt_are_no_part_of_an_answer() -> None:
+    """What ``<extra_id_2>`` opens steers the answer: such a text is not taken apart."""
+    assert templated.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None
+
+
+def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:
+    """Other lists have no such remedy."""
+    with pytest.raises(RowError) as refused:
+        parse(json.dumps([Q, A]).encode())
+    assert refused.value.detail.endswith('{"messages": [...]}')
+    with pytest.raises(RowError) as refused:
+        parse(b"[1]")
+    assert "messages" not in refused.value.detail
+
+
+PROGRAMS = (
+    "TRL OpenRLHF axolotl LLaMA-Factory ms-swift verl NeMo-Aligner torchtune xtuner Unsloth "
+    "Open-Instruct OpenAI Together Gemini Mistral Bedrock Cohere"
+).split()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_page_says_which_documentation_was_read(program: str) -> None:
+    """Behind the program's name, in parentheses."""
+    page = (Path(__file__).parents[1] / "docs" / "formats.md").read_text("utf-8")
+    section = page.partition("## What trainers and services document")[2]
+    _, name, behind = section.partition(f"**{program}")
+    assert name, f"nothing is said of {program}"
+    pages = behind.partition("** (")[2].partition(")")[0]
+    assert "`" in pages or '"' in pages
+
+
 def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     """Keys of parts are columns like all others."""
     stage = Normalize("sft", formats.load("openai"), FormatOptions())
@@ -650,6 +717,19 @@ def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == ["unread_column"]
     row = parts("user", {**TEXT, "cache_control": {"type": "ephemeral"}})
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == ["unknown_flag"]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [("A better one.", "unread_column"), (True, None), (2, None), ("a", None)]
+)
+def test_a_better_answer_beside_the_one_that_trains_is_asked_about(
+    value: Any, code: str | None
+) -> None:
+    """A text is; whether there is one, how often, or the same answer again is only named."""
+    stage = Normalize("sft", formats.load("alpaca"), FormatOptions())
+    row = {"instruction": "q", "output": "a", "corrected": value}
+    assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
+    assert set(stage.tally.rows) == ({"corrected"} if code is None else set())
 
 
 @pytest.mark.parametrize("column", ["enable_thinking", "chat_template_kwargs"])

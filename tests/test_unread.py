@@ -417,6 +417,10 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
         ("reward", [1, -1], "reward=1"),
         ("mistake_index", [-1, 3, 5], "mistake_index=-1"),
         ("mistake_index", [2, 3, 5], None),
+        ("label", [1, 0], "label=1"),
+        ("label", [1, 2], None),  # the numbers of classes
+        ("score", [0.4, 0.4], None),  # all alike
+        ("score", [1, 1], "score=1"),
         ("label", ["Good", "Bad"], "label=Good"),
         ("label", ["science", "art"], None),
         ("label", [[1], [0]], None),

@@ -13,6 +13,7 @@ from stages.errors import RowError
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking, one_of, open_question, says
 from stages.formats._named_prompt import require_prompt
+from stages.formats._roles import role_of
 from stages.watched import peek
 
 _WHOLE = ("messages", "conversations", "conversation")
@@ -30,8 +31,7 @@ def _is_text(row: Row, name: str) -> bool:
 
 
 def _ends_in_answer(turns: list[Row]) -> bool:
-    role = turns[-1].get("role", turns[-1].get("from"))
-    return isinstance(role, str) and _turns.ROLES.get(role.lower()) == "assistant"
+    return role_of(turns[-1]) == "assistant"
 
 
 def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | None]:

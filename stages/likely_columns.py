@@ -1,0 +1,79 @@
+"""What the columns of rows may be that no format fits, as options that a message can offer.
+
+Three signs are enough for an offer, and none is enough for a guess: a list of turns under a name of
+its own, two names of which one asks and the other answers, and two texts that are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stages.column_names import ANSWERED, ANSWERING, ASKED, plain
+from stages.contract import Row
+from stages.formats._roles import role_of
+
+_TEXTS = ("content", "value")
+# What an answer is checked against is no answer that anybody wrote.
+_ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
+
+
+def offer(rows: Sequence[Row], task: str) -> str:
+    """What to do with rows that no format fits, as a sentence; empty where nothing shows it."""
+    if task != "sft" or not rows:
+        return ""
+    if all(_is_turn(row) for row in rows):
+        return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
+    turns = _turns(rows)
+    if turns:
+        return f"Did you mean --map messages={turns}?"
+    named = answered(rows)
+    if named:
+        return f"Did you mean {named}?"
+    texts = _texts(rows)
+    if len(texts) != 2:
+        return ""
+    one, other = texts
+    return (
+        "Say which column asks and which answers: --map prompt="
+        f"{one} --map completion={other}, or --map prompt={other} --map completion={one}."
+    )
+
+
+def answered(rows: Sequence[Row]) -> str:
+    """Options for rows with one column whose name asks and one whose name answers; empty if none.
+
+    Where the names are those that ``prompt_completion`` reads, there is nothing to say.
+    """
+    texts = _texts(rows)
+    asks = [key for key in texts if plain(key) in ASKED]
+    answers = [key for key in texts if plain(key) in _ANSWERS]
+    if len(asks) != 1 or len(answers) != 1:
+        return ""
+    pairs = zip(("prompt", "completion"), (asks[0], answers[0]), strict=True)
+    return " ".join(f"--map {name}={key}" for name, key in pairs if name != key)
+
+
+def _texts(rows: Sequence[Row]) -> list[str]:
+    """The columns that hold a text in every row, in the order of the first."""
+    return [
+        key
+        for key in rows[0]
+        if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
+    ]
+
+
+def _turns(rows: Sequence[Row]) -> str:
+    """The one column that holds answered turns in every row; empty where none does, or several."""
+    found = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _are_answered(value: Any) -> bool:
+    if not isinstance(value, list) or not all(map(_is_turn, value)):
+        return False
+    return any(role_of(turn) == "assistant" for turn in value)
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)
