@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.build_dir.counts import AnswerTokens, Inference
 from stages.columns import IGNORED, Ints, numbers, whole
 from stages.inference import Prompt, allowed, prompts
 from stages.profile import TargetModel
@@ -50,7 +50,7 @@ def total(found: Iterable[Answers]) -> Answers:
     return Answers(lengths, behind, unmeasured)
 
 
-def limits(found: Answers) -> dict[str, int] | None:
+def limits(found: Answers) -> AnswerTokens | None:
     """Tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
     number that 99.9 % of them do not exceed; None where nothing was measured."""
     turns = found.lengths.total()
@@ -63,7 +63,7 @@ def limits(found: Answers) -> dict[str, int] | None:
         if within >= wanted:
             p999 = length
             break
-    return {"p999": p999, "max": max(found.lengths), "turns": turns}
+    return AnswerTokens(p999, max(found.lengths), turns)
 
 
 def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
@@ -165,7 +165,7 @@ class Counting:
         self.found.prompts[OTHER] += int(left.sum())
 
 
-def described(found: Answers, known: tuple[Prompt, ...]) -> dict[str, Any] | None:
+def described(found: Answers, known: tuple[Prompt, ...]) -> Inference | None:
     """The manifest's ``inference``: what a hybrid reasoning model was trained for; None for others.
 
     ``arguments`` are those of the chat template at inference, null where a build mixes both.
@@ -175,9 +175,9 @@ def described(found: Answers, known: tuple[Prompt, ...]) -> dict[str, Any] | Non
     counts = {prompt.name: found.prompts[prompt.name] for prompt in known}
     used = [prompt for prompt in known if counts[prompt.name]]
     one = used[0] if len(used) == 1 and not found.prompts[OTHER] else None
-    return {
-        "trained_turns": {**dict(sorted(counts.items())), OTHER: found.prompts[OTHER]},
-        "arguments": one.arguments if one else None,
-        "mixed": len(used) > 1,
-        "modes": {prompt.name: prompt.arguments for prompt in known},
-    }
+    return Inference(
+        trained_turns={**dict(sorted(counts.items())), OTHER: found.prompts[OTHER]},
+        arguments=one.arguments if one else None,
+        mixed=len(used) > 1,
+        modes={prompt.name: prompt.arguments for prompt in known},
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,13 +13,15 @@ import pyarrow as pa
 from expectations.audits import AuditResult, Facts, Source, run_audits
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
+from pipeline.build_dir.json_records import as_json
+from pipeline.build_dir.manifest import AuditLine, Manifest
+from pipeline.build_dir.records import AUDITS
 from pipeline.dataset_files import write_json
 from pipeline.manifest import Outcome
 from pipeline.measured import read
 from pipeline.plan import Plan, part_of
 from stages.columns import Ints
 
-AUDITS = "audits.json"
 SAMPLE_TOKENS = 1 << 21  # what is measured, about; of a larger build, evenly spaced rows
 
 
@@ -64,8 +65,8 @@ def _lengths(plan: Plan) -> Ints:
     return lengths
 
 
-def audit(folder: Path, outcome: Outcome, described: dict[str, Any]) -> list[AuditResult]:
-    """Measure, judge and write ``audits.json``; the manifest gets one line for each audit.
+def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResult]:
+    """Measure, judge and write ``audits.json``.
 
     Raises:
         UsageError: a tolerance of the recipe names no audit.
@@ -74,11 +75,11 @@ def audit(folder: Path, outcome: Outcome, described: dict[str, Any]) -> list[Aud
     recipe = outcome.recipe
     config = recipe.config
     context = Context(config.task, config.layout, config.longest_example, recipe.model)
-    total = described["tokens"]["total"] + described["tokens"]["padding"]
+    total = manifest.tokens.total + manifest.tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
     facts = Facts(
         context,
-        described,
+        as_json(manifest),
         _lengths(outcome.plan),
         _leaked(outcome.plan),
         _sources(outcome),
@@ -90,8 +91,12 @@ def audit(folder: Path, outcome: Outcome, described: dict[str, Any]) -> list[Aud
         "audits": [result.recorded() for result in results],
     }
     write_json(folder / AUDITS, content)
-    described["audits"] = {r.name: {"status": r.status, "detail": _sentence(r)} for r in results}
     return results
+
+
+def in_lines(results: list[AuditResult]) -> dict[str, AuditLine]:
+    """The manifest's ``audits``: one line for each."""
+    return {r.name: AuditLine(r.status, _sentence(r)) for r in results}
 
 
 def _sentence(result: AuditResult) -> str:

@@ -7,17 +7,14 @@ and only after every shard, read back from the disk, has passed every critical i
 from __future__ import annotations
 
 import os
-import resource
 import shutil
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from expectations.audits import require
@@ -38,10 +35,16 @@ from pipeline import (
     preflight,
     publish,
     rejects,
+    run_record,
 )
 from pipeline import plan as planning
 from pipeline import report as report_page
-from pipeline.audits import audit
+from pipeline.audits import audit, in_lines
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.files import hash_files
+from pipeline.build_dir.json_records import as_json, sealed
+from pipeline.build_dir.manifest import MANIFEST
+from pipeline.build_dir.records import RUN, SERVING, VALIDATION, Change
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
 from pipeline.drift import drift
@@ -53,7 +56,7 @@ from pipeline.measured import METRICS, read
 from pipeline.part import PartReport, Work
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import refuse_too_many
-from pipeline.seal import problem, sealed
+from pipeline.seal import problem
 from pipeline.sources import local
 from pipeline.tokenizer_files import write_tokenizer
 from stages import catalog, formats, weights
@@ -73,10 +76,9 @@ class Built:
         left_out: files of named folders that no reader is for.
     """
 
-    folder: Path
-    manifest: dict[str, Any]
+    build: Build
     fresh: bool
-    drift: dict[str, Any] | None = None
+    drift: Mapping[str, Change] | None = None
     left_out: tuple[str, ...] = ()
 
 
@@ -181,7 +183,7 @@ def _write_dataset(folder: Path, recipe: Recipe, shards: list[ShardReport], key:
         write_split(folder, side, schema, [Path(s.path).name for s in mine], key)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", recipe.model)
-    write_json(folder / "serving.json", inference.contract(recipe, shards))
+    write_json(folder / SERVING, inference.contract(recipe, shards))
 
 
 def _schema(folder: Path, shards: list[ShardReport]) -> pa.Schema:
@@ -192,33 +194,15 @@ def _schema(folder: Path, shards: list[ShardReport]) -> pa.Schema:
     return pa.schema([])
 
 
-def _run_record(recipe: Recipe, inputs: list[Input], started: float) -> dict[str, Any]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    unit = 1024 if sys.platform != "darwin" else 1  # ru_maxrss is in KiB on Linux, bytes on macOS
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-        "seconds": round(time.time() - started, 3),
-        "peak_memory_bytes": max(peak, children) * unit,
-        "workers": _workers(recipe.config),
-        "engine": recipe.config.engine,
-        "tokenizer_source": recipe.tokenizer_source,
-        "tokenizer_revision": recipe.model.profile.revision,
-        "model": recipe.config.model,
-        "inputs": [source.address for source in inputs],
-        "python": sys.version.split()[0],
-    }
-
-
-def up_to_date(target: Path, build_id: str) -> dict[str, Any] | None:
-    """The manifest of an equal build that is already there, every byte of it; else None."""
+def up_to_date(target: Path, build_id: str) -> Build | None:
+    """An equal build that is already there, every byte of it; else None."""
     try:
-        data, record = ((target / name).read_bytes() for name in (publish.MANIFEST, "run.json"))
-        found: dict[str, Any] = {} if problem(data) or problem(record) else orjson.loads(data)
-        same = found["build_id"] == build_id and manifest.hash_files(target, {}) == found["files"]
-    except (OSError, ValueError, KeyError):
+        found = Build.open(target)
+        broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
+    except (PipelineError, OSError):
         return None
-    return found if same else None
+    same = found.manifest.build_id == build_id and not broken
+    return found if same and not any(found.differences()) else None
 
 
 def build(config: Config, report: Report) -> Built:
@@ -235,7 +219,8 @@ def build(config: Config, report: Report) -> Built:
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)
     if found is not None and config.data_docs is None:
-        return Built(config.output, found, fresh=False, left_out=left_out)
+        there = replace(found, folder=config.output)
+        return Built(there, fresh=False, left_out=left_out)
     preflight.require_hopeful(recipe, inputs)
     if _workers(config) > 1:
         library.warm()
@@ -245,19 +230,19 @@ def build(config: Config, report: Report) -> Built:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
         try:
-            described, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
+            staged, verdict = _assemble(recipe, inputs, works, parts, folder, users, report)
         except DataError:
             failed.keep(folder, target)
             raise
-        changed = drift(target, folder, described)
-        record = _run_record(recipe, inputs, started) | {"drift": changed}
-        record["files_left_out"] = [Path(path).name for path in left_out]
-        record["oracle_compared"] = sum(report.compared for report in parts)
-        write_json(folder / "run.json", sealed(record))
-        described = publish.write_manifest(folder, described, verdict)
+        changed = drift(target, staged)
+        record = run_record.describe(recipe, inputs, parts, started, _workers(config))
+        names = tuple(Path(path).name for path in left_out)
+        record = replace(record, drift=changed, files_left_out=names)
+        write_json(folder / RUN, as_json(sealed(record)))
+        written = publish.write_manifest(folder, staged.manifest, verdict)
         publish.publish(folder, target)
         failed.clear(target)
-    return Built(config.output, described, fresh=True, drift=changed, left_out=left_out)
+    return Built(Build(config.output, written), fresh=True, drift=changed, left_out=left_out)
 
 
 def _assemble(
@@ -268,8 +253,8 @@ def _assemble(
     folder: Path,
     users: list[Suite],
     report: Report,
-) -> tuple[dict[str, Any], Verdict]:
-    """All of a build but ``run.json`` and the manifest; what that will say, and the verdict."""
+) -> tuple[Build, Verdict]:
+    """All of a build but ``run.json`` and the manifest's file, and the verdict."""
     config = recipe.config
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources, lines = _sources(inputs, works, parts), _lines_of_parts(plan, parts)
@@ -304,12 +289,23 @@ def _assemble(
     report("judge", 0, 1)
     verdict = _judge(outcome, folder, users)
     report("judge", 1, 1)
-    known = {shard.path: shard.sha256 for shard in shards}
-    described = manifest.describe(outcome) | {"validation": verdict.summary()}
-    require(audit(folder, outcome, described))
-    report_page.write(folder, described)
-    described |= exporting.for_trainer(folder, described, config.trainer)
-    return described | {"files": manifest.hash_files(folder, known)}, verdict
+    return _completed(outcome, folder, verdict), verdict
+
+
+def _completed(outcome: Outcome, folder: Path, verdict: Verdict) -> Build:
+    """Audits, the report and a trainer's files; then the hash of every file.
+
+    Raises:
+        ExpectationError: an audit fails.
+    """
+    described = manifest.describe(outcome, verdict)
+    results = audit(folder, outcome, described)
+    require(results)
+    described = replace(described, audits=in_lines(results))
+    report_page.write(Build(folder, described))
+    described = exporting.for_trainer(folder, described, outcome.recipe.config.trainer)
+    known = {shard.path: shard.sha256 for shard in outcome.shards}
+    return Build(folder, replace(described, files=hash_files(folder, known)))
 
 
 def _named(recipe: Recipe, inputs: list[Input]) -> Sources:
@@ -332,7 +328,7 @@ def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
     shutil.rmtree(folder / METRICS)
     data_docs.offer(outcome.recipe.config.data_docs, verdict)
     gate.require_passed(verdict)
-    write_json(folder / publish.VALIDATION, verdict.described())
+    write_json(folder / VALIDATION, verdict.described())
     return verdict
 
 

@@ -8,7 +8,6 @@ last: its rows are judged as they read in our columns.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,14 +17,18 @@ from typing import Any
 from expectations.contract import STORED, Context
 from expectations.readback.stored_rows import Sources
 from pipeline import build_files, exporting, gate, remake
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.manifest import MANIFEST, Manifest
+from pipeline.build_dir.model import stored_model
+from pipeline.build_dir.model_record import ModelRecord
+from pipeline.build_dir.records import VALIDATION
 from pipeline.checked import Checked
 from pipeline.config import LISTS, Config
 from pipeline.gate import Evidence
 from pipeline.measured import METRICS, Measured, measure
-from pipeline.publish import MANIFEST, VALIDATION
 from stages import formats
-from stages.errors import GateError, PipelineError, UsageError
-from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
+from stages.errors import DataError, GateError, PipelineError, UsageError
+from stages.profile import TargetModel
 
 _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
@@ -34,117 +37,84 @@ _DECLARED = (
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
-def stored_model(folder: Path, manifest: dict[str, Any]) -> TargetModel:
-    """The model as the build's own tokenizer and manifest have it."""
-    said = manifest["model"]
-    config = json.loads((folder / "tokenizer" / "tokenizer_config.json").read_bytes())
-    steps = StepTokens()
-    if said["step_token"] is not None:
-        steps = StepTokens(said["step_token"], said["good_token"], said["bad_token"])
-    pair = _pair(said["pair"]) if said["pair"] else None
-    profile = ModelProfile(
-        name=said["name"],
-        model_ids=(),
-        chat_template=config["chat_template"],
-        end_of_turn=said["end_of_turn"],
-        eos_token=said["eos_token"],
-        pad_token=said["pad_token"],
-        generation_eos=() if pair else (said["end_of_turn"],),
-        vocab_size=said["vocab_size"],
-        embedding_size=said["embedding_size"],
-        context_length=config["model_max_length"],
-        is_base=said["is_base"],
-        padding_side=said["padding_side"],
-        bos_policy=said["bos_policy"],
-        bos_token=config.get("bos_token"),
-        step_tokens=steps,
-        unk_token=config.get("unk_token"),
-        pair=pair,
-    )
-    data = (folder / "tokenizer" / "tokenizer.json").read_bytes()
-    return declare(profile, data, with_steps=said["step_token"] is not None)
-
-
-def _pair(said: dict[str, Any]) -> PairFraming:
-    return PairFraming(
-        tuple(said["before"]),
-        tuple(said["between"]),
-        tuple(said["after"]),
-        said["token_types"],
-        said["position_offset"],
-    )
-
-
-def _tokens_differ(model: TargetModel, said: dict[str, Any]) -> Iterator[str]:
+def _tokens_differ(model: TargetModel, said: ModelRecord) -> Iterator[str]:
     for name in _TOKENS:
         key = f"{name}_id" if name == "end_of_turn" else f"{name}_token_id"
-        index = getattr(model, f"{name}_id")
-        if said[key] is not None and said[key] != index:
-            yield f"{key} is {said[key]} in the manifest and {index} in the tokenizer"
+        declared, index = getattr(said, key), getattr(model, f"{name}_id")
+        if declared is not None and declared != index:
+            yield f"{key} is {declared} in the manifest and {index} in the tokenizer"
 
 
-def _bound(folder: Path, manifest: dict[str, Any], found: Checked) -> TargetModel | None:
+def _bound(build: Build, found: Checked) -> TargetModel | None:
     try:
-        model = stored_model(folder, manifest)
+        model = stored_model(build)
     except Exception as error:  # whatever the tokenizer library makes of a damaged file
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         found.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
         return None
-    said = manifest["model"]
+    said = build.manifest.model
     for problem in _tokens_differ(model, said):
         found.add("tokenizer/tokenizer.json", "tokenizer", problem)
     for key, hashed in build_files.model_hashes(model).items():
-        if said[key] != hashed:
-            found.add("tokenizer/", "tokenizer", f"its {key} is {hashed}, not {said[key]}")
+        if getattr(said, key) != hashed:
+            found.add("tokenizer/", "tokenizer", f"its {key} is {hashed}, not {getattr(said, key)}")
     return model
 
 
-def _context(manifest: dict[str, Any], model: TargetModel) -> Context:
-    width = str(manifest["options"]["pad_to"])
-    longest = manifest["max_length"]
-    if manifest["layout"] == "padded" and width.isdigit():
+def _context(manifest: Manifest, model: TargetModel) -> Context:
+    width = str(manifest.options.get("pad_to"))
+    longest = manifest.max_length
+    if manifest.layout == "padded" and width.isdigit():
         longest = min(longest, int(width))
-    return Context(manifest["task"], manifest["layout"], longest, model, STORED)
+    return Context(manifest.task, manifest.layout, longest, model, STORED)
 
 
-def _sources(manifest: dict[str, Any]) -> Sources:
-    inputs = manifest["inputs"]
-    first = (formats.rates_to_first_error(source["format"]) for source in inputs)
-    return Sources(tuple(source["path"] for source in inputs), tuple(first))
+def _sources(manifest: Manifest) -> Sources:
+    first = (formats.rates_to_first_error(source.format) for source in manifest.inputs)
+    return Sources(tuple(source.path for source in manifest.inputs), tuple(first))
 
 
-def _measured(
-    folder: Path, metrics: Path, manifest: dict[str, Any], context: Context, found: Checked
-) -> list[Measured]:
+def _measured(build: Build, metrics: Path, context: Context, found: Checked) -> list[Measured]:
     made = []
-    for split, side in manifest["splits"].items():
-        for said in side["shards"]:
-            path = folder / said["path"]
-            if not path.is_file():
+    sources = _sources(build.manifest)
+    for split in build.splits.values():
+        for shard in split.shards:
+            said = shard.record
+            if not shard.path.is_file():
                 continue  # told as a missing file
-            one = measure(path, said["path"], split, metrics, context, _sources(manifest), None)
-            one.counts["n_rows_planned"] = said["rows"]
-            if one.rows and one.counts["n_tokens"] != said["tokens"]:
-                text = f"it holds {one.counts['n_tokens']} tokens, not {said['tokens']}"
-                found.add(said["path"], "tokens", text)
+            one = measure(shard.path, said.path, split.name, metrics, context, sources, None)
+            one.counts["n_rows_planned"] = said.rows
+            if one.rows and one.counts["n_tokens"] != said.tokens:
+                text = f"it holds {one.counts['n_tokens']} tokens, not {said.tokens}"
+                found.add(said.path, "tokens", text)
             made.append(one)
     return made
 
 
-def _judge(
-    folder: Path, metrics: Path, manifest: dict[str, Any], model: TargetModel, found: Checked
-) -> list[Measured]:
+def _declared(build: Build) -> dict[str, int]:
+    """What the build says of its dataset as a whole.
+
+    Raises:
+        DataError: ``validation.json`` is damaged.
+    """
+    dataset = build.validation.dataset
+    missing = [name for name in _DECLARED if name not in dataset]
+    if missing:
+        raise DataError(f"dataset.{missing[0]} is missing in {VALIDATION}.")
+    return {name: dataset[name] for name in _DECLARED}
+
+
+def _judge(build: Build, metrics: Path, model: TargetModel, found: Checked) -> list[Measured]:
     """The gate once more, over the shards as they lie there."""
-    context = _context(manifest, model)
+    context = _context(build.manifest, model)
     try:
-        shards = _measured(folder, metrics, manifest, context, found)
-        said = json.loads((folder / VALIDATION).read_bytes())["dataset"]
-        declared = {name: said[name] for name in _DECLARED}
-        listed = [shard for side in manifest["splits"].values() for shard in side["shards"]]
-        hashes = {shard["path"]: shard["sha256"] for shard in listed}
+        shards = _measured(build, metrics, context, found)
+        declared = _declared(build)
+        hashes = {shard.path: shard.sha256 for shard in build.manifest.shards}
         if not shards:
             return []
-        verdict = gate.judge(Evidence(folder, metrics, shards, hashes, declared), context, [])
+        evidence = Evidence(build.folder, metrics, shards, hashes, declared)
+        verdict = gate.judge(evidence, context, [])
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
         found.add(VALIDATION, "unjudged", f"the shards cannot be judged: {error}")
         return []
@@ -167,74 +137,72 @@ def check(folder: Path, cache_dir: Path) -> Checked:
     if not folder.is_dir():
         raise UsageError(f"There is no folder {folder}.", "Give the directory of a build.")
     found = Checked()
-    manifest = build_files.read_manifest(folder, found)
-    if manifest is None:
+    build = build_files.open_build(folder, found)
+    if build is None:
         return found
-    build_files.check_files(folder, manifest, found)
-    build_files.check_figures(manifest, found)
-    model = _bound(folder, manifest, found)
+    build_files.check_files(build, found)
+    build_files.check_figures(build.manifest, found)
+    model = _bound(build, found)
     if model is None:
         return found
     with tempfile.TemporaryDirectory() as name:
-        if manifest.get("export"):
-            _check_export(folder, Path(name), manifest, model, found)
+        if build.manifest.export:
+            _check_export(build, Path(name), model, found)
             return found
         build_files.check_record(folder, found)
-        shards = _judge(folder, Path(name), manifest, model, found)
-        build_files.open_with_datasets(folder, manifest, found)
+        shards = _judge(build, Path(name), model, found)
+        build_files.open_with_datasets(build, found)
         if not found.faults:
-            _make_again(folder, Path(name), manifest, shards, cache_dir, found)
+            _make_again(build, Path(name), shards, cache_dir, found)
     return found
 
 
-def _check_export(
-    folder: Path, work: Path, manifest: dict[str, Any], model: TargetModel, found: Checked
-) -> None:
+def _check_export(build: Build, work: Path, model: TargetModel, found: Checked) -> None:
     """An export's rows, brought back to our columns and judged as a build's are."""
     ours, metrics = work / "ours", work / METRICS
     metrics.mkdir()
-    if not (folder / VALIDATION).is_file():
+    if not (build.folder / VALIDATION).is_file():
         found.add(VALIDATION, "unjudged", "it is missing, and says what its rows were judged by")
         return
     try:
-        splits = exporting.bring_back(exporting.Stored(folder, manifest), ours)
+        back = exporting.bring_back(build, ours)
     except Exception as error:  # whatever damaged files make of their readers
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         found.add(MANIFEST, "unjudged", f"the rows cannot be read in our columns: {what}")
         return
     found.notes.append("This is an export: none of its rows is made again from the source.")
-    shutil.copyfile(folder / VALIDATION, ours / VALIDATION)
-    _judge(ours, metrics, manifest | {"splits": splits}, model, found)
-    if (folder / "dataset_dict.json").is_file():
-        build_files.open_with_datasets(folder, manifest, found)
+    shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
+    _judge(back, metrics, model, found)
+    if (build.folder / "dataset_dict.json").is_file():
+        build_files.open_with_datasets(build, found)
+
+
+def _options(build: Build) -> dict[str, Any]:
+    """The recipe's options, as ``Config`` takes them."""
+    known = Config.__dataclass_fields__
+    said = build.manifest.options
+    options: dict[str, Any] = {k: v for k, v in said.items() if k in known and k != "expectations"}
+    return options | {name: tuple(options.get(name, ())) for name in LISTS}
 
 
 def _make_again(
-    folder: Path,
-    metrics: Path,
-    manifest: dict[str, Any],
-    shards: list[Measured],
-    cache_dir: Path,
-    found: Checked,
+    build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, found: Checked
 ) -> None:
     """A sample of rows from the source, where it is still there and still the same."""
-    record = json.loads((folder / "run.json").read_bytes())
-    known = Config.__dataclass_fields__
-    options = {k: v for k, v in manifest["options"].items() if k in known and k != "expectations"}
-    options |= {name: tuple(options.get(name, ())) for name in LISTS}
-    gone = [path for path in record["inputs"] if not Path(path).exists()]  # an address of a server
-    if gone:
-        found.notes.append(f"No row was made again from the source: {gone[0]} is not here.")
-        return
     try:
+        inputs = build.run.inputs
+        gone = [path for path in inputs if not Path(path).exists()]  # an address of a server
+        if gone:
+            found.notes.append(f"No row was made again from the source: {gone[0]} is not here.")
+            return
         config = Config(
-            data=tuple(record["inputs"]),
-            model=record["model"],
-            output=folder,
+            data=inputs,
+            model=build.run.model,
+            output=build.folder,
             cache_dir=cache_dir,
-            **options,
+            **_options(build),
         )
-        result = remake.remake(config, manifest, metrics, shards)
+        result = remake.remake(config, build.manifest, metrics, shards)
     except (PipelineError, OSError, KeyError, TypeError) as error:
         found.notes.append(f"No row was made again from the source: {error}")
         return

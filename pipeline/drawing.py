@@ -10,21 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline import stored
-from pipeline.exporting import Stored
-from pipeline.exports import Projection
-from pipeline.publish import MANIFEST
+from pipeline.build_dir.build import Build, Shard
+from pipeline.build_dir.model_record import ModelRecord
 from stages.columns import IGNORED, list_parts, whole
 from stages.encoders import parsed
-from stages.errors import SurroundingsError, UsageError
+from stages.errors import UsageError
 from stages.segments import controls_pattern
 from stages.stop_text import STOPS
 
@@ -93,14 +89,14 @@ def _escaped(character: str) -> str:
 class Drawer:
     """Token ids to pieces, by one tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer, model: dict[str, Any]) -> None:
+    def __init__(self, tokenizer: Tokenizer, model: ModelRecord) -> None:
         self._tokenizer = tokenizer
         added = tokenizer.get_added_tokens_decoder()
         self._controls = {index for index, token in added.items() if token.special}
         names = {token.content for token in added.values() if token.special}
         self._looks = controls_pattern(sorted({*names, *STOPS}))
-        self._marks = {model["good_token_id"]: GOOD, model["bad_token_id"]: BAD}
-        self._step = model["step_token_id"]
+        self._marks = {model.good_token_id: GOOD, model.bad_token_id: BAD}
+        self._step = model.step_token_id
 
     def _texts(self, ids: list[int]) -> list[str]:
         texts = self._tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
@@ -189,30 +185,19 @@ class Drawer:
 class Shards:
     """A build's shards, opened for looking at single rows."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        self.folder = folder
-        self.manifest = manifest
+    def __init__(self, build: Build) -> None:
+        self.build = build
         self._tables: dict[str, pa.Table] = {}
 
     @cached_property
-    def _projection(self) -> Projection | None:
-        """Of an export, back to our columns."""
-        return Stored(self.folder, self.manifest).projection
-
-    @cached_property
     def drawer(self) -> Drawer:
-        source = (self.folder / "tokenizer" / "tokenizer.json").read_bytes()
-        return Drawer(parsed(source), self.manifest["model"])
+        return Drawer(parsed(self.build.tokenizer_json), self.build.manifest.model)
 
-    def table(self, path: str) -> pa.Table:
-        """A shard in our columns; through a memory map where it is stored in them."""
+    def table(self, shard: Shard) -> pa.Table:
+        """A shard in our columns, opened once."""
+        path = shard.record.path
         if path not in self._tables:
-            try:
-                self._tables[path] = stored.read(self.folder, path, self._projection)
-            except (OSError, pa.ArrowInvalid) as error:
-                raise SurroundingsError(
-                    f"Shard {path} cannot be read: {error}.", "Build it again."
-                ) from error
+            self._tables[path] = shard.table()
         return self._tables[path]
 
     def row(self, split: str, number: int) -> dict[str, Any]:
@@ -221,16 +206,16 @@ class Shards:
         Raises:
             UsageError: there is no such split or row.
         """
-        sides = self.manifest["splits"]
+        sides = self.build.splits
         if split not in sides:
             raise UsageError(f"There is no split {split!r}.", f"Known: {', '.join(sides)}.")
         at = number
-        for shard in sides[split]["shards"] if number >= 0 else ():
-            if at < shard["rows"]:
-                found: dict[str, Any] = self.table(shard["path"]).slice(at, 1).to_pylist()[0]
+        for shard in sides[split].shards if number >= 0 else ():
+            if at < shard.record.rows:
+                found: dict[str, Any] = self.table(shard).slice(at, 1).to_pylist()[0]
                 return found
-            at -= shard["rows"]
-        last = sides[split]["rows"] - 1
+            at -= shard.record.rows
+        last = sides[split].record.rows - 1
         raise UsageError(f"{split} has no row {number}.", f"Give a number from 0 to {last}.")
 
     def find(self, row_id: str) -> tuple[str, int, int]:
@@ -239,10 +224,10 @@ class Shards:
         Raises:
             UsageError: no shard holds it.
         """
-        for split, side in self.manifest["splits"].items():
+        for split, side in self.build.splits.items():
             before = 0
-            for shard in side["shards"]:
-                table = self.table(shard["path"])
+            for shard in side.shards:
+                table = self.table(shard)
                 packed = "row_ids" in table.schema.names
                 column = whole(table.column("row_ids" if packed else "row_id"))
                 offsets, names = list_parts(column) if packed else (np.zeros(1, np.int64), column)
@@ -252,7 +237,7 @@ class Shards:
                 if at >= 0:
                     row = int(np.searchsorted(offsets, at, side="right")) - 1
                     return split, before + row, at - int(offsets[row])
-                before += shard["rows"]
+                before += shard.record.rows
         raise UsageError(
             f"No example is called {row_id!r}.", "It may have been refused: see rejects.jsonl."
         )
@@ -286,20 +271,5 @@ class Shards:
         for place, at in enumerate(real):
             kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
         if real:  # encoders are read at their first token
-            kinds[real[0 if self.manifest["model"].get("pair") else -1]] = SCORED
+            kinds[real[0 if self.build.manifest.model.pair else -1]] = SCORED
         return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, tokens)
-
-
-def open_build(folder: Path) -> Shards:
-    """A finished build.
-
-    Raises:
-        UsageError: the folder is none.
-    """
-    try:
-        manifest = orjson.loads((folder / MANIFEST).read_bytes())
-        if not manifest["build_id"]:
-            raise KeyError("build_id")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder} is no build.", "Give a build's directory.") from error
-    return Shards(folder, manifest)

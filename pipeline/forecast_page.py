@@ -9,9 +9,11 @@ from typing import Any
 import click
 import numpy as np
 
+from pipeline.build_dir.json_records import as_json as of_record
 from pipeline.drawing import Drawer
 from pipeline.forecast import Forecast, packing_table, would_stop
 from pipeline.manifest import model_of
+from pipeline.margins import Margins
 from pipeline.sources.local import in_words
 from stages import encoders, notes, turn_split
 from stages.columns import IGNORED
@@ -126,6 +128,10 @@ def _inputs(found: Forecast) -> list[dict[str, Any]]:
     ]
 
 
+def _margins(made: Margins | None) -> dict[str, Any] | None:
+    return {**of_record(made.recorded()), "negative": made.negative} if made else None
+
+
 def as_json(found: Forecast) -> dict[str, Any]:
     """Everything that the page says, and the whole of the first rows."""
     recipe, made = found.recipe, found.sampled
@@ -170,7 +176,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
             },
         },
         "notes": dict(sorted(made.notes.items())),
-        "margins": made.margins and {**made.margins.recorded(), "negative": made.margins.negative},
+        "margins": _margins(made.margins),
         "lengths": _lengths(found),
         "turn_split": turn_split.told(made.split),
         "packing": packing_table(found),

@@ -4,42 +4,54 @@ tokens an answer needs."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline import answers, serving
+from pipeline.build_dir.counts import AnswerTokens, Inference
+from pipeline.build_dir.manifest import Manifest
+from pipeline.build_dir.model_record import RepairRecord
 from pipeline.gather import ShardReport
 from pipeline.recipe import Recipe
 from stages.inference import prompts
 
 
-def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Inferred:
     """The manifest's ``inference`` and ``max_new_tokens``."""
+
+    inference: Inference | None
+    max_new_tokens: AnswerTokens | None
+
+
+def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
+    """What the shards of a build say of inference."""
     found = answers.total(shard.answers for shard in shards)
     trained = recipe.config.task != "prm"
-    return {
-        "inference": answers.described(found, prompts(recipe.model)) if trained else None,
-        "max_new_tokens": answers.limits(found),
-    }
+    return Inferred(
+        answers.described(found, prompts(recipe.model)) if trained else None,
+        answers.limits(found),
+    )
 
 
 def contract(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
     """``serving.json`` of a build."""
     found = of_build(recipe, shards)
-    return serving.contract(recipe.model, recipe.config.stop, found["max_new_tokens"]) | {
-        "chat_template": _template(found["inference"]),
+    return serving.contract(recipe.model, recipe.config.stop, found.max_new_tokens) | {
+        "chat_template": _template(found.inference),
         "repairs": [repair.sentence for repair in recipe.repairs],
     }
 
 
-def _template(found: dict[str, Any] | None) -> dict[str, Any] | None:
+def _template(found: Inference | None) -> dict[str, Any] | None:
     """How each engine is given the template arguments of the prompts that were trained."""
     if found is None:
         return None
-    used = {name: args for name, args in found["modes"].items() if found["trained_turns"][name]}
+    used = {name: args for name, args in found.modes.items() if found.trained_turns[name]}
     return {
-        "arguments": found["arguments"],
-        "trained_turns": found["trained_turns"],
+        "arguments": found.arguments,
+        "trained_turns": found.trained_turns,
         "modes": {
             name: {"arguments": arguments, "engines": _engines(arguments)}
             for name, arguments in used.items()
@@ -47,7 +59,7 @@ def _template(found: dict[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _engines(arguments: dict[str, bool]) -> dict[str, Any]:
+def _engines(arguments: Mapping[str, bool]) -> dict[str, Any]:
     request = {"chat_template_kwargs": arguments}
     as_json = json.dumps(arguments)
     keywords = ", ".join(f"{name}={value}" for name, value in arguments.items())
@@ -74,39 +86,39 @@ def _engines(arguments: dict[str, bool]) -> dict[str, Any]:
     }
 
 
-def lines(manifest: dict[str, Any]) -> list[str]:
+def lines(manifest: Manifest) -> list[str]:
     """For the summary of a build."""
     found: list[str] = []
-    limits = manifest.get("max_new_tokens")
+    limits = manifest.max_new_tokens
     if limits:
         found.append(
-            f"answers   at most {limits['max']} tokens, 99.9 % of them at most {limits['p999']} "
+            f"answers   at most {limits.max} tokens, 99.9 % of them at most {limits.p999} "
             "(max_new_tokens in serving.json)"
         )
-    said = manifest.get("inference")
+    said = manifest.inference
     if said:
-        counts = ", ".join(f"{n} {name}" for name, n in said["trained_turns"].items() if n)
+        counts = ", ".join(f"{n} {name}" for name, n in said.trained_turns.items() if n)
         found.append(f"prompts   trained turns by the prompt that they stand behind: {counts}")
-        if said["arguments"]:
-            keywords = ", ".join(f"{k}={v}" for k, v in said["arguments"].items())
+        if said.arguments:
+            keywords = ", ".join(f"{k}={v}" for k, v in said.arguments.items())
             found.append(f"          at inference render with {keywords} (see serving.json)")
-        if said["mixed"]:
+        if said.mixed:
             found += [
                 "warning   answers with reasoning and without it are trained behind different",
                 "          prompts, and a server feeds one of them: choose with --thinking on,",
                 "          or with --reasoning strip --thinking off",
             ]
-    added = manifest["model"].get("added_tokens") or {}
+    added = manifest.model.added_tokens
     for text, index in added.items():
         found.append(f"token     {text!r} is registered as {index}, in answers and in prompts")
     if added:
         found.append("          every server must load this build's tokenizer (see serving.json)")
-    for repair in manifest["model"].get("repairs", []):
+    for repair in manifest.model.repairs:
         found.append(f"repaired  {_sentence(repair)}")
     return found
 
 
-def _sentence(repair: dict[str, Any]) -> str:
+def _sentence(repair: RepairRecord) -> str:
     from stages.tokenizers.repairs import Repair
 
-    return Repair(**repair).sentence
+    return Repair(repair.file, repair.key, repair.declared, repair.used, repair.why).sentence

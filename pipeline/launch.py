@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pipeline import exports
+from pipeline.build_dir.manifest import Manifest
 from pipeline.exports import Export
 
 
-def write(folder: Path, export: Export | None, manifest: Mapping[str, Any]) -> None:
+def write(folder: Path, export: Export | None, manifest: Manifest) -> None:
     """The trainer's scripts; nothing without a trainer.
 
     Raises:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
+from pipeline.build_dir.counts import MarginCounts
 from pipeline.part import Work
 from pipeline.plan import Plan
 
@@ -42,9 +42,9 @@ class Margins:
         limit = with_tolerances(tolerances)["margins"]["fail"]
         return share(self.negative, self.present) > limit
 
-    def recorded(self) -> dict[str, int]:
+    def recorded(self) -> MarginCounts:
         """The manifest's ``rm.margins``; the audit of margins has those below zero."""
-        return {"present": self.present, "absent": self.absent}
+        return MarginCounts(self.present, self.absent)
 
 
 def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
@@ -65,9 +65,9 @@ def of_parts(task: str, works: Sequence[Work], plan: Plan) -> Margins | None:
     return total
 
 
-def line(said: Mapping[str, Any] | None) -> str | None:
+def line(said: MarginCounts | None) -> str | None:
     """What a summary says of the manifest's ``rm.margins``; None where all pairs are alike."""
-    if not said or not said["present"] or not said["absent"]:
+    if not said or not said.present or not said.absent:
         return None
-    total = said["present"] + said["absent"]
-    return f"margins   {said['absent']} of {total} pairs have none: null in the column margin"
+    total = said.present + said.absent
+    return f"margins   {said.absent} of {total} pairs have none: null in the column margin"

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pipeline import safetensors_rows
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.model_record import ModelRecord
 from pipeline.dataset_files import write_json
-from pipeline.exporting import Stored, open_build
 from stages.encoders import parsed
 from stages.errors import SurroundingsError, UsageError
 
@@ -59,21 +61,21 @@ def _link(origin: Path, target: Path) -> None:
         target.symlink_to(real)
 
 
-def _configuration(original: dict[str, Any], source: Stored) -> dict[str, Any]:
+def _configuration(original: dict[str, Any], source: Build) -> dict[str, Any]:
     """``config.json`` with this build's pad and eos, and no cache in training."""
-    model = source.manifest["model"]
+    model = source.manifest.model
     inner = original.get("text_config", original)
     rows = int(inner.get("vocab_size", 0))
-    if rows < model["vocab_size"]:
+    if rows < model.vocab_size:
         raise UsageError(
             f"The model has {rows} embedding rows, and this build's tokenizer has "
-            f"{model['vocab_size']} tokens.",
+            f"{model.vocab_size} tokens.",
             "Give the model that the build was made for, or resize its embedding first "
-            f"(resize_token_embeddings({model['vocab_size']})), and build for the resized one.",
+            f"(resize_token_embeddings({model.vocab_size})), and build for the resized one.",
         )
     changed = {
-        "pad_token_id": model["pad_token_id"],
-        "eos_token_id": model["eos_token_id"],
+        "pad_token_id": model.pad_token_id,
+        "eos_token_id": model.eos_token_id,
         "use_cache": False,
     }
     made = {**original, **changed}
@@ -82,24 +84,39 @@ def _configuration(original: dict[str, Any], source: Stored) -> dict[str, Any]:
     return made
 
 
-def _rows(source: Stored) -> dict[int, tuple[int, ...]]:
+def _markers(model: ModelRecord) -> dict[str, tuple[str, int]]:
+    """Text and id of the step, good and bad token; none in other tasks than prm."""
+    given = {
+        "step_token": (model.step_token, model.step_token_id),
+        "good_token": (model.good_token, model.good_token_id),
+        "bad_token": (model.bad_token, model.bad_token_id),
+    }
+    return {
+        name: (text, index)
+        for name, (text, index) in given.items()
+        if text is not None and index is not None
+    }
+
+
+def _rows(source: Build) -> dict[int, tuple[int, ...]]:
     """For each added row, the rows whose mean it gets."""
-    model = source.manifest["model"]
-    data = (source.folder / "tokenizer" / "tokenizer.json").read_bytes()
-    found = _rows_of_texts(data, model.get("added_tokens") or {})
-    if model["step_token_id"] is None:
+    model = source.manifest.model
+    data = source.tokenizer_json
+    found = _rows_of_texts(data, model.added_tokens)
+    markers = _markers(model)
+    if not markers:
         return found
     tokenizer = parsed(data)
-    for name, texts in _MEANING.items():
+    for name, (_, target) in markers.items():
+        texts = _MEANING[name]
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         used = tuple(index for each in ids for index in each)
-        target = int(model[f"{name}_id"])
         if target not in used:  # a family without spare rows uses trained ones as they are
             found[target] = used
     return found
 
 
-def _rows_of_texts(data: bytes, added: dict[str, int]) -> dict[int, tuple[int, ...]]:
+def _rows_of_texts(data: bytes, added: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
     """For each token that the user registered, the tokens that its text was before."""
     if not added:
         return {}
@@ -148,7 +165,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
         UsageError: the model is not one, or not the build's.
         SurroundingsError: the output exists.
     """
-    source = open_build(build)
+    source = Build.open(build).require_intact()
     config = _read(original / "config.json")
     made = _configuration(config, source)
     if output.exists() and any(output.iterdir()):
@@ -169,7 +186,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
 
 
 def _fill(
-    original: Path, build: Path, staged: Path, config: dict[str, Any], source: Stored
+    original: Path, build: Path, staged: Path, config: dict[str, Any], source: Build
 ) -> list[str]:
     for path in sorted(original.iterdir()):
         if path.is_file() and path.name not in _REPLACED:
@@ -190,11 +207,11 @@ def _fill(
     return _notes(changed, rows, source)
 
 
-def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Stored) -> list[str]:
-    model = source.manifest["model"]
-    steps = _MEANING if model["step_token_id"] is not None else {}
-    given = [f"{model[name]} from {texts[0]!r}" for name, texts in steps.items()]
-    added = model.get("added_tokens") or {}
+def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Build) -> list[str]:
+    model = source.manifest.model
+    markers = _markers(model)
+    given = [f"{text} from {_MEANING[name][0]!r}" for name, (text, _) in markers.items()]
+    added = model.added_tokens
     given += [f"{text} from the tokens that its text was before" for text in added]
     names = ", ".join(given)
     modules = sorted({name.rsplit(".", 2)[-2] for name in changed})

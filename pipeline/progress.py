@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
 from pipeline import drift, exports, inference, margins
 from pipeline.build import Built, Report, build
+from pipeline.build_dir.counts import Examples, Rows
+from pipeline.build_dir.json_records import as_json, one_line
+from pipeline.build_dir.manifest import MANIFEST, InputRecord, Manifest
+from pipeline.build_dir.records import VALIDATION
 from pipeline.config import Config
 from pipeline.sources.local import in_words
 from stages import notes, turn_split
@@ -43,67 +45,68 @@ def _reporter(quiet: bool) -> Report:
     return _Bar() if sys.stderr.isatty() and not quiet else _silent
 
 
-def _ledger(name: str, total: int, of: str, left: int, what: str, counts: dict[str, Any]) -> str:
-    lost = f"{counts['rejected']} rejected + {counts['duplicates']} duplicates"
-    if counts.get("filtered"):
-        lost += f" + {counts['filtered']} left out by --where"
-    return f"{name:<9} {total} {of} = {left} {what} + {lost}"
-
-
-def _lines(manifest: dict[str, Any]) -> list[str]:
-    rows, examples, tokens = manifest["rows"], manifest["examples"], manifest["tokens"]
-    lines = [
-        _ledger("rows", rows["in"], "in", rows["used"], "used", rows),
-        _ledger("examples", examples["made"], "made", examples["kept"], "kept", examples),
-        f"tokens    {tokens['total']}, {tokens['trained']} trained, {tokens['padding']} padding",
+def _ledger(rows: Rows, examples: Examples) -> list[str]:
+    left_out = f" + {rows.filtered} left out by --where" if rows.filtered else ""
+    lost = f"{rows.rejected} rejected + {rows.duplicates} duplicates{left_out}"
+    refused = f"{examples.rejected} rejected + {examples.duplicates} duplicates"
+    return [
+        f"rows      {rows.in_} in = {rows.used} used + {lost}",
+        f"examples  {examples.made} made = {examples.kept} kept + {refused}",
     ]
-    if tokens.get("turn_split"):
-        lines.append(f"turns     {turn_split.sentence(tokens['turn_split'])}")
-    lines += [f"          {n} {code}" for code, n in rows["rejected_by_code"].items()]
-    for note, count in rows["notes"].items():
+
+
+def _lines(manifest: Manifest) -> list[str]:
+    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
+    lines = [
+        *_ledger(rows, examples),
+        f"tokens    {tokens.total}, {tokens.trained} trained, {tokens.padding} padding",
+    ]
+    if tokens.turn_split:
+        lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
+    lines += [f"          {n} {code}" for code, n in rows.rejected_by_code.items()]
+    for note, count in rows.notes.items():
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
-    beside = Counter(examples["rejected_by_code"]) - Counter(rows["rejected_by_code"])
+    beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
     lines += [f"          {n} examples of rows with others: {code}" for code, n in beside.items()]
-    if rows["duplicates_found"] and not rows["duplicates"]:
-        lines.append(f"          {rows['duplicates_found']} equal examples kept (see --dedup)")
-    rated = margins.line((manifest["rm"] or {}).get("margins"))
+    if rows.duplicates_found and not rows.duplicates:
+        lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
+    rated = margins.line(manifest.margins)
     lines += [rated] if rated else []
-    said = exports.load(manifest["for"]).no_margin if rated and manifest.get("for") else ""
-    lines += [f"          {manifest['for']}: {said}"] if said else []
-    if manifest["packing"]:
-        packing = manifest["packing"]
+    said = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
+    lines += [f"          {manifest.for_}: {said}"] if said else []
+    packing, padding = manifest.packing, manifest.padding
+    if packing:
         lines.append(
-            f"packs     {packing['packs']} (no fewer than {packing['lower_bound']}), "
-            f"{packing['efficiency']:.2%} full"
+            f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
+            f"{packing.efficiency:.2%} full"
         )
-    if manifest["options"]["test_size"] and "test" not in manifest["splits"]:
+    if manifest.options.get("test_size") and "test" not in manifest.splits:
         lines.append("test      none: --test-size asks for less than one row of these")
-    failed = manifest["validation"]["failed"]
+    failed = manifest.validation.failed
     for severity in ("warning", "info"):
-        lines += [f"{severity:<9} {name} (see validation.json)" for name in failed[severity]]
-    if manifest["padding"]:
-        padding = manifest["padding"]
-        lines.append(f"padding   width {padding['width']}, {padding['waste']:.1%} of it wasted")
+        lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
+    if padding:
+        lines.append(f"padding   width {padding.width}, {padding.waste:.1%} of it wasted")
     return lines
 
 
-def unread(described: dict[str, Any]) -> str:
+def unread(source: InputRecord) -> str:
     """The columns of one input that nothing read, with the share of rows that have them."""
-    return ", ".join(f"{one['column']} ({one['share']:.0%} of rows)" for one in described["unread"])
+    return ", ".join(f"{one.column} ({one.share:.0%} of rows)" for one in source.unread)
 
 
-def _formats(inputs: list[dict[str, Any]]) -> list[str]:
+def _formats(inputs: Sequence[InputRecord]) -> list[str]:
     """What each input was read as, and why; of many inputs the first few."""
     several = len(inputs) > 1
     lines = [
-        f"format    {one['path'] + ': ' if several else ''}{one['format']} ({one['evidence']})"
+        f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
         for one in inputs[:MAX_INPUTS]
     ]
     lines += [
-        f"not read  {one['path'] + ': ' if several else ''}{unread(one)}"
+        f"not read  {one.path + ': ' if several else ''}{unread(one)}"
         for one in inputs[:MAX_INPUTS]
-        if one["unread"]
+        if one.unread
     ]
     left = len(inputs) - MAX_INPUTS
     return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
@@ -111,27 +114,27 @@ def _formats(inputs: list[dict[str, Any]]) -> list[str]:
 
 def summary(built: Built) -> str:
     """What a person wants to know about a build."""
-    manifest = built.manifest
+    manifest = built.build.manifest
     head = "built" if built.fresh else "already up to date"
-    lines = [f"{head}: {manifest['task']} for {manifest['model']['name']}, {manifest['layout']}"]
-    lines += [*_formats(manifest["inputs"]), *_lines(manifest), *inference.lines(manifest)]
+    lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
+    lines += [*_formats(manifest.inputs), *_lines(manifest), *inference.lines(manifest)]
     if built.left_out:
         lines.append(f"not read  {in_words(built.left_out)}")
-    for name, found in manifest["audits"].items():
-        if found["status"] == "warn":
-            lines.append(f"audit     {name}, {found['detail']}")
+    for name, found in manifest.audits.items():
+        if found.status == "warn":
+            lines.append(f"audit     {name}, {found.detail}")
     return "\n".join(lines + drift.lines(built.drift))
 
 
-def build_and_report(config: Config, as_json: bool, quiet: bool) -> None:
+def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
     """Build; print the manifest's path (or the manifest) on stdout."""
     built = build(config, _reporter(quiet))
     if not quiet:
         click.echo(summary(built), err=True)
-    path = Path(built.folder) / "manifest.json"
-    if built.manifest.get("for"):
+    folder, manifest = built.build.folder, built.build.manifest
+    if manifest.for_:
         from pipeline import launch
 
-        started = launch.command(Path(built.folder), built.manifest["for"])
+        started = launch.command(folder, manifest.for_)
         click.echo(f"train     {started}", err=True)
-    click.echo(json.dumps(built.manifest, ensure_ascii=False) if as_json else str(path))
+    click.echo(one_line(manifest) if in_json else str(folder / MANIFEST))

@@ -17,15 +17,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from expectations.verdict import Verdict
+from pipeline.build_dir.json_records import MalformedError, as_json, load, sealed
+from pipeline.build_dir.manifest import MANIFEST, Listed, Manifest
+from pipeline.build_dir.records import RUN, VALIDATION
 from pipeline.dataset_files import write_json
-from pipeline.seal import sealed
 from stages.errors import GateError, SurroundingsError, UsageError
 
-MANIFEST = "manifest.json"
-VALIDATION = "validation.json"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -37,10 +36,10 @@ def _beside(target: Path, what: str) -> Path:
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths that a build's manifest vouches for; None when it is no build of ours."""
     try:
-        found = json.loads((target / MANIFEST).read_bytes())
-        return {*found["files"], "run.json", MANIFEST} if found["build_id"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+        found = load(Listed, (target / MANIFEST).read_bytes())
+    except (OSError, MalformedError):
         return None
+    return {*found.files, RUN, MANIFEST} if found.build_id else None
 
 
 def check_target(target: Path) -> Path:
@@ -145,7 +144,7 @@ def _sync(folder: Path) -> None:
                 os.close(handle)
 
 
-def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
+def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manifest:
     """Write the manifest, which makes a folder a build. Nothing else does, and nobody may without
     the verdict that ``validation.json`` holds.
 
@@ -158,8 +157,8 @@ def write_manifest(folder: Path, described: dict[str, Any], verdict: Verdict) ->
     held = json.loads((folder / VALIDATION).read_bytes())
     if not verdict.passed or held != json.loads(json.dumps(verdict.described())):
         raise GateError("What was built was not judged, or did not pass.", "Please report it.")
-    found = sealed(described)
-    write_json(folder / MANIFEST, found)
+    found = sealed(manifest)
+    write_json(folder / MANIFEST, as_json(found))
     return found
 
 

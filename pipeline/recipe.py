@@ -211,7 +211,7 @@ def _layout(config: Config, task: tasks.Task) -> str:
             f"Choose {' or '.join(task.layouts)}.",
         )
     if export is not None:
-        export.require(exports.Facts(config.task, config.layout, config.max_length, {}))
+        export.require(exports.Facts(config.task, config.layout, config.max_length, None))
     return config.layout
 
 

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from pipeline.build_dir.json_records import one_line
+from pipeline.build_dir.records import Reject
 from pipeline.gather import Source
 from pipeline.part import Work
 from stages.columns import Ints
@@ -49,7 +50,7 @@ class Ledger:
         return self.rows_by_code.total()
 
 
-def _entries(work: Work, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def _entries(work: Work, source: Source) -> Iterator[tuple[int, Reject]]:
     with work.rejects.open("rb") as file:
         for text in file:
             entry = json.loads(text)
@@ -59,16 +60,16 @@ def _entries(work: Work, source: Source) -> Iterator[tuple[int, dict[str, Any]]]
             start = work.split.start if work.split.reader == "jsonl" else 0
             yield (
                 entry["line"],
-                {
-                    "id": f"{source.name}:{line}{suffix}",
-                    "source": source.name,
-                    "line": line,
-                    "offset": None if offset is None else offset + start,
-                    "stage": entry["stage"],
-                    "code": entry["code"],
-                    "detail": entry["detail"],
-                    "raw": entry["raw"],
-                },
+                Reject(
+                    id=f"{source.name}:{line}{suffix}",
+                    source=source.name,
+                    line=line,
+                    offset=None if offset is None else offset + start,
+                    stage=entry["stage"],
+                    code=entry["code"],
+                    detail=entry["detail"],
+                    raw=entry["raw"],
+                ),
             )
 
 
@@ -92,11 +93,10 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
             counted = set(refused[np.isin(refused, lines)].tolist())
             several = _several(refused, lines)
             for line, entry in found:
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-                code = entry["code"]
-                if entry["stage"] != "normalize" or line in several:
-                    ledger.examples_by_code[code] += 1
+                file.write(one_line(entry) + "\n")
+                if entry.stage != "normalize" or line in several:
+                    ledger.examples_by_code[entry.code] += 1
                 if line not in counted:
                     counted.add(line)
-                    ledger.count(code, entry["detail"], entry["id"])
+                    ledger.count(entry.code, entry.detail, entry.id)
     return ledger

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from expectations.contract import EXAMPLE
 from pipeline import chain, gather, manifest
+from pipeline.build_dir.manifest import InputRecord, Manifest
 from pipeline.config import Config
 from pipeline.inputs import Input, scan
 from pipeline.measured import Measured, metrics_file
@@ -30,11 +31,11 @@ class Remade:
     differ: list[tuple[str, str]] = field(default_factory=list)
 
 
-def _same_source(inputs: list[Input], said: dict[str, Any]) -> None:
-    for source, known in zip(inputs, said["inputs"], strict=False):
-        if (source.name, source.sha256) != (known["path"], known["sha256"]):
+def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
+    for source, known in zip(inputs, said, strict=False):
+        if (source.name, source.sha256) != (known.path, known.sha256):
             raise SurroundingsError(f"{source.path} is not the file that was built.")
-    if len(inputs) != len(said["inputs"]):
+    if len(inputs) != len(said):
         raise SurroundingsError("The inputs are not those that were built.")
 
 
@@ -61,7 +62,7 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, int, int],
     return {(s, line, k): (a, b) for s, line, k, a, b in frame.iter_rows()}
 
 
-def remake(config: Config, said: dict[str, Any], metrics: Path, shards: list[Measured]) -> Remade:
+def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]) -> Remade:
     """Make a sample again and compare ids, labels and ratings by digest.
 
     Args:
@@ -71,11 +72,11 @@ def remake(config: Config, said: dict[str, Any], metrics: Path, shards: list[Mea
         PipelineError: the source is gone or changed, or the model cannot be found here.
     """
     inputs = scan(config)
-    _same_source(inputs, said)
+    _same_source(inputs, said.inputs)
     recipe = replace(resolve_recipe(config, inputs), backend="tokenizers")
     model = manifest.model_of(recipe.model)
     for key in ("tokenizer_sha256", "chat_template_sha256"):
-        if model[key] != said["model"][key]:
+        if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")
     stored = _stored(metrics, shards)
     digests = set(stored.values()) if config.dedup else set()

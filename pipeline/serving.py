@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pipeline.build_dir.counts import AnswerTokens
+from pipeline.build_dir.json_records import as_json
 from stages.encoders import parsed
 from stages.profile import TargetModel
 
@@ -115,7 +117,7 @@ def _engines(
 
 
 def contract(
-    model: TargetModel, stops: tuple[str, ...], room: dict[str, int] | None = None
+    model: TargetModel, stops: tuple[str, ...], room: AnswerTokens | None = None
 ) -> dict[str, Any]:
     """``serving.json``.
 
@@ -137,7 +139,7 @@ def contract(
         "end_of_turn": profile.end_of_turn,
         "end_of_turn_id": model.end_of_turn_id,
         "pad_token_id": model.pad_id,
-        "max_new_tokens": room,
+        "max_new_tokens": as_json(room) if room else None,
         "added_tokens": {token: model.controls[token] for token in steps.values()} | own,
         "needs_this_tokenizer": needs_tokenizer(model),
         **steps,
@@ -145,7 +147,7 @@ def contract(
         # an encoder generates nothing that could be stopped
         "engines": {}
         if profile.pair
-        else _engines(model, strings, ids, bool(stops), room["max"] if room else None),
+        else _engines(model, strings, ids, bool(stops), room.max if room else None),
     }
 
 

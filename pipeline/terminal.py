@@ -60,7 +60,7 @@ class Canvas:
         split, number, place = shards.find(row_id)
         strips = shards.strips(shards.row(split, number))
         of = "" if len(strips) == 1 else f", {place + 1} of {len(strips)} in it"
-        if shards.manifest["task"] == "rm":
+        if shards.build.manifest.task == "rm":
             of, chosen = "", strips
         else:
             chosen = [strips[place]]
@@ -69,7 +69,7 @@ class Canvas:
     def stored(self, shards: Shards, split: str, number: int) -> None:
         """One stored row with all that is in it."""
         strips = shards.strips(shards.row(split, number))
-        count = shards.manifest["splits"][split]["rows"]
+        count = shards.build.splits[split].record.rows
         self._draw(f"{split} row {number} of {count}", strips)
 
     def _draw(self, title: str, strips: list[Strip]) -> None:

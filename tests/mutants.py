@@ -873,7 +873,7 @@ def the_mask_covers_the_padding() -> None:
 
 @mutant("flat")
 def the_manifest_counts_a_row_too_many() -> None:
-    after(manifest, "_rows", lambda rows: {**rows, "in": rows["in"] + 1})
+    after(manifest, "_rows", lambda rows: replace(rows, in_=rows.in_ + 1))
 
 
 @mutant("flat")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.build_dir.model_record import ModelRecord
 from stages.contract import Example, FormatOptions, Row
 from stages.detection import detect
 from stages.watched import Watched
@@ -64,6 +65,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """A build's manifest."""
     found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
     return found
+
+
+def model_record(**given: Any) -> ModelRecord:
+    """A manifest's ``model``; what is not given is empty, 0 or null."""
+    empty = {"str": "", "int": 0, "bool": False}
+    made = {f.name: empty.get(str(f.type)) for f in fields(ModelRecord) if f.default is MISSING}
+    made = {k: v for k, v in made.items() if k not in ("unknown", "added_tokens")}
+    return ModelRecord(**{**made, **given})
 
 
 def example(name: str) -> ModuleType:

@@ -35,6 +35,7 @@ from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from expectations.readback.undo_layout import Sequences
 from pipeline import drift
+from pipeline.build_dir.build import Build
 from pipeline.measured import read
 from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
@@ -360,10 +361,11 @@ def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
     make("sft", data)
     data.write_text("\n".join(rows))
     out, fresh = make("sft", data), make("sft", data, "fresh")
-    records = [json.loads((f / "run.json").read_text("utf-8")) for f in (out, fresh)]
-    assert records[0]["drift"]["rows.in"] == {"before": 10, "after": 30, "change": 2.0}
-    assert drift.lines(records[0]["drift"])[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
-    assert records[1]["drift"] is None
+    record = json.loads((out / "run.json").read_text("utf-8"))
+    assert record["drift"]["rows.in"] == {"before": 10, "after": 30, "change": 2.0}
+    found = Build.open(out).run.drift
+    assert drift.lines(found)[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
+    assert Build.open(fresh).run.drift is None
     same = [(folder / "manifest.json").read_bytes() for folder in (out, fresh)]
     assert same[0] == same[1]
 

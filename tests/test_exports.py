@@ -19,10 +19,11 @@ import pytest
 from datasets import load_dataset, load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, read_manifest
+from support import SAMPLES, Ran, model_record, read_manifest
 
 from pipeline import exports, rows
-from pipeline.exporting import export_build, open_build
+from pipeline.build_dir.build import Build
+from pipeline.exporting import export_build
 from pipeline.exports import Facts, openrlhf
 from stages import columns, pack, pad
 from stages.errors import DataError, UsageError
@@ -34,18 +35,18 @@ SOURCE = {
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
     "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
 }
-MODEL = {
-    "pad_token_id": 0,
-    "pad_token": "<pad>",
-    "eos_token_id": 9,
-    "eos_token": "<eos>",
-    "step_token": "<step>",
-    "good_token_id": 7,
-    "bad_token_id": 8,
-    "good_token": "<good>",
-    "bad_token": "<bad>",
-    "padding_side": "left",
-}
+MODEL = model_record(
+    pad_token_id=0,
+    pad_token="<pad>",
+    eos_token_id=9,
+    eos_token="<eos>",
+    step_token="<step>",
+    good_token_id=7,
+    bad_token_id=8,
+    good_token="<good>",
+    bad_token="<bad>",
+    padding_side="left",
+)
 LONGEST = 24
 TEXTS = ("openrlhf-text", "medicalgpt")  # prove their rows with a tokenizer: see below
 TAKEN = [  # every trainer, task and layout
@@ -156,11 +157,11 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[st
 
 def canonical(folder: Path) -> list[dict[str, Any]]:
     """Every example of a build or an export, in our columns."""
-    found = open_build(folder)
+    found = Build.open(folder).require_intact()
     tables = [
-        rows.examples(table, found.facts.layout)
-        for split in found.manifest["splits"]
-        for table in found.shards(split)
+        rows.examples(table, found.manifest.layout)
+        for split in found.splits.values()
+        for table in split.tables()
     ]
     return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
 
@@ -260,8 +261,8 @@ def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: 
     """The verdict of the manifest and the refusal of --for are the same sentence."""
     known = facts(task, layout)
     verdict = exports.verdicts(known)[name]
-    assert not verdict["supported"]
-    assert says in verdict["detail"]
+    assert not verdict.supported
+    assert says in verdict.detail
     with pytest.raises(UsageError, match=says):
         exports.load(name).require(known)
 
@@ -269,10 +270,10 @@ def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: 
 def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
     """They change no token, so the trainer trains, and its verdict says without what."""
     found = exports.verdicts(facts("rm", "ragged", columns=("margin",)))
-    told = {n for n, v in found.items() if v["supported"] and "margins" in v["detail"]}
+    told = {n for n, v in found.items() if v.supported and "margins" in v.detail}
     assert told == {"llamafactory", "medicalgpt"}
     plain = exports.verdicts(facts("rm", "ragged"))
-    assert not any("the margins that" in verdict["detail"] for verdict in plain.values())
+    assert not any("the margins that" in verdict.detail for verdict in plain.values())
 
 
 def test_a_refused_combination_exits_2_and_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
@@ -496,14 +497,15 @@ def test_an_export_is_shown_as_its_build(
 
 def open_rows(folder: Path) -> list[dict[str, Any]]:
     """A split's rows in our columns, in stored order."""
-    return [row for table in open_build(folder).shards("train") for row in table.to_pylist()]
+    tables = Build.open(folder).splits["train"].tables()
+    return [row for table in tables for row in table.to_pylist()]
 
 
 def test_an_export_says_what_is_wrong_with_its_source(
     builds: dict[str, Path], tmp_path: Path
 ) -> None:
     """A folder that is no build, and a build that was changed, are told apart."""
-    with pytest.raises(UsageError, match="is no finished build"):
+    with pytest.raises(UsageError, match="is no build"):
         export_build("trl", tmp_path, tmp_path / "out")
     shutil.copytree(builds["sft"], tmp_path / "b")
     shard = next((tmp_path / "b" / "train").glob("*.arrow"))
@@ -533,12 +535,12 @@ def test_megatron_refuses_a_token_trained_after_eos() -> None:
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 100, 127])
 def test_a_step_of_a_small_build_is_made_of_whole_micro_batches(layout: str, rows: int) -> None:
     """No more rows than there are, more than half of them, and shared by any 2^n GPUs they fill."""
-    facts = Facts("sft", layout, 512, {}, rows=rows)
+    facts = Facts("sft", layout, 512, None, rows=rows)
     micro, size, step, total = openrlhf.sizes(facts, "micro", "step")
     assert (micro, step) == ("micro", "step")
     assert rows / 2 < int(total) <= rows
     for gpus in (1, 2, 4, 8):
         filled = int(size) * gpus <= int(total)
         assert not filled or int(total) % (int(size) * gpus) == 0
-    big = Facts("sft", layout, 512, {}, rows=128)
+    big = Facts("sft", layout, 512, None, rows=128)
     assert openrlhf.sizes(big, "micro", "step") == ["micro", "1" if layout == "packed" else "4"]

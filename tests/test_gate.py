@@ -22,6 +22,7 @@ from expectations.gate import Table
 from expectations.gx import library, runner, suites
 from expectations.invariants import applying
 from pipeline import publish
+from pipeline.build_dir.json_records import Sealed
 from pipeline.tasks import load as load_task
 from stages import catalog
 from stages.errors import GateError
@@ -343,10 +344,10 @@ def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> No
     for written, given in ((bad, bad), (good, bad), (bad, good)):
         (tmp_path / "validation.json").write_text(json.dumps(written.described()))
         with pytest.raises(GateError):
-            publish.write_manifest(tmp_path, {}, given)
+            publish.write_manifest(tmp_path, Sealed(), given)
         assert not (tmp_path / "manifest.json").exists()
     (tmp_path / "validation.json").write_text(json.dumps(good.described()))
-    publish.write_manifest(tmp_path, {}, good)
+    publish.write_manifest(tmp_path, Sealed(), good)
     assert (tmp_path / "manifest.json").exists()
 
 

@@ -19,6 +19,8 @@ from transformers import AutoTokenizer
 
 from pipeline import answers, inference
 from pipeline.answers import Answers, Counting
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.counts import AnswerTokens
 from stages.binding import bind
 from stages.encoders import parsed
 from stages.errors import ModelError
@@ -108,11 +110,12 @@ def test_a_build_of_both_is_warned_about_and_can_choose(
 ) -> None:
     """Counts of both; one prompt for all, or one kind of rows, on request."""
     data = write(tmp_path / "d.jsonl", PLAIN, THOUGHT, THOUGHT)
-    both = read_manifest(make("sft", data, model="qwen3-0.6b"))
+    folder = make("sft", data, model="qwen3-0.6b")
+    both = read_manifest(folder)
     assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
     assert both["inference"]["arguments"] is None
     assert both["inference"]["mixed"]
-    assert any("--thinking" in line for line in inference.lines(both))
+    assert any("--thinking" in line for line in inference.lines(Build.open(folder).manifest))
     on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
     assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
     assert on["inference"]["arguments"] == {"enable_thinking": True}
@@ -170,8 +173,8 @@ def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
     counting(block)
     found = answers.limits(counting.found)
     assert found is not None
-    assert (found["max"], found["turns"]) == (flat[-1], len(flat))
-    assert found["p999"] == int(np.quantile(flat, 0.999, method="inverted_cdf"))
+    assert (found.max, found.turns) == (flat[-1], len(flat))
+    assert found.p999 == int(np.quantile(flat, 0.999, method="inverted_cdf"))
     again = answers.total([counting.found, counting.found])
     assert again.lengths.total() == 2 * len(flat)
 
@@ -180,7 +183,7 @@ def test_percentile_leaves_out_the_rare_giant() -> None:
     """One answer of two thousand does not decide the 99.9th percentile."""
     found = Answers()
     found.lengths.update({7: 1999, 4000: 1})
-    assert answers.limits(found) == {"p999": 7, "max": 4000, "turns": 2000}
+    assert answers.limits(found) == AnswerTokens(p999=7, max=4000, turns=2000)
     assert answers.limits(Answers()) is None
 
 

@@ -21,7 +21,7 @@ import pytest
 from datasets import load_dataset
 from support import SAMPLES, Ran
 
-from pipeline.exporting import open_build
+from pipeline.build_dir.build import Build
 from pipeline.rows import examples
 
 Run = Callable[..., Ran]
@@ -139,7 +139,8 @@ def theirs(name: str, tokenizer: Any, root: Path) -> Callable[[dict[str, Any]], 
 
 def stored(folder: Path) -> list[dict[str, Any]]:
     """A build's training rows in our columns, in stored order."""
-    return [row for table in open_build(folder).shards("train") for row in table.to_pylist()]
+    tables = Build.open(folder).splits["train"].tables()
+    return [row for table in tables for row in table.to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
             assert own(row) == ours(row, tokenizer)
     ran = pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back")
     assert ran.status == 0, ran.err
-    tables = [examples(t, "ragged") for t in open_build(tmp_path / "back").shards("train")]
+    tables = [examples(t, "ragged") for t in Build.open(tmp_path / "back").splits["train"].tables()]
     assert [row for table in tables for row in table.to_pylist()] == stored(tmp_path / "rm")
 
 

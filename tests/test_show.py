@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import small
-from support import SAMPLES
+from support import SAMPLES, model_record
 from transformers import AutoTokenizer
 
+from pipeline.build_dir.build import Build
 from pipeline.cli import cli
 from pipeline.drawing import (
     ANSWER,
@@ -29,7 +30,7 @@ from pipeline.drawing import (
     SCORED,
     TRAINED,
     Drawer,
-    open_build,
+    Shards,
     visible,
 )
 from stages.encoders import Encoder, parsed
@@ -37,7 +38,7 @@ from stages.errors import UsageError
 from stages.profile import TargetModel
 
 Make = Callable[..., Path]
-MODEL = {"good_token_id": None, "bad_token_id": None, "step_token_id": None}
+MODEL = model_record()
 
 
 def show(*arguments: object) -> str:
@@ -123,7 +124,7 @@ def test_visible_text_controls_nothing(text: str) -> None:
 def test_packs_show_every_example_in_its_place(make: Make) -> None:
     """One strip per example, its kinds from the labels, its text the tokenizer's."""
     folder = make("sft", SAMPLES / "sft" / "chat.jsonl")
-    shards = open_build(folder)
+    shards = Shards(Build.open(folder))
     row = shards.row("train", 0)
     strips = shards.strips(row)
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
@@ -147,7 +148,7 @@ def test_markers_padding_and_scores(make: Make) -> None:
     """Each kind of token is drawn as what its row says."""
     data = SAMPLES / "prm" / "first_error.json"
     folder = make("prm", data, "prm", layout="padded")
-    shards = open_build(folder)
+    shards = Shards(Build.open(folder))
     source = json.loads(data.read_text("utf-8"))
     for number in (0, 5):
         (strip,) = shards.strips(shards.row("train", number))
@@ -160,7 +161,7 @@ def test_markers_padding_and_scores(make: Make) -> None:
         padding = [piece.kind == PADDING for piece in strip.pieces]
         assert padding == [True] + [False] * strip.tokens
         assert strip.pieces[0].text.endswith(f"x {len(ids) - strip.tokens}]")
-    pairs = open_build(make("rm", SAMPLES / "rm" / "pairs.jsonl", "rm"))
+    pairs = Shards(Build.open(make("rm", SAMPLES / "rm" / "pairs.jsonl", "rm")))
     row = pairs.row("train", 0)
     for side, strip in zip(("chosen", "rejected"), pairs.strips(row), strict=True):
         kinds = [piece.kind for piece in strip.pieces for _ in piece.ids]
@@ -170,7 +171,7 @@ def test_markers_padding_and_scores(make: Make) -> None:
 
 def test_long_examples_are_cut_in_the_middle(make: Make) -> None:
     """Head and tail are the whole strip's, and every token is drawn or counted."""
-    shards = open_build(make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged"))
+    shards = Shards(Build.open(make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged")))
     row = shards.row("train", 0)
     (whole,), (cut,) = shards.strips(row), shards.strips(row, tokens=12)
     at, gone = cut.left_out
@@ -192,7 +193,7 @@ def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:
     assert drawn[0] == drawn[1]
     assert show(folder, "--pack", 2).split("\n", 1)[1] == drawn[1]
     assert show(folder, "--random", 2, "--seed", 7) == show(folder, "--random", 2, "--seed", 7)
-    shards = open_build(folder)
+    shards = Shards(Build.open(folder))
     with pytest.raises(UsageError, match="No example is called 'word_problems"):
         shards.find("word_problems.jsonl:99")
     with pytest.raises(UsageError, match="train has no row 10"):
@@ -250,7 +251,7 @@ def test_other_families_are_drawn_by_their_own_tokenizer(
     (tmp_path / "small.toml").write_text(profile)
     rows = [{"prompt": f"is it {i}", "chosen": "yes it is", "rejected": "no"} for i in range(4)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shards = open_build(make("rm", Path("rows.jsonl"), model="small.toml"))
+    shards = Shards(Build.open(make("rm", Path("rows.jsonl"), model="small.toml")))
     row = shards.row("train", 0)
     chosen = shards.strips(row)[0]
     kinds = [piece.kind for piece in chosen.pieces for _ in piece.ids]
@@ -260,4 +261,4 @@ def test_other_families_are_drawn_by_their_own_tokenizer(
     squeezed = "".join(text.replace("##", "").split())
     assert "isit0" in squeezed
     assert "yesitis" in squeezed
-    assert "report.html" in shards.manifest["files"]
+    assert "report.html" in shards.build.manifest.files

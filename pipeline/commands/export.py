@@ -25,8 +25,10 @@ import click
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
     from pipeline import launch
-    from pipeline.exporting import export_build, manifest_json
+    from pipeline.build_dir.build import Build
+    from pipeline.build_dir.json_records import one_line
+    from pipeline.exporting import export_build
 
     path = export_build(trainer, build, output, layout or "")
     click.echo(f"train     {launch.command(output, trainer)}", err=True)
-    click.echo(manifest_json(path) if as_json else str(path))
+    click.echo(one_line(Build.open(output).manifest) if as_json else str(path))

@@ -31,26 +31,27 @@ def COMMAND(
     color: str,
 ) -> None:
     """Without a choice, the first stored row."""
-    from pipeline.drawing import open_build
+    from pipeline.build_dir.build import Build
+    from pipeline.drawing import Shards
     from pipeline.terminal import Canvas
     from stages.errors import UsageError
 
     if sum(given is not None for given in (row, pack, count)) > 1:
         raise UsageError("--row, --pack and --random exclude each other.", "Give one of them.")
-    shards = open_build(folder)
+    shards = Shards(Build.open(folder))
     canvas = Canvas(color)
     if row is not None:
         canvas.example(shards, row)
         return
     numbers = [pack or 0]
     if count is not None:
-        numbers = _some(shards.manifest["splits"], split, count, seed)
+        side = shards.build.splits.get(split)
+        numbers = _some(side.record.rows if side else 1, count, seed)
     for number in numbers:
         canvas.stored(shards, split, number)
 
 
-def _some(splits: dict[str, dict[str, int]], split: str, count: int, seed: int | None) -> list[int]:
+def _some(rows: int, count: int, seed: int | None) -> list[int]:
     import random
 
-    rows = splits.get(split, {}).get("rows", 1)
     return sorted(random.Random(seed).sample(range(rows), min(count, rows)))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
+from pipeline.build_dir.manifest import Manifest, TrainerRecord
+from pipeline.build_dir.model_record import ModelRecord, Pair
 from stages import catalog
 from stages.errors import UsageError
 
@@ -23,7 +24,7 @@ class Facts:
     """What an export may know of a build; all of it is in the manifest.
 
     Attributes:
-        model: the manifest's ``model``.
+        bound: the manifest's ``model``; None before the model is known.
         columns: of the training rows, ours; empty before a shard is written.
         splits: names, in order; ``rows``: stored in ``train``, packs where they are packed.
         tokenizer_json: of the build; empty where nothing is projected yet.
@@ -34,7 +35,7 @@ class Facts:
     task: str
     layout: str
     max_length: int
-    model: Mapping[str, Any]
+    bound: ModelRecord | None
     columns: tuple[str, ...] = ()
     splits: tuple[str, ...] = ("train",)
     rows: int = 0
@@ -42,6 +43,17 @@ class Facts:
     unlabelled: bool = False
     without_margin: int = 0
     tokenizer_json: bytes = field(default=b"", repr=False)
+
+    @property
+    def model(self) -> ModelRecord:
+        """The manifest's ``model``; asked for where something is written, so it is known."""
+        assert self.bound is not None
+        return self.bound
+
+    @property
+    def pair(self) -> Pair | None:
+        """How an encoder's two texts are framed; None for decoders."""
+        return self.bound.pair if self.bound else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,7 @@ class Export:
             )
         if "loss_weights" in facts.columns and not self.takes_weights:
             return f"{self.name} reads no loss weights, and this build has fractional ones."
-        if facts.model.get("pair") and not self.takes_encoders:
+        if facts.pair and not self.takes_encoders:
             return (
                 f"{self.name} reads the reward at the last token; an encoder has it at the first."
             )
@@ -151,27 +163,22 @@ class Export:
             raise UsageError(why, "See what each takes with: pipeline list trainers")
 
 
-def facts_of(manifest: Mapping[str, Any]) -> Facts:
+def facts_of(manifest: Manifest) -> Facts:
     """What an export may know of a finished build."""
-    prm = manifest["prm"] or {}
+    prm, margins = manifest.prm, manifest.margins
     return Facts(
-        manifest["task"],
-        manifest["layout"],
-        manifest["max_length"],
-        manifest["model"],
-        tuple(manifest["columns"]),
-        tuple(manifest["splits"]),
-        manifest["splits"]["train"]["rows"] if "train" in manifest["splits"] else 0,
-        prm.get("label_kind") == "soft",
-        bool(prm.get("unlabelled")),
-        _without_margin(manifest),
+        manifest.task,
+        manifest.layout,
+        manifest.max_length,
+        manifest.model,
+        manifest.columns,
+        tuple(manifest.splits),
+        manifest.splits["train"].rows if "train" in manifest.splits else 0,
+        prm is not None and prm.label_kind == "soft",
+        prm is not None and prm.unlabelled,
+        # of a build where others have one; older manifests have no count
+        margins.absent if margins and margins.present else 0,
     )
-
-
-def _without_margin(manifest: Mapping[str, Any]) -> int:
-    """Pairs without a margin in a build where others have one; older manifests have no count."""
-    found = (manifest.get("rm") or {}).get("margins") or {"present": 0, "absent": 0}
-    return int(found["absent"]) if found["present"] else 0
 
 
 def key(name: str) -> str:
@@ -197,7 +204,7 @@ def names() -> list[str]:
     return [name.replace("_", "-") for name in catalog.names(__name__)]
 
 
-def verdicts(facts: Facts) -> dict[str, dict[str, Any]]:
+def verdicts(facts: Facts) -> dict[str, TrainerRecord]:
     """The manifest's ``trainers``: for each, whether it can train from this build, and why."""
     found = {}
     for name in names():
@@ -208,5 +215,5 @@ def verdicts(facts: Facts) -> dict[str, dict[str, Any]]:
             text += "; it does not read the margins that this build has"
         elif why is None and facts.without_margin and export.no_margin:
             text += f"; {facts.without_margin} pairs have no margin: {export.no_margin}"
-        found[name] = {"supported": why is None, "detail": text}
+        found[name] = TrainerRecord(why is None, text)
     return found

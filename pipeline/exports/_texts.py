@@ -28,8 +28,8 @@ class Exact:
 
     def __init__(self, facts: Facts) -> None:
         self._tokenizer = parsed(facts.tokenizer_json)
-        self.eos: str = facts.model["eos_token"]
-        self.eos_id: int = facts.model["eos_token_id"]
+        self.eos: str = facts.model.eos_token
+        self.eos_id: int = facts.model.eos_token_id
 
     def text(self, ids: list[int]) -> str:
         """Of these ids, control tokens included."""

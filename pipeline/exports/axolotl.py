@@ -51,8 +51,8 @@ def _files(facts: Facts) -> Mapping[str, str]:
     config = _CONFIG.format(
         test=_TEST if "test" in facts.splits else "",
         length=facts.max_length,
-        pad=facts.model["pad_token"],
-        eos=facts.model["eos_token"],
+        pad=facts.model.pad_token,
+        eos=facts.model.eos_token,
         task=_PRM if facts.task == "prm" else _SFT,
     )
     return {"axolotl.yaml": config}
@@ -93,7 +93,7 @@ def _refuses(facts: Facts) -> str | None:
 
 
 def _projection(facts: Facts) -> Projection:
-    good, bad = facts.model.get("good_token_id"), facts.model.get("bad_token_id")
+    good, bad = facts.model.good_token_id, facts.model.bad_token_id
     classes = facts.task == "prm"
 
     def forward(table: pa.Table) -> pa.Table:

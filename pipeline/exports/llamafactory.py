@@ -173,7 +173,7 @@ def _projection(facts: Facts) -> Projection:
     if facts.task == "rm":
         return Projection(("chosen_ids", "rejected_ids"), _pair, _unpair)
     if facts.layout == "packed":
-        return _neat(_width(facts), int(facts.model["pad_token_id"]))
+        return _neat(_width(facts), int(facts.model.pad_token_id))
     return Projection(("input_ids", "labels"), _single, _unsingle)
 
 

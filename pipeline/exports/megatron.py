@@ -92,7 +92,7 @@ def _detail(facts: Facts) -> str:
 
 
 def _projection(facts: Facts) -> Projection:
-    eos = int(facts.model["eos_token_id"])
+    eos = int(facts.model.eos_token_id)
 
     def forward(table: pa.Table) -> pa.Table:
         ids, labels = list_of(table, "input_ids"), list_of(table, "labels")

@@ -32,7 +32,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
     recipe = _RECIPE.format(
         test="dataset_test_split: test\n" if test else "",
         length=facts.max_length,
-        eos=facts.model["eos_token"],
+        eos=facts.model.eos_token,
         evaluate="true" if test else "false",
         strategy="epoch" if test else "no",
     )

@@ -49,8 +49,8 @@ def _flags(task: str, facts: Facts) -> Lines:
     ]
     if task == "prm":
         lines += [
-            ["--placeholder_token", str(facts.model["step_token"])],
-            ["--reward_tokens", str(facts.model["good_token"]), str(facts.model["bad_token"])],
+            ["--placeholder_token", str(facts.model.step_token)],
+            ["--reward_tokens", str(facts.model.good_token), str(facts.model.bad_token)],
         ]
     if task == "rm":
         lines += [["--margin_loss"]] if "margin" in facts.columns else []

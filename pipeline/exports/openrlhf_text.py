@@ -53,7 +53,7 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
 
 
 def _projection(facts: Facts) -> Projection:
-    good, bad = facts.model["good_token"], facts.model["bad_token"]
+    good, bad = facts.model.good_token, facts.model.bad_token
 
     def prm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
         text = exact.text(row["input_ids"])
@@ -83,8 +83,8 @@ def _flags(facts: Facts) -> Iterator[list[str]]:
     else:
         model = facts.model
         yield ["--input_key", "input", "--label_key", "label"]
-        yield ["--placeholder_token", str(model["step_token"])]
-        yield ["--reward_tokens", str(model["good_token"]), str(model["bad_token"])]
+        yield ["--placeholder_token", str(model.step_token)]
+        yield ["--reward_tokens", str(model.good_token), str(model.bad_token)]
 
 
 def _launch(facts: Facts) -> str:

@@ -179,15 +179,15 @@ def _detail(facts: Facts) -> str:
 def _refuses(facts: Facts) -> str | None:
     if facts.soft:
         return "trl trains step rewards as two classes: soft labels cannot be said in them."
-    if (facts.model.get("pair") or {}).get("token_types"):
+    if facts.pair and facts.pair.token_types:
         return "trl gives the model no token types, which this encoder tells two texts apart by."
     return None
 
 
 def _projection(facts: Facts) -> Projection | None:
-    if facts.task != "prm":
+    good, bad = facts.model.good_token_id, facts.model.bad_token_id
+    if facts.task != "prm" or good is None or bad is None:
         return None  # it takes its columns from ours and drops the rest
-    good, bad = facts.model["good_token_id"], facts.model["bad_token_id"]
 
     def forward(table: pa.Table) -> pa.Table:
         labels = class_labels(list_of(table, "labels"), good, bad)

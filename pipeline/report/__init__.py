@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from pipeline.drawing import Shards, open_build
+from pipeline.build_dir.build import Build
+from pipeline.drawing import Shards
 from pipeline.report.page import render
 from stages.errors import UsageError
 
 REPORT = "report.html"
 
 
-def make(folder: Path, manifest: dict[str, Any]) -> str:
-    """The page of a build that lies in a folder, staged or published.
+def make(build: Build) -> str:
+    """The page of a build, staged or published.
 
     Args:
-        manifest: without ``files`` where they are not known yet; the page does not list them.
+        build: its manifest may be without ``files`` while they are not known; the page does not
+            list them.
     """
-    return render(Shards(folder, manifest))
+    return render(Shards(build))
 
 
-def write(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write the page into the folder."""
-    (folder / REPORT).write_bytes(make(folder, manifest).encode())
+def write(build: Build) -> None:
+    """Write the page into the build's folder."""
+    (build.folder / REPORT).write_bytes(make(build).encode())
 
 
 def remake(folder: Path) -> tuple[bytes, str]:
@@ -31,8 +32,9 @@ def remake(folder: Path) -> tuple[bytes, str]:
 
     Raises:
         UsageError: the folder is no build, or an export, which has no page.
+        DataError: a file that the page is made from is damaged.
     """
-    manifest = open_build(folder).manifest
-    if manifest.get("export"):
+    build = Build.open(folder)
+    if build.manifest.export:
         raise UsageError(f"{folder} is an export.", "Give the build that it was made from.")
-    return make(folder, manifest).encode(), str(manifest["files"].get(REPORT, ""))
+    return make(build).encode(), build.manifest.files.get(REPORT, "")

@@ -1,16 +1,15 @@
-"""Examples of refused rows, from the head of ``rejects.jsonl``."""
+"""Examples of refused rows, from the first of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
-import orjson
-
+from pipeline.build_dir.records import Reject
 from pipeline.drawing import visible
 
-READ = 5000  # lines; the counts come from the manifest
+READ = 5000  # refused rows; the counts come from the manifest
 SHOWN = 3  # per code
 RAW = 240  # characters of a row
 
@@ -29,14 +28,11 @@ def _cut(text: str) -> str:
     return visible(text if len(text) <= RAW else text[: RAW - 1] + "…")
 
 
-def losses(path: Path) -> dict[str, list[Loss]]:
+def losses(rejects: Iterable[Reject]) -> dict[str, list[Loss]]:
     """The first few refused rows of each code."""
     found: dict[str, list[Loss]] = {}
-    with path.open("rb") as file:
-        for line in islice(file, READ):
-            entry = orjson.loads(line)
-            listed = found.setdefault(entry["code"], [])
-            if len(listed) < SHOWN:
-                texts = (visible(entry["id"]), entry["stage"], _cut(entry["detail"]))
-                listed.append(Loss(*texts, _cut(entry["raw"])))
+    for one in islice(rejects, READ):
+        listed = found.setdefault(one.code, [])
+        if len(listed) < SHOWN:
+            listed.append(Loss(visible(one.id), one.stage, _cut(one.detail), _cut(one.raw)))
     return found

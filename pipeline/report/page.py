@@ -13,7 +13,10 @@ from typing import Any
 import jinja2
 import orjson
 
-from pipeline.audits import AUDITS
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.counts import TurnSplit
+from pipeline.build_dir.json_records import as_json
+from pipeline.build_dir.records import AuditRecord, Audits, FigureRecord
 from pipeline.drawing import KINDS, Shards, visible
 from pipeline.report import plots
 from pipeline.report.losses import losses
@@ -36,12 +39,12 @@ def _number(value: float) -> str:
     return f"{value:,.2f}".replace(",", "\u202f")
 
 
-def _figure(figure: dict[str, Any]) -> str:
+def _figure(figure: FigureRecord) -> str:
     """A figure's value in its unit."""
-    value = figure["value"]
-    if figure["unit"] == "share":
+    value = figure.value
+    if figure.unit == "share":
         return f"{value:.1%}"
-    if figure["unit"] == "auc":
+    if figure.unit == "auc":
         return f"AUC {value:.3f}"
     return _number(int(value) if value == int(value) else value)
 
@@ -49,6 +52,10 @@ def _figure(figure: dict[str, Any]) -> str:
 def _spelled(value: object) -> str:
     """An option as JSON, the same before and after it has been through a file."""
     return orjson.dumps(value).decode()
+
+
+def _split_told(split: TurnSplit) -> str:
+    return turn_split.sentence(as_json(split))
 
 
 def _percent(part: float, whole: float) -> float:
@@ -66,7 +73,7 @@ def _template() -> jinja2.Template:
     environment.filters.update(number=_number, figure=_figure, visible=visible, spelled=_spelled)
     environment.filters["noted"] = notes.of
     environment.globals.update(percent=_percent, kinds=KINDS, status=_STATUS)
-    environment.globals.update(split_told=turn_split.sentence)
+    environment.filters["split_told"] = _split_told
     return environment.from_string(Path(__file__).with_name("page.jinja").read_text("utf-8"))
 
 
@@ -78,33 +85,28 @@ def _rows(count: int) -> list[int]:
 
 def _samples(shards: Shards) -> list[dict[str, Any]]:
     found = []
-    for number in _rows(shards.manifest["splits"]["train"]["rows"]):
+    for number in _rows(shards.build.splits["train"].record.rows):
         strips = shards.strips(shards.row("train", number), EXAMPLES, TOKENS)
         found.append({"number": number, "strips": strips})
     return found
 
 
-def _json(path: Path) -> Any:
-    return orjson.loads(path.read_bytes())
+def _warnings(audits: Audits) -> list[AuditRecord]:
+    return [audit for audit in audits.audits if audit.status in ("warn", "fail")]
 
 
-def _warnings(audits: dict[str, Any]) -> list[dict[str, Any]]:
-    return [audit for audit in audits["audits"] if audit["status"] in ("warn", "fail")]
-
-
-def _ledger(manifest: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def _ledger(build: Build) -> list[dict[str, Any]]:
     """Every loss: code, rows, examples, and the first rows of it."""
-    rows, made = manifest["rows"], manifest["examples"]
-    examples = losses(folder / "rejects.jsonl")
-    codes = {**rows["rejected_by_code"], **made["rejected_by_code"]}
+    rows, made = build.manifest.rows.rejected_by_code, build.manifest.examples.rejected_by_code
+    examples = losses(build.rejects())
     found = [
         {
             "code": code,
-            "rows": rows["rejected_by_code"].get(code, 0),
-            "examples": made["rejected_by_code"].get(code, 0),
+            "rows": rows.get(code, 0),
+            "examples": made.get(code, 0),
             "shown": examples.get(code, []),
         }
-        for code in codes
+        for code in {**rows, **made}
     ]
     return sorted(found, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
 
@@ -115,16 +117,15 @@ def render(shards: Shards) -> str:
     Args:
         shards: the build, in whatever folder; no byte of the page depends on its name.
     """
-    folder, manifest = shards.folder, shards.manifest
-    audits = _json(folder / AUDITS)
+    build = shards.build
     return _template().render(
-        m=manifest,
-        audits=audits,
-        warnings=_warnings(audits),
-        validation=_json(folder / "validation.json"),
-        serving=_json(folder / "serving.json"),
-        losses=_ledger(manifest, folder),
-        lengths=plots.lengths(audits),
+        m=build.manifest,
+        audits=build.audits,
+        warnings=_warnings(build.audits),
+        validation=build.validation,
+        serving=build.serving,
+        losses=_ledger(build),
+        lengths=plots.lengths(build.audits),
         packing=plots.packing(shards),
         samples=_samples(shards),
     )

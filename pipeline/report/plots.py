@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.build_dir.records import Audits
 from pipeline.drawing import Shards
 from stages.columns import list_parts, numbers, whole
 
@@ -58,12 +59,10 @@ def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
     return Histogram(bars, ticks, unit, highest)
 
 
-def lengths(audits: dict[str, Any]) -> Histogram | None:
+def lengths(audits: Audits) -> Histogram | None:
     """The examples' lengths, as the audit of that name binned them."""
-    found = next((a for a in audits["audits"] if a["name"] == "lengths"), None)
-    bins: list[list[Any]] = (
-        next((f["bins"] for f in found["figures"] if f["bins"]), []) if found else []
-    )
+    found = next((audit for audit in audits.audits if audit.name == "lengths"), None)
+    bins = next((figure.bins for figure in found.figures if figure.bins), ()) if found else ()
     if not bins:
         return None
     width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 1
@@ -90,14 +89,14 @@ class Packing:
 
 def packing(shards: Shards) -> Packing | None:
     """Pack strips and a histogram of their fill; None in other layouts."""
-    manifest = shards.manifest
-    if manifest["layout"] != "packed":
+    build = shards.build
+    if build.manifest.layout != "packed":
         return None
-    room = manifest["max_length"]
+    room = build.manifest.max_length
     fills: list[Any] = []
     drawn: list[Pack] = []
-    for shard in manifest["splits"]["train"]["shards"]:
-        for batch in shards.table(shard["path"]).to_batches():
+    for shard in build.splits["train"].shards:
+        for batch in shards.table(shard).to_batches():
             stored = np.diff(numbers(batch.column("input_ids"))[0])
             fills.append(stored)
             if len(drawn) < PACKS:

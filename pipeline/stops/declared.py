@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +12,9 @@ from tokenizers import Tokenizer
 
 from pipeline import rows
 from pipeline.answers import matches
-from pipeline.check import stored_model
-from pipeline.drawing import open_build
-from pipeline.exporting import Stored
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.model import stored_model
+from pipeline.build_dir.records import Serving
 from pipeline.stops import BATCH, MULTI, SINGLE, TOOLS, Prompt
 from stages.columns import IGNORED
 from stages.encoders import parsed
@@ -39,14 +38,19 @@ class Declared:
     """A build, as far as stopping goes.
 
     Attributes:
-        serving: its ``serving.json``.
         arguments: of the chat template, where the build trains one prompt of several.
     """
 
-    folder: Path
-    manifest: dict[str, Any]
-    serving: dict[str, Any]
+    source: Build
     model: TargetModel
+
+    @property
+    def folder(self) -> Path:
+        return self.source.folder
+
+    @property
+    def serving(self) -> Serving:
+        return self.source.serving
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -58,11 +62,12 @@ class Declared:
 
     @property
     def stop_ids(self) -> list[int]:
-        return [int(index) for index in self.serving["stop_token_ids"]]
+        return list(self.serving.stop_token_ids)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return (self.manifest.get("inference") or {}).get("arguments") or {}
+        said = self.source.manifest.inference
+        return dict(said.arguments or {}) if said else {}
 
     @property
     def end(self) -> str:
@@ -72,8 +77,8 @@ class Declared:
     @property
     def room(self) -> int:
         """Tokens to wait for an end: twice what the longest trained answer has."""
-        measured = self.serving.get("max_new_tokens")
-        return min(max(32, 2 * measured["max"]), 4096) if measured else 512
+        measured = self.serving.max_new_tokens
+        return min(max(32, 2 * measured.max), 4096) if measured else 512
 
 
 def read(folder: Path) -> Declared:
@@ -81,28 +86,26 @@ def read(folder: Path) -> Declared:
 
     Raises:
         UsageError: the folder is no build, or not one of answers.
+        DataError: it is damaged.
     """
-    manifest = open_build(folder).manifest
-    if manifest["task"] != "sft":
+    build = Build.open(folder)
+    if build.manifest.task != "sft":
         raise UsageError(
-            f"{folder} is a build for {manifest['task']}, which trains no model to answer.",
+            f"{folder} is a build for {build.manifest.task}, which trains no model to answer.",
             "Give the sft build that the model was trained on.",
         )
-    model = stored_model(folder, manifest)
-    date = manifest["model"]["date_string"]
-    model = replace(model, profile=replace(model.profile, date_string=date))
-    serving = json.loads((folder / "serving.json").read_bytes())
-    return Declared(folder, manifest, serving, model)
+    model = stored_model(build)
+    date = build.manifest.model.date_string
+    return Declared(build, replace(model, profile=replace(model.profile, date_string=date)))
 
 
 def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
     """Row id, ids and labels of examples, of the test side where there is one."""
-    source = Stored(build.folder, build.manifest)
-    splits = build.manifest["splits"]
-    for table in source.shards("test" if "test" in splits else "train"):
+    splits = build.source.splits
+    for table in splits["test" if "test" in splits else "train"].tables():
         for start in range(0, len(table), 64):
             block = table.slice(start, 64).combine_chunks()
-            single = rows.examples(block, build.manifest["layout"])
+            single = rows.examples(block, build.source.manifest.layout)
             columns = (single.column(n).to_pylist() for n in ("row_id", "input_ids", "labels"))
             yield from zip(*columns, strict=True)
 
@@ -110,7 +113,7 @@ def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
 def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
     """Where the last trained answer starts."""
     trained = [i for i, label in enumerate(labels) if label != IGNORED]
-    if build.manifest["options"]["train_on"] != "all":
+    if build.source.manifest.options.get("train_on") != "all":
         last = [i for i in trained if i == 0 or labels[i - 1] == IGNORED]
         return last[-1] if last else 0
     flat = pa.array(ids, pa.int32()).to_numpy()

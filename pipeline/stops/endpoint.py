@@ -172,7 +172,7 @@ def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Exam
             what += f", and the build's {len(mine)}, or others"
             found.add("other_tokenizer", server.url, what, serve)
             return
-    for text, index in build.serving["added_tokens"].items():
+    for text, index in build.serving.added_tokens.items():
         if (theirs := server.tokens(text)) != [index]:
             what = f"the server writes {text!r} as {theirs}, and the build as {index}"
             found.add("other_tokenizer", server.url, what, serve)

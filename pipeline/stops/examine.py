@@ -192,7 +192,7 @@ def _explain_server(
     if first is None:
         return
     by_id = {"stop_token_ids": build.stop_ids}
-    again = _from_server(server, build, wanted, stop=build.serving["stop_strings"][:4], **by_id)
+    again = _from_server(server, build, wanted, stop=list(build.serving.stop_strings[:4]), **by_id)
     passed = any(answer.passed_over for answer in found.answers)
     stopped = again([first], 0.0)[0]
     if not (stopped.ended or passed):

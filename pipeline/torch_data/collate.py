@@ -7,7 +7,6 @@ reads labels alone does not see them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipeline.build_dir.build import Build
 from pipeline.torch_data.rows import Row, documents
 
 IGNORED = -100
@@ -248,14 +248,14 @@ class StackPairs:
 def pair_collator(build: str | Path) -> PadPairs | StackPairs:
     """The collator of an RM build, by its manifest: padding side, positions and token types are
     those of its family, so that a pair scores in a batch what it scores alone."""
-    said = json.loads((Path(build) / "manifest.json").read_bytes())
-    model = said["model"]
-    pair = model["pair"] or {"position_offset": 0, "token_types": False}
-    if said["layout"] == "padded":
-        return StackPairs(pair["position_offset"])
+    manifest = Build.open(build).manifest
+    model = manifest.model
+    start = model.pair.position_offset if model.pair else 0
+    if manifest.layout == "padded":
+        return StackPairs(start)
     return PadPairs(
-        model["pad_token_id"],
-        model["padding_side"],
-        position_start=pair["position_offset"],
-        token_types=pair["token_types"],
+        model.pad_token_id,
+        model.padding_side,
+        position_start=start,
+        token_types=model.pair.token_types if model.pair else False,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages.errors import DataError, UsageError
+from pipeline.build_dir.build import Build, Shard
+from stages.errors import UsageError
 
 Row = dict[str, Any]
 
@@ -38,12 +38,11 @@ def documents(row: Row) -> list[Row]:
     return made
 
 
-def _streams(folder: Path) -> list[Path]:
-    state = folder / "state.json"
-    if not state.exists():
-        raise UsageError(f"{folder} is no split of a build.", "Give a build's folder.")
-    names = json.loads(state.read_bytes())["_data_files"]
-    return [folder / entry["filename"] for entry in names]
+def _shards(folder: Path, split: str) -> tuple[Shard, ...]:
+    found = Build.open(folder).splits.get(split)
+    if found is None:
+        raise UsageError(f"{folder / split} is no split of a build.", "Give a build's folder.")
+    return found.shards
 
 
 class Rows:
@@ -61,25 +60,19 @@ class Rows:
         order_hash: changes when a row, or the order of rows, does: what a resumed run compares.
 
     Raises:
-        UsageError: there is no such split.
+        UsageError: the folder is no build, or has no such split.
+        DataError: its manifest is damaged.
     """
 
     def __init__(self, build: str | Path, split: str = "train", *, explode: bool = False) -> None:
-        self._paths = _streams(Path(build) / split)
+        shards = _shards(Path(build), split)
+        self._paths = [shard.path for shard in shards]
         self._tables: list[pa.Table] | None = None
         self.explode = explode
-        self.order_hash = self._hash(Path(build), split)
+        hashed = [*(shard.record.sha256 for shard in shards), str(explode)]
+        self.order_hash = hashlib.sha256("\0".join(hashed).encode()).hexdigest()
         self._rows = np.cumsum([len(table) for table in self._open()]).tolist()
         self._items = self._documents() if explode else None
-
-    def _hash(self, build: Path, split: str) -> str:
-        try:
-            found = json.loads((build / "manifest.json").read_bytes())
-            shards = [shard["sha256"] for shard in found["splits"][split]["shards"]]
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{build} has no manifest for {split}.", "Build it again.") from error
-        text = "\0".join([*shards, str(self.explode)])
-        return hashlib.sha256(text.encode()).hexdigest()
 
     def _open(self) -> list[pa.Table]:
         if self._tables is None:

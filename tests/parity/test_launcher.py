@@ -15,7 +15,7 @@ from statistics import mean
 import pytest
 import transformers
 from parity.tiny import tiny
-from support import ROOT, SAMPLES, Ran
+from support import ROOT, SAMPLES, Ran, model_record
 
 from pipeline import exports
 from pipeline.exports import Facts
@@ -117,7 +117,7 @@ def test_every_version_knows_the_options_of_its_spelling(
     version: str, trainer: str, task: str, tmp_path: Path
 ) -> None:
     """What a launch script passes on, with a test split and margins, its program declares."""
-    model = {"step_token": "<s>", "good_token": "+", "bad_token": "-"}
+    model = model_record(step_token="<s>", good_token="+", bad_token="-")
     known = Facts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
     export = exports.load(trainer)
     scripts = {task: export.launch(known)}

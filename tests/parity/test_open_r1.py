@@ -15,7 +15,7 @@ from datasets import load_dataset
 from parity.tiny import tiny
 from transformers import AutoTokenizer
 
-from pipeline.exporting import open_build
+from pipeline.build_dir.build import Build as BuildDir
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
@@ -27,7 +27,9 @@ SAMPLE = 60
 
 def ours(folder: Path, split: str) -> list[dict[str, Any]]:
     """A split's rows in our columns."""
-    return [row for table in open_build(folder).shards(split) for row in table.to_pylist()]
+    return [
+        row for table in BuildDir.open(folder).splits[split].tables() for row in table.to_pylist()
+    ]
 
 
 @pytest.mark.parametrize("version", [FIRST, PINNED, NEWEST])

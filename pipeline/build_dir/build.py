@@ -1,0 +1,285 @@
+"""A finished build, or an export of one, as one typed object. ::
+
+build = Build.open("DIR")
+build.manifest.rows.used
+for table in build.splits["train"].tables():
+    table.column("input_ids")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from pipeline import exports, stored
+from pipeline.build_dir import files
+from pipeline.build_dir.json_records import MalformedError, Record, load
+from pipeline.build_dir.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    Header,
+    Manifest,
+    ShardRecord,
+    SplitRecord,
+)
+from pipeline.build_dir.records import (
+    AUDITS,
+    REJECTS,
+    RUN,
+    SERVING,
+    TOKENIZER,
+    VALIDATION,
+    Audits,
+    Reject,
+    RunRecord,
+    Serving,
+    Validation,
+)
+from stages.errors import DataError, SurroundingsError, UsageError
+
+_R = TypeVar("_R", bound=Record)
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """A manifest from its bytes.
+
+    Raises:
+        MalformedError: naming the key that is missing or of another type.
+        UsageError: a newer version wrote it, in a schema that this one does not know.
+    """
+    header = load(Header, data)
+    if header.schema_version > SCHEMA_VERSION:
+        raise UsageError(
+            f"The build was made by version {header.version} in schema {header.schema_version}; "
+            f"this version reads {SCHEMA_VERSION}.",
+            "Install that version or a newer one: pip install --upgrade posttrain-pipeline",
+        )
+    return load(Manifest, data)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a split.
+
+    Attributes:
+        record: its path in the build, rows, tokens, bytes and sha256.
+    """
+
+    build: Build = field(repr=False)
+    record: ShardRecord
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.build.folder / self.record.path
+
+    def table(self) -> pa.Table:
+        """Its rows in our columns (``manifest.columns``), whatever it is stored in.
+
+        Ids and labels are list<int32>, labels -100 where not trained; ``row_id`` is string;
+        ratings and loss weights are list<float32>. Memory-mapped, but for exports to other columns.
+
+        Raises:
+            DataError: it is missing or damaged.
+            SurroundingsError: it may not be read.
+        """
+        return self._read(self.build.projection)
+
+    def trainer_table(self) -> pa.Table:
+        """Its rows as they are stored: an export's are in its trainer's columns.
+
+        Raises:
+            DataError: it is missing or damaged.
+            SurroundingsError: it may not be read.
+        """
+        return self._read(None)
+
+    def _read(self, projection: exports.Projection | None) -> pa.Table:
+        try:
+            return stored.read(self.build.folder, self.record.path, projection)
+        except PermissionError as error:
+            raise SurroundingsError(f"{self.path} may not be read.", "Change its mode.") from error
+        except _DAMAGED as error:
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise DataError(f"{self.path} cannot be read: {what}.", "Build it again.") from error
+
+
+@dataclass(frozen=True)
+class Split:
+    """``train`` or ``test``.
+
+    Attributes:
+        record: rows (packs, where they are packed), examples and tokens.
+    """
+
+    name: str
+    record: SplitRecord = field(repr=False)
+    shards: tuple[Shard, ...]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The shards in our columns, in order, one at a time; raises as ``Shard.table`` does."""
+        return (shard.table() for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class Build:
+    """A finished build, or an export; its files are read when they are asked for.
+
+    Attributes:
+        folder: where it lies.
+        manifest: all that ``manifest.json`` says.
+    """
+
+    folder: Path
+    manifest: Manifest = field(repr=False)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Build:
+        """The build in a folder. Its files are not compared with their hashes (``require_intact``).
+
+        Raises:
+            UsageError: the folder holds no build, or one in a newer schema.
+            DataError: its manifest is damaged; the key is named.
+        """
+        place = Path(folder)
+        try:
+            data = (place / MANIFEST).read_bytes()
+        except OSError as error:
+            why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
+            raise UsageError(
+                f"{folder} is no build: {why}.",
+                "Give the folder that pipeline run or pipeline export wrote.",
+            ) from error
+        try:
+            return cls(place, read_manifest(data))
+        except MalformedError as error:
+            raise _damaged(place, MANIFEST, error) from error
+
+    @cached_property
+    def splits(self) -> Mapping[str, Split]:
+        """``train``, and ``test`` where the build has one."""
+        return {
+            name: Split(name, record, tuple(Shard(self, shard) for shard in record.shards))
+            for name, record in self.manifest.splits.items()
+        }
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder that ``AutoTokenizer.from_pretrained`` takes."""
+        return self.folder / TOKENIZER
+
+    @cached_property
+    def tokenizer_json(self) -> bytes:
+        """The tokenizer's own file.
+
+        Raises:
+            DataError: it is missing.
+        """
+        return self._bytes(f"{TOKENIZER}/tokenizer.json")
+
+    @cached_property
+    def run(self) -> RunRecord:
+        """``run.json``: when, where and how it was made; exports have none.
+
+        Raises:
+            DataError: it is missing or damaged; so of the files below.
+        """
+        return self._record(RunRecord, RUN)
+
+    @cached_property
+    def serving(self) -> Serving:
+        """``serving.json``: the stop contract."""
+        return self._record(Serving, SERVING)
+
+    @cached_property
+    def validation(self) -> Validation:
+        """``validation.json``: the verdict of the expectations; an export has its build's."""
+        return self._record(Validation, VALIDATION)
+
+    @cached_property
+    def audits(self) -> Audits:
+        """``audits.json``: what the audits measured; exports have none."""
+        return self._record(Audits, AUDITS)
+
+    def rejects(self) -> Iterator[Reject]:
+        """The refused rows, in input order, one at a time; exports have none.
+
+        Raises:
+            DataError: ``rejects.jsonl`` is missing or damaged; the line is named.
+        """
+        try:
+            with (self.folder / REJECTS).open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        yield load(Reject, line)
+                    except MalformedError as error:
+                        raise _damaged(self.folder, f"{REJECTS}:{number}", error) from error
+        except OSError as error:
+            raise _missing(self.folder, REJECTS, error) from error
+
+    def differences(self) -> Iterator[files.Difference]:
+        """Files that are missing, changed, or not named by the manifest; every file is read."""
+        return files.differences(self.folder, self.manifest.files)
+
+    def require_intact(self) -> Build:
+        """The build itself, when every file that its manifest names is what was written.
+
+        Raises:
+            DataError: a file is missing or has changed.
+        """
+        for found in self.differences():
+            if found.code != files.UNKNOWN:
+                what = "has changed since" if found.code == files.HASH else "is missing from"
+                raise DataError(f"{self.folder / found.name} {what} the build.", "Build it again.")
+        return self
+
+    @cached_property
+    def facts(self) -> exports.Facts:
+        """What a trainer's export may know of it.
+
+        Raises:
+            DataError: its tokenizer is missing.
+        """
+        return replace(exports.facts_of(self.manifest), tokenizer_json=self.tokenizer_json)
+
+    @cached_property
+    def projection(self) -> exports.Projection | None:
+        """Between our columns and those of an export; None where they are ours.
+
+        Raises:
+            UsageError: there is no such trainer here.
+        """
+        made_for = self.manifest.export
+        return exports.load(made_for.trainer).projection(self.facts) if made_for else None
+
+    def _bytes(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except OSError as error:
+            raise _missing(self.folder, name, error) from error
+
+    def _record(self, kind: type[_R], name: str) -> _R:
+        try:
+            return load(kind, self._bytes(name))
+        except MalformedError as error:
+            raise _damaged(self.folder, name, error) from error
+
+
+def _missing(folder: Path, name: str, error: OSError) -> DataError:
+    return DataError(
+        f"{folder / name} cannot be read: {error.strerror}.",
+        f"Build it again; pipeline check {folder} says what else differs.",
+    )
+
+
+def _damaged(folder: Path, name: str, error: MalformedError) -> DataError:
+    return DataError(
+        f"{folder / name} is damaged: {error}.",
+        f"Build it again; pipeline check {folder} says what else differs.",
+    )

@@ -1,0 +1,58 @@
+"""The files of a build beside the hashes that its manifest gives."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.build_dir.manifest import MANIFEST
+from pipeline.build_dir.records import RUN
+
+MISSING, HASH, UNKNOWN = "missing", "hash", "unknown"
+_UNLISTED = {RUN, MANIFEST}  # no manifest names these
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file that is not as the manifest has it; ``code`` is ``missing``, ``hash`` or ``unknown``.
+
+    Attributes:
+        name: its path in the build.
+    """
+
+    name: str
+    code: str
+    detail: str
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def differences(folder: Path, files: Mapping[str, str]) -> Iterator[Difference]:
+    """Every file that is missing, changed, or not named.
+
+    Args:
+        files: sha256 by path, as a manifest has them.
+    """
+    there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    for name in sorted(files):
+        if name not in there:
+            yield Difference(name, MISSING, "the manifest names it, and it is not there")
+        elif _sha256(folder / name) != files[name]:
+            yield Difference(name, HASH, f"its bytes are not those of sha256 {files[name]}")
+    for name in sorted(there - {*files} - _UNLISTED):
+        yield Difference(name, UNKNOWN, "the manifest does not name it")
+
+
+def hash_files(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
+    """sha256 of every file of a build, by path; ``known`` spares hashing shards twice."""
+    found = dict(known)
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name not in found and name not in _UNLISTED:
+            found[name] = _sha256(path)
+    return dict(sorted(found.items()))

@@ -1,0 +1,399 @@
+"""A finished build as a typed object: opened whole, written again byte for byte, damage named."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import ROOT, SAMPLES, Ran, read_manifest
+
+from pipeline import rows, seal
+from pipeline.build import Built
+from pipeline.build_dir import identity
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.build import read_manifest as parse
+from pipeline.build_dir.json_records import (
+    MalformedError,
+    Record,
+    as_json,
+    dump,
+    from_json,
+    load,
+    one_line,
+    sealed,
+)
+from pipeline.build_dir.manifest import SCHEMA_VERSION, Manifest
+from pipeline.build_dir.records import Audits, Reject, RunRecord, Serving, Validation
+from pipeline.check import check
+from pipeline.dataset_files import write_json
+from pipeline.drawing import Shards
+from pipeline.exporting import export_build
+from pipeline.progress import summary
+from pipeline.report import make as page
+from stages.errors import DataError, UsageError
+
+Run = Callable[..., Ran]
+BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
+    "sft-packed": ("sft", "sft", {}),
+    "sft-ragged": ("sft", "sft/chat.jsonl", {"layout": "ragged", "stop": ("</answer>",)}),
+    "sft-padded": ("sft", "sft/zh_dialogues.jsonl", {"layout": "padded", "test_size": 1.0}),
+    "rm-ragged": ("rm", "rm/pairs_margin.jsonl", {"trainer": "trl"}),
+    "rm-padded": ("rm", "rm/pairs.jsonl", {"layout": "padded"}),
+    "prm-packed": ("prm", "prm/alternatives.jsonl", {}),
+    "prm-ragged": ("prm", "prm/first_error.json", {"layout": "ragged", "trainer": "trl"}),
+    "prm-padded": ("prm", "prm/stepwise_soft.jsonl", {"layout": "padded"}),
+}
+EXPORT = "prm-ragged/trl"
+RECORDS: dict[str, type[Record]] = {
+    "manifest.json": Manifest,
+    "run.json": RunRecord,
+    "serving.json": Serving,
+    "validation.json": Validation,
+    "audits.json": Audits,
+}
+# Keys that builds of this schema may lack: those added since its first.
+OPTIONAL = {
+    "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
+    "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread",
+    "run.json": "files_left_out oracle_compared",
+    "serving.json": "max_new_tokens needs_this_tokenizer step_token good_token bad_token "
+    "chat_template repairs",
+    "validation.json": "expectations.N.why expectations.N.checks.N.observed",
+    "audits.json": "",
+}
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
+    """A folder with all of them, and an export of a whole build."""
+    from pipeline.build import build
+    from pipeline.config import Config
+
+    root = tmp_path_factory.mktemp("builds")
+    for name, (task, data, options) in BUILDS.items():
+        given: dict[str, Any] = {"workers": 1, "max_reject": 1.0, "cache_dir": cache_dir, **options}
+        config = Config(task, (str(SAMPLES / data),), "qwen2-1.5b", root / name, **given)
+        build(config, lambda *_: None)
+    export_build("llamafactory", root / "rm-ragged", root / "export")
+    return root
+
+
+ALL = [*BUILDS, EXPORT, "export"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_build_is_opened_whole(builds: Path, name: str) -> None:
+    """Splits, shards, tokenizer and records are those of its files, in every task and layout."""
+    folder = builds / name
+    build, said = Build.open(str(folder)), read_manifest(folder)
+    assert build.require_intact() is build
+    assert list(build.differences()) == []
+    assert (build.tokenizer / "tokenizer.json").read_bytes() == build.tokenizer_json
+    assert list(build.splits) == list(said["splits"])
+    examples = 0
+    for split in build.splits.values():
+        tables = list(split.tables())
+        assert [len(table) for table in tables] == [shard.record.rows for shard in split.shards]
+        assert {tuple(table.schema.names) for table in tables} == {build.manifest.columns}
+        examples += sum(len(rows.examples(table, said["layout"])) for table in tables)
+    assert examples == said["examples"]["kept"] == build.manifest.examples.kept
+    assert build.serving.stop_token_ids
+    assert build.validation.passed
+    if said["export"]:
+        stored = build.splits["train"].shards[0].trainer_table()
+        assert stored.schema.names != list(build.manifest.columns)
+        with pytest.raises(DataError, match=r"run\.json cannot be read"):
+            _ = build.run
+    else:
+        assert build.run.engine == "local"
+        assert {audit.name for audit in build.audits.audits} == set(said["audits"])
+        refused = list(build.rejects())
+        assert len(refused) == said["rows"]["rejected"] + said["examples"]["rejected"]
+        assert {one.code for one in refused} <= {*said["rows"]["rejected_by_code"]} | {
+            *said["examples"]["rejected_by_code"]
+        }
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_read_is_written_again_byte_for_byte(builds: Path, name: str) -> None:
+    """Every file of a build that has a record: to it and back is the identity; so is sealing."""
+    for file, kind in RECORDS.items():
+        path = builds / name / file
+        if path.is_file():
+            data = path.read_bytes()
+            assert dump(load(kind, data)) == data, file
+            assert json.loads(one_line(load(kind, data))) == json.loads(data)
+    manifest = Build.open(builds / name).manifest
+    assert sealed(manifest) == manifest
+    assert identity.of_manifest(manifest) == manifest.build_id
+    rejects = builds / name / "rejects.jsonl"
+    for line in rejects.read_bytes().splitlines() if rejects.is_file() else ():
+        assert one_line(load(Reject, line)).encode() == line
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to every value of a JSON document, but for what is inside recipe options."""
+    if path and path[-1] in ("options", "engines", "chat_template", "kwargs", "seen"):
+        return
+    inner = enumerate(value) if isinstance(value, list) else ()
+    for key, one in value.items() if isinstance(value, dict) else inner:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+def at(document: Any, path: tuple[Any, ...]) -> Any:
+    """The value at a path."""
+    for key in path:
+        document = document[key]
+    return document
+
+
+def dotted(path: tuple[Any, ...]) -> str:
+    """As an error names it."""
+    return ".".join(map(str, path))
+
+
+def fields_of(kind: type[Record], document: Any) -> Iterator[tuple[Any, ...]]:
+    """Paths that name a field of a record, and none that is a name of the data (a file, a code)."""
+    for path in places(document):
+        if isinstance(path[-1], str):
+            without = json.loads(json.dumps(document))
+            at(without, path[:-1]).clear()  # a mapping may be empty; a record may not
+            try:
+                from_json(kind, without)
+            except MalformedError:
+                yield path
+
+
+@pytest.mark.parametrize("file", RECORDS)
+def test_every_missing_key_is_named(builds: Path, file: str) -> None:
+    """With its path; only what older builds lack may be absent, and then nothing else is said."""
+    document, kind = json.loads((builds / "prm-ragged" / file).read_bytes()), RECORDS[file]
+    optional = set(OPTIONAL[file].split())
+    tried = set()
+    for path in fields_of(kind, document):
+        plain = re.sub(r"\.\d+", ".N", dotted(path))
+        damaged = json.loads(json.dumps(document))
+        del at(damaged, path[:-1])[path[-1]]
+        tried.add(plain)
+        if plain in optional:
+            assert as_json(from_json(kind, damaged)) == damaged
+            continue
+        with pytest.raises(MalformedError) as caught:
+            from_json(kind, damaged)
+        assert str(caught.value) == f"{dotted(path)} is missing"
+    assert len(tried) > len(optional)
+
+
+WRONG = [None, True, 3, 0.5, "text", ["text"], [3], {"key": "text"}, {"key": 3}]
+
+
+@pytest.mark.parametrize("file", RECORDS)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_value_of_another_type_is_named_or_kept(
+    builds: Path, file: str, data: st.DataObject
+) -> None:
+    """At its place or inside it, never by an error of Python's; what is taken is kept as it is."""
+    folder = builds / data.draw(st.sampled_from(["prm-ragged", "sft-packed", "rm-padded"]))
+    document, kind = json.loads((folder / file).read_bytes()), RECORDS[file]
+    path = data.draw(st.sampled_from(list(places(document))))
+    at(document, path[:-1])[path[-1]] = data.draw(st.sampled_from(WRONG))
+    try:
+        found = from_json(kind, document)
+    except MalformedError as error:
+        said = error
+    else:
+        assert as_json(found) == document
+        return
+    assert said.key.startswith(dotted(path)), said
+    assert re.fullmatch(r"is missing|is .+, not .+|has \d+ values, not \d+", said.why)
+
+
+@given(data=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
+def test_any_bytes_are_a_manifest_or_an_error(data: bytes) -> None:
+    """That says what is wrong."""
+    with pytest.raises(MalformedError):
+        parse(data)
+
+
+def copied(builds: Path, name: str, target: Path, change: Callable[[Any], None]) -> Path:
+    """A build with another manifest, sealed anew; its other files are links."""
+    for path in (builds / name).rglob("*"):
+        place = target / path.relative_to(builds / name)
+        if path.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(path)
+    manifest = read_manifest(target)
+    change(manifest)
+    (target / "manifest.json").unlink()
+    write_json(target / "manifest.json", seal.sealed(manifest))
+    return target
+
+
+def test_a_build_without_what_was_added_since_is_used_as_before(
+    builds: Path, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Checked, shown, summarised, exported and drawn on a page."""
+
+    def older(manifest: Any) -> None:
+        for key in OPTIONAL["manifest.json"].replace("inputs.N", "inputs.0").split():
+            *outer, last = key.split(".")
+            holder = manifest
+            for name in outer:
+                holder = holder[int(name)] if name.isdigit() else (holder.get(name) or {})
+            holder.pop(last, None)
+
+    folder = copied(builds, "rm-padded", tmp_path / "old", older)
+    assert check(folder, cache_dir).faults == []
+    build = Build.open(folder)
+    assert build.manifest.model.added_tokens == {}
+    assert "rows      " in summary(Built(build, fresh=False))
+    assert Shards(build).strips(Shards(build).row("train", 0))
+    assert "<h2>" in page(build)
+    export_build("trl", folder, tmp_path / "export", "ragged")
+
+
+def test_keys_of_a_newer_version_are_kept(builds: Path, tmp_path: Path, cache_dir: Path) -> None:
+    """Where they stand, at every depth, through an export too; a newer schema is refused."""
+
+    def newer(manifest: Any) -> None:
+        manifest["rows"]["more"] = {"a": [1, None]}
+        manifest["model"] = {"first": 1, **manifest["model"]}
+        manifest["later"] = "x"
+
+    folder = copied(builds, "rm-ragged", tmp_path / "new", newer)
+    data = (folder / "manifest.json").read_bytes()
+    assert dump(Build.open(folder).manifest) == data
+    assert check(folder, cache_dir).faults == []
+    export_build("openrlhf", folder, tmp_path / "export")
+    exported = read_manifest(tmp_path / "export")
+    assert exported["rows"]["more"] == {"a": [1, None]}
+    assert exported["later"] == "x"
+    assert next(iter(exported["model"])) == "first"
+    folder = copied(builds, "rm-ragged", tmp_path / "next", lambda m: m.update(schema_version=9))
+    for opened in (Build.open, lambda at: check(at, cache_dir)):
+        with pytest.raises(UsageError, match=f"schema 9; this version reads {SCHEMA_VERSION}"):
+            opened(folder)
+
+
+COMMANDS = ["check DIR", "show DIR", "report DIR", "export trl DIR -o x"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("key", ["splits", "model.pad_token_id", "rows.in", "files"])
+def test_commands_name_the_key_that_is_missing(
+    builds: Path, pipeline: Run, tmp_path: Path, command: str, key: str
+) -> None:
+    """With exit status 3, and no traceback."""
+
+    def change(manifest: Any) -> None:
+        *outer, last = key.split(".")
+        del at(manifest, tuple(outer))[last]
+
+    folder = copied(builds, "rm-padded", tmp_path / "damaged", change)
+    ran = pipeline(*(folder if word == "DIR" else word for word in command.split()))
+    assert ran.status == 3
+    assert f"{key} is missing" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_check_never_ends_in_an_error_of_pythons(
+    builds: Path, tmp_path_factory: pytest.TempPathFactory, cache_dir: Path, data: st.DataObject
+) -> None:
+    """Whatever key is missing or replaced in a manifest that was sealed anew."""
+
+    def change(manifest: Any) -> None:
+        path = data.draw(st.sampled_from(list(places(manifest))))
+        if data.draw(st.booleans()):
+            del at(manifest, path[:-1])[path[-1]]
+        else:
+            at(manifest, path[:-1])[path[-1]] = data.draw(st.sampled_from(WRONG))
+
+    folder = copied(builds, "rm-ragged", tmp_path_factory.mktemp("damaged") / "d", change)
+    with suppress(UsageError):  # a schema that is newer than this
+        check(folder, cache_dir)
+
+
+@pytest.mark.parametrize("file", ["run.json", "serving.json", "validation.json", "audits.json"])
+def test_a_damaged_file_is_named(builds: Path, tmp_path: Path, file: str) -> None:
+    """With what is wrong in it, when it is asked for and not before."""
+    folder = copied(builds, "sft-ragged", tmp_path / "damaged", lambda manifest: None)
+    (folder / file).unlink()
+    (folder / file).write_text("[")
+    build = Build.open(folder)
+    name = file.partition(".")[0]
+    with pytest.raises(DataError, match=f"{file} is damaged: it is not JSON"):
+        getattr(build, name)
+    if file != "run.json":  # which no manifest names, since equal builds differ in it
+        with pytest.raises(DataError, match="has changed since the build"):
+            build.require_intact()
+
+
+def test_damaged_rejects_and_shards_are_named(builds: Path, tmp_path: Path) -> None:
+    """By line, and by path; a missing tokenizer likewise."""
+    folder = copied(builds, "sft-ragged", tmp_path / "damaged", lambda manifest: None)
+    lines = (folder / "rejects.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "rejects.jsonl").unlink()
+    (folder / "rejects.jsonl").write_bytes(lines[0] + b'{"id": "x"}\n')
+    with pytest.raises(DataError, match=r"rejects\.jsonl:2 is damaged: source is missing"):
+        list(Build.open(folder).rejects())
+    shard = folder / "train" / "data-00000-of-00001.arrow"
+    data = shard.read_bytes()
+    for damaged in (b"", b"no arrow", data[: len(data) // 2]):
+        shard.unlink()
+        shard.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"data-00000-of-00001\.arrow cannot be read"):
+            list(Build.open(folder).splits["train"].tables())
+    (folder / "tokenizer" / "tokenizer.json").unlink()
+    with pytest.raises(DataError, match=r"tokenizer\.json cannot be read: No such file"):
+        _ = Build.open(folder).tokenizer_json
+
+
+def test_what_is_no_build_is_said(tmp_path: Path) -> None:
+    """No folder, an empty one, and one with another program's manifest."""
+    with pytest.raises(UsageError, match="is no build: there is no such folder"):
+        Build.open(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"is no build: it has no manifest\.json"):
+        Build.open(tmp_path)
+    for content, why in (
+        ("{}", "schema_version is missing"),
+        ("[]", "it is a list, not an"),
+    ):
+        (tmp_path / "manifest.json").write_text(content)
+        with pytest.raises(DataError, match=re.escape(why)):
+            Build.open(tmp_path)
+
+
+def test_reading_a_build_needs_nothing_that_builds() -> None:
+    """A trainer imports no tokenizer library, no gate and no command line with it."""
+    heavy = {"datasets", "transformers", "tokenizers", "great_expectations", "polars", "click"}
+    body = "import sys, pipeline.build_dir.build as b; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", body], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(done.stdout.split())
+    assert not heavy & loaded
+    assert not {"pipeline.build", "pipeline.part", "pipeline.recipe", "expectations"} & loaded
+
+
+def test_no_other_file_reads_a_manifest() -> None:
+    """Nowhere else is it a bare dict: it is parsed in one place, and typed in every signature."""
+    for path in (ROOT / "pipeline").rglob("*.py"):
+        text = path.read_text("utf-8")
+        where = path.relative_to(ROOT).as_posix()
+        assert not re.search(r"\bmanifest: (dict|Mapping)\[str, Any\]", text), where
+        if "json" in path.stem or where.startswith("pipeline/build_dir/"):
+            continue
+        assert not re.search(r"loads\([^\n]*(MANIFEST|manifest\.json|RUN\b|run\.json)", text), where
