@@ -1,5 +1,5 @@
 """``python -m pipeline`` is the command ``pipeline``."""
 
-from pipeline.cli import main
+from posttrain_pipeline.command import main
 
 main()

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import click
 
-from pipeline import __version__, _origin, commands, memory
+from pipeline import __version__, commands, memory
 from stages import catalog
 from stages.errors import PipelineError, SurroundingsError
 
@@ -112,11 +112,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """The console script."""
-    shadowed = _origin.problem()
-    if shadowed is not None:
-        click.echo(f"error: {shadowed}", err=True)
-        sys.exit(2)
+    """The program, once ``posttrain_pipeline.command`` has found all packages to be ours."""
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, _interrupt)
     memory.keep_freed()

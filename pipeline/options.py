@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline import tasks
 from pipeline.config import Config, default_cache
+from pipeline.tasks import Task
 from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -79,6 +81,21 @@ OUTPUT = (
     # Read from the arguments by the console script, which is what catches the exception.
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
 )
+
+
+def of_task(task: Task) -> tuple[Callable[[Any], Any], ...]:
+    """The options of a build for one task: those that every task reads, and its own."""
+    own = set(task.options)
+    others = {option for name in tasks.names() for option in tasks.load(name).options} - own
+    return tuple(option for name, option in _BY_NAME.items() if name not in others)
+
+
+def not_read(name: str, task: str) -> str | None:
+    """Which tasks read an option that this one does not, as a sentence; None where it does."""
+    readers = tasks.readers_of(name)
+    if not readers or task in readers:
+        return None
+    return f"--{name.replace('_', '-')} is an option of {' and '.join(readers)}, not of {task}."
 
 
 def chosen(*names: str) -> tuple[Callable[[Any], Any], ...]:
@@ -159,6 +176,10 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
         UsageError: they are not valid, or do not go together.
     """
     values = {key: value for key, value in given.items() if value is not None}
+    for key, value in values.items():
+        foreign = not_read(key, task) if value != _DEFAULTS.get(key) else None
+        if foreign is not None:
+            raise UsageError(foreign, "Leave it out.")
     values["map"] = _mapping(values.get("map", ()))
     values["tolerance"] = _tolerances(values.get("tolerance", ()))
     values.setdefault("cache_dir", default_cache())

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from pipeline import tasks
 from pipeline.config import Config
 from stages import column_names, detection, formats
 from stages.contract import Row
@@ -70,7 +71,7 @@ def _median(values: Iterable[Any]) -> Any:
 
 def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
     """Which other task's formats the rows have, as a sentence; empty for none."""
-    for task in ("prm", "rm"):
+    for task in tasks.names():
         if task == config.task:
             continue
         try:

@@ -6,10 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from support import SAMPLES, Ran
+
+import posttrain_pipeline as pp
+from pipeline import tasks
+from pipeline.config import Config
 
 Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
@@ -147,22 +152,102 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
-def test_a_shadowing_folder_is_refused(tmp_path: Path) -> None:
-    """A folder named like one of our packages, in front of ours, stops the program."""
-    import subprocess
+_COMMAND = (
+    "import sys; sys.argv = ['pipeline', '--version']; "
+    "from posttrain_pipeline.command import main; main()"
+)
+_LAUNCHER = (
+    "import sys; sys.argv = ['pipeline-openrlhf']; "
+    "from posttrain_pipeline.command import openrlhf; openrlhf()"
+)
+_IMPORT = "import posttrain_pipeline as pp; pp.run('sft', model='qwen2-1.5b', data='x.jsonl')"
+_STARTS = {"pipeline": _COMMAND, "pipeline-openrlhf": _LAUNCHER, "import": _IMPORT}
 
-    (tmp_path / "stages").mkdir()
-    (tmp_path / "stages" / "__init__.py").write_text("")
-    code = "from pipeline import _origin; print(_origin.problem())"
+
+@pytest.mark.parametrize("start", _STARTS)
+@pytest.mark.parametrize("name", ["stages", "pipeline", "expectations"])
+@pytest.mark.parametrize("kind", ["package", "module"])
+def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind: str) -> None:
+    """A folder or file named like one of our packages, in front of ours, is named by every start.
+
+    The commands say so in one sentence with the way out; an import raises it.
+    """
+    shadow = tmp_path / name / "__init__.py" if kind == "package" else tmp_path / f"{name}.py"
+    shadow.parent.mkdir(exist_ok=True)
+    shadow.write_text("raise SystemExit('it was imported')\n")
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", _STARTS[start]],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert "package 'stages' is taken from" in done.stdout
+    where = shadow.parent if kind == "package" else shadow
+    sentence = f"Python finds package {name!r} in {where}, in front of posttrain-pipeline's."
+    if start != "import":
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: {sentence}\n")
+        assert "Traceback" not in done.stderr
+    else:
+        assert f"ShadowedError: {sentence} Rename that folder" in done.stderr
+
+
+def test_a_folder_without_python_code_shadows_nothing(tmp_path: Path) -> None:
+    """Folders of data with our packages' names stand in nobody's way."""
+    for name in ("stages", "pipeline", "expectations"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.jsonl").write_text("{}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", _COMMAND],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+FOREIGN = [
+    (task, option)
+    for task in tasks.names()
+    for option in sorted({name for other in tasks.names() for name in tasks.load(other).options})
+    if option not in tasks.load(task).options
+]
+VALUES = {"neutral": "bad", "prm_template": "raw", "thinking": "on", "train_on": "last"} | {
+    "reasoning": "strip",
+    "reasoning_in": "think",
+    "stop_text": "strip",
+}
+
+
+@pytest.mark.parametrize(("task", "option"), FOREIGN)
+def test_an_option_that_a_task_does_not_read_is_refused(
+    pipeline: Run, tmp_path: Path, task: str, option: str
+) -> None:
+    """By its command, whose help does not list it, by plan, by recipes and from Python."""
+    data, value = SAMPLES / "sft" / "chat.jsonl", VALUES.get(option, "ZZ")
+    flag = f"--{option.replace('_', '-')}"
+    says = f"{flag} is an option of "
+    assert flag not in pipeline("run", task, "--help").out
+    asked = ("--model", "qwen2-1.5b", flag, value)
+    (tmp_path / "r.toml").write_text(
+        f'task = "{task}"\ndata = "{data}"\nmodel = "qwen2-1.5b"\n{option} = "{value}"\n'
+    )
+    for words in (("run", task, data, *asked), ("plan", data, "--task", task, *asked)):
+        ran = pipeline(*words)
+        assert (ran.status, says in ran.err) == (2, True), ran.err
+    ran = pipeline("build", "r.toml")
+    assert (ran.status, says in ran.err) == (2, True), ran.err
+    with pytest.raises(pp.UsageError, match=f"{says}.*, not of {task}"):
+        pp.plan(task, model="qwen2-1.5b", data=data, **{option: value})
+
+
+def test_tasks_own_options_that_exist() -> None:
+    """A misspelt one would be an option of all tasks."""
+    known = {field.name for field in fields(Config)}
+    assert all(set(tasks.load(name).options) <= known for name in tasks.names())
 
 
 def test_a_recipe_is_the_command_in_a_file(pipeline: Run, tmp_path: Path) -> None:

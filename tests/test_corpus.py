@@ -21,8 +21,9 @@ from shapes import Outcome, Shape, corpus
 from support import Ran, read_manifest
 from tokenizers import Tokenizer
 
+from pipeline import tasks
 from pipeline.cli import cli
-from pipeline.commands.run import COMMAND
+from pipeline.commands.run import of_task
 from stages.errors import PipelineError
 
 SHAPES = corpus()
@@ -58,7 +59,7 @@ _WORDS = ("a", "and", "is", "or")  # behind an option's bare name in a sentence
 @functools.cache
 def _flags() -> dict[str, bool]:
     """The options of a build, and whether each is a flag without a value."""
-    found = COMMAND.commands["sft"].params
+    found = [param for task in tasks.names() for param in of_task(task).params]
     options = [param for param in found if isinstance(param, click.Option)]
     return {name: param.is_flag for param in options for name in param.opts}
 

@@ -46,6 +46,22 @@ def test_every_command_of_the_readme_runs(tmp_path: Path, cache_home: Path) -> N
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+def test_the_python_page_runs(tmp_path: Path, cache_home: Path) -> None:
+    """Its block is a program."""
+    os.symlink(SAMPLES, tmp_path / "sample_data")
+    text = (ROOT / "docs" / "python.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache_home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_readme_names_real_files() -> None:
     """Every local link of the README leads somewhere."""
     text = (ROOT / "README.md").read_text("utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline import tasks
 from pipeline.config import default_cache
 from pipeline.options import chosen, with_options
 from stages.errors import UsageError
@@ -38,7 +39,7 @@ def _lines(name: str, verdict: Verdict, column: int) -> list[str]:
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
 @click.option(
     "--task",
-    type=click.Choice(["sft", "rm", "prm"]),
+    type=click.Choice(tasks.names()),
     default="prm",
     show_default=True,
     help="What it is to be trained for; prm adds step and reward tokens.",

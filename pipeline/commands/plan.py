@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from pipeline import tasks
+from pipeline.config import default_cache
 from pipeline.options import BUILD, config_from, with_options
 from stages.errors import DataError, PipelineError, UsageError
-
-_TASKS = ("sft", "rm", "prm")
 
 
 def tell(config: Any, as_json: bool) -> None:
@@ -53,12 +53,11 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
     from pipeline.forecast import glimpses
     from pipeline.inputs import expand
 
-    first = config_from(_TASKS[0], data, {**given, "train_on": "assistant", "too_long": "reject"})
-    files = expand(first.data, first.cache_dir)
-    looks = glimpses(files, first.salvage)
+    files = expand(data, given["cache_dir"] or default_cache())
+    looks = glimpses(files, given["salvage"])
     fits: dict[str, str] = {}
     errors: dict[str, PipelineError] = {}
-    for task in _TASKS:
+    for task in tasks.names():
         try:
             config = config_from(task, data, given)
             for _, file, _, glimpse in looks:
@@ -80,7 +79,7 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
 @click.command(name="plan", help="Say what would be built, from a sample; write nothing.")
 @click.argument("data", nargs=-1, required=True)
 @click.option(
-    "--task", type=click.Choice(_TASKS), help="What to train [the one that the rows fit]."
+    "--task", type=click.Choice(tasks.names()), help="What to train [the one that the rows fit]."
 )
 @with_options(BUILD)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")

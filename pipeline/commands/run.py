@@ -7,16 +7,36 @@ from typing import Any
 
 import click
 
-from pipeline.options import BUILD, OUTPUT, config_from, with_options
-
-_TASKS = {
-    "sft": "Supervised fine-tuning: conversations whose assistant turns are trained.",
-    "rm": "Reward models: pairs of answers to one prompt.",
-    "prm": "Process reward models: solutions whose steps are rated.",
-}
+from pipeline import tasks
+from pipeline.options import OUTPUT, config_from, not_read, with_options
+from pipeline.options import of_task as options_of
 
 
-@click.group(name="run", help="Build shards from raw rows.")
+class _Builder(click.Command):
+    """The command of one task; an option of another task is named as that."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            key = error.option_name.lstrip("-").replace("-", "_")
+            foreign = not_read(key, str(self.name))
+            if foreign is None:
+                raise
+            raise click.UsageError(foreign, ctx) from error
+
+
+class _Tasks(click.Group):
+    """One subcommand per task, by its file's name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return tasks.names()
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        return of_task(name) if name in tasks.names() else None
+
+
+@click.command(name="run", cls=_Tasks, help="Build shards from raw rows.")
 def COMMAND() -> None:
     """Holds one subcommand per task."""
 
@@ -32,10 +52,13 @@ def _until(config: Any, stage: str) -> None:
     click.echo(str(output))
 
 
-def _add(task: str, text: str) -> None:
-    @COMMAND.command(name=task, help=text)
+def of_task(name: str) -> click.Command:
+    """The command that builds for one task, with the options that it reads."""
+    task = tasks.load(name)
+
+    @click.command(name=name, cls=_Builder, help=task.help)
     @click.argument("data", nargs=-1, required=True)
-    @with_options(BUILD, OUTPUT)
+    @with_options(options_of(task), OUTPUT)
     @click.option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
     @click.option(
         "--dry-run",
@@ -50,7 +73,7 @@ def _add(task: str, text: str) -> None:
         dry_run: bool,
         **given: Any,
     ) -> None:
-        config = config_from(task, data, given)
+        config = config_from(name, data, given)
         if dry_run:
             from pipeline.commands.plan import tell
 
@@ -62,6 +85,4 @@ def _add(task: str, text: str) -> None:
 
             build_and_report(config, as_json, quiet)
 
-
-for _task, _text in _TASKS.items():
-    _add(_task, _text)
+    return command

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pipeline import tasks
 from pipeline.config import default_cache
 from pipeline.options import BUILD, config_from, with_options
 
@@ -23,7 +24,7 @@ def _done(refused: int, output: Path) -> None:
 
 @COMMAND.command(help="Raw rows to columns; the only stage that takes the build's options.")
 @click.argument("data", nargs=-1, required=True)
-@click.option("--task", type=click.Choice(["sft", "rm", "prm"]), required=True)
+@click.option("--task", type=click.Choice(tasks.names()), required=True)
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""

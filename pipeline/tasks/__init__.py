@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from expectations.contract import Context
 from pipeline.config import Config
 from stages import catalog
-from stages.contract import Stage
-from stages.encode import SegmentEncoder
-from stages.encoders import Encoder
-from stages.profile import TargetModel
-from stages.render import Renderer
+
+if TYPE_CHECKING:  # a command's help lists tasks, and imports nothing heavy for it
+    from expectations.contract import Context
+    from stages.contract import Stage
+    from stages.encode import SegmentEncoder
+    from stages.encoders import Encoder
+    from stages.profile import TargetModel
+    from stages.render import Renderer
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,21 @@ class Tools:
 
     @property
     def renderer(self) -> Renderer:
+        from stages.render import Renderer
+
         return Renderer(self.model, self.config.train_on)
 
     @property
     def segment_encoder(self) -> SegmentEncoder:
+        from stages.encode import SegmentEncoder
+
         config = self.config
         return SegmentEncoder(self.model, self.encoder, config.longest_example, config.too_long)
 
     @property
     def context(self) -> Context:
+        from expectations.contract import Context
+
         return Context(self.config.task, "ragged", self.config.longest_example, self.model)
 
 
@@ -46,6 +54,8 @@ class Task(Protocol):
     """One kind of training data.
 
     Attributes:
+        help: what it is, in a sentence of the command line.
+        options: those that it reads beside what every task reads, by their names in ``Config``.
         layouts: those it can be stored in, the default first.
         with_steps: whether the tokenizer gets the step tokens.
         stored: columns that a part keeps.
@@ -53,6 +63,8 @@ class Task(Protocol):
     """
 
     name: str
+    help: str
+    options: tuple[str, ...]
     layouts: tuple[str, ...]
     with_steps: bool
     stored: tuple[str, ...]
@@ -61,6 +73,16 @@ class Task(Protocol):
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         """What a batch goes through after normalize."""
         ...
+
+
+def names() -> list[str]:
+    """Every task."""
+    return catalog.names(__name__)
+
+
+def readers_of(option: str) -> list[str]:
+    """The tasks that read an option which is not read by all; empty for one that is."""
+    return [name for name in names() if option in load(name).options]
 
 
 def load(name: str) -> Task:

@@ -12,6 +12,8 @@ from stages.render import RenderSteps
 
 class _Prm:
     name = "prm"
+    help = "Process reward models: solutions whose steps are rated."
+    options = ("neutral", "prm_template", "prompt_separator", "step_tag")
     layouts = ("packed", "ragged", "padded")
     with_steps = True
     kept = ("input_ids", "labels", "step_positions", "step_labels")

@@ -32,6 +32,8 @@ class _RenderPair:
 
 class _Rm:
     name = "rm"
+    help = "Reward models: pairs of answers to one prompt."
+    options = ("reasoning", "reasoning_in", "thinking", "stop_text")
     layouts = ("ragged", "padded")
     with_steps = False
     kept = ("chosen_ids", "rejected_ids", "prompt_length", "margin")

@@ -11,6 +11,8 @@ from stages.render import Render
 
 class _Sft:
     name = "sft"
+    help = "Supervised fine-tuning: conversations whose assistant turns are trained."
+    options = ("train_on", "reasoning", "reasoning_in", "thinking", "stop_text")
     layouts = ("packed", "ragged", "padded")
     with_steps = False
     stored = ("folded", "loss_weights")

@@ -1,0 +1,75 @@
+"""A data compiler for post-training, from Python: the commands of ``pipeline`` as functions.
+
+    import posttrain_pipeline as pp
+
+    build = pp.run("prm", model="qwen2-1.5b", data="data.jsonl")
+    build.manifest.rows.used
+
+Options have the names of the command line with ``_`` for ``-``, and build the same bytes. Errors
+are those that the command prints, as exceptions under ``PipelineError``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from posttrain_pipeline.origin import ShadowedError, require_ours
+
+if TYPE_CHECKING:
+    from pipeline.build_dir.build import Build
+    from pipeline.version import __version__
+    from posttrain_pipeline.api import Plan, open, plan, run
+    from stages.errors import (
+        DataError,
+        GateError,
+        ModelError,
+        PipelineError,
+        SurroundingsError,
+        UsageError,
+    )
+
+DISTRIBUTION = "posttrain-pipeline"
+
+# Where each name is; nothing is imported before it is asked for, so that the commands start fast.
+_HOMES = {
+    "Build": "pipeline.build_dir.build",
+    "Plan": "posttrain_pipeline.api",
+    "open": "posttrain_pipeline.api",
+    "plan": "posttrain_pipeline.api",
+    "run": "posttrain_pipeline.api",
+    "__version__": "pipeline.version",
+    "DataError": "stages.errors",
+    "GateError": "stages.errors",
+    "ModelError": "stages.errors",
+    "PipelineError": "stages.errors",
+    "SurroundingsError": "stages.errors",
+    "UsageError": "stages.errors",
+}
+
+__all__ = [
+    "Build",
+    "DataError",
+    "GateError",
+    "ModelError",
+    "PipelineError",
+    "Plan",
+    "ShadowedError",
+    "SurroundingsError",
+    "UsageError",
+    "__version__",
+    "open",
+    "plan",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_ours()
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,124 @@
+"""``run``, ``plan`` and ``open``: what the commands of the same names do, with typed results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline import forecast_page
+from pipeline.build import build
+from pipeline.build_dir.build import Build
+from pipeline.forecast import Forecast, forecast, would_stop
+from pipeline.option_table import config_of
+
+Data = str | PathLike[str] | Sequence[str | PathLike[str]]
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    return
+
+
+def run(
+    task: str,
+    *,
+    model: str | PathLike[str],
+    data: Data,
+    progress: Progress = _silent,
+    **options: Any,
+) -> Build:
+    """Build train-ready shards, as ``pipeline run TASK DATA --model MODEL`` does.
+
+    Args:
+        task: ``sft``, ``rm``, ``prm`` or a task of yours.
+        model: a profile name, ``org/name``, a directory or a profile file.
+        data: a file, folder, glob or address, or several of them.
+        progress: called with the name of a phase, and how many of how many pieces are done.
+        options: any option of the command line with ``_`` for ``-``: ``output="DIR"``,
+            ``layout="ragged"``, ``map={"prompt": "question"}``, ``where=["score>=4"]``,
+            ``dedup=True``. An option that is None is left out.
+
+    Returns:
+        The finished build; one that was there already and is equal is not built again.
+
+    Raises:
+        UsageError: an option, the model or a path is wrong (exit 2 of the command).
+        DataError: the rows were refused (3); ``DIR.failed`` then says which.
+        GateError: what was built could not be judged (4).
+        SurroundingsError: disk, lock, permissions, a changing input (5).
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    config = config_of(task, data, {"model": model, **given}, "run")
+    return build(config, progress).build
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a build would give, judged by a sample of its rows. ``str(plan)`` is the whole page.
+
+    Attributes:
+        task, layout: what would be built; ``output``: where.
+        formats: how each input that was looked at is read, by its name.
+        rows, examples: of the whole build, about; exact where every row was looked at.
+        sampled: rows that went through all stages of a build.
+        refused: of these, by refusal code.
+        unread: of these, by input and column, those with something in a column that nothing reads.
+        would_stop: whether the build would fail for its data, as far as the sample shows.
+    """
+
+    task: str
+    layout: str
+    output: Path
+    formats: Mapping[str, str]
+    rows: int
+    examples: int
+    sampled: int
+    refused: Mapping[str, int]
+    unread: Mapping[str, Mapping[str, int]]
+    would_stop: bool
+    _found: Forecast
+
+    def described(self) -> dict[str, Any]:
+        """Everything, as ``pipeline plan --json`` prints it."""
+        return forecast_page.as_json(self._found)
+
+    def __str__(self) -> str:
+        return click.unstyle(forecast_page.as_text(self._found))
+
+
+def plan(task: str, *, model: str | PathLike[str], data: Data, **options: Any) -> Plan:
+    """Say what ``run`` with the same arguments would build; write nothing.
+
+    Raises:
+        UsageError, DataError: what the build would raise before its first row.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    found = forecast(config_of(task, data, {"model": model, **given}, "plan"))
+    config, made = found.recipe.config, found.sampled
+    return Plan(
+        task=config.task,
+        layout=config.layout,
+        output=config.output,
+        formats={look.name: look.detection.reading for look in found.looks},
+        rows=found.rows,
+        examples=found.examples,
+        sampled=made.rows,
+        refused=dict(made.refused),
+        unread={name: dict(columns) for name, columns in made.unread.items()},
+        would_stop=would_stop(found),
+        _found=found,
+    )
+
+
+def open(folder: str | PathLike[str]) -> Build:
+    """A finished build.
+
+    Raises:
+        DataError: the folder holds none, or what it holds is damaged.
+    """
+    return Build.open(Path(folder))

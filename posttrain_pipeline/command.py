@@ -1,0 +1,34 @@
+"""The console scripts: they look whether the packages are ours, then start the program."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from posttrain_pipeline.origin import ShadowedError, require_ours
+
+_USAGE = 2  # exit status: the call, or what stands around it, must change
+
+
+def _require_ours() -> None:
+    try:
+        require_ours()
+    except ShadowedError as error:
+        sys.stderr.write(f"error: {error.what}\n       {error.remedy}\n")
+        sys.exit(_USAGE)
+
+
+def main() -> NoReturn:
+    """``pipeline``, ``posttrain-pipeline`` and ``python -m posttrain_pipeline``."""
+    _require_ours()
+    from pipeline.cli import main
+
+    main()
+
+
+def openrlhf() -> NoReturn:
+    """``pipeline-openrlhf``."""
+    _require_ours()
+    from pipeline.openrlhf_launch import main
+
+    main()

@@ -1,0 +1,67 @@
+"""Whether the packages that will be imported are ours.
+
+``stages``, ``expectations`` and ``pipeline`` are ordinary words: a folder of that name in front of
+ours on Python's path, or another distribution, takes their place. So this package, whose name is
+nobody else's, looks before any of them is imported. It imports nothing of them itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+_MARK = 'DISTRIBUTION = "posttrain-pipeline"'
+_PACKAGES = ("pipeline", "stages", "expectations")
+_ELSEWHERE = "Rename that folder, run from another one, or take it off PYTHONPATH."
+
+
+class ShadowedError(ImportError):
+    """Another package stands where one of ours should.
+
+    Attributes:
+        what, remedy: a sentence on what and where, and one on what to do.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what} {remedy}")
+        self.what, self.remedy = what, remedy
+
+
+def _place(name: str) -> Path | None:
+    """The file or folder that ``import name`` would take; None where there is none."""
+    loaded = sys.modules.get(name)
+    try:
+        spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)
+    except ValueError:  # a module without a spec, made by hand
+        spec = None
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or [])
+    place = spec.origin or (folders[0] if folders else None)
+    return Path(place).resolve() if place else None
+
+
+def require_ours() -> None:
+    """All three packages lie in the folder of this one, as this distribution wrote them.
+
+    Raises:
+        ShadowedError: one does not.
+    """
+    home = Path(__file__).resolve().parent.parent
+    for name in _PACKAGES:
+        found, wanted = _place(name), home / name / "__init__.py"
+        if found is None:
+            raise ShadowedError(
+                f"Package {name!r} of posttrain-pipeline is missing.",
+                "Install it again: pip install --force-reinstall posttrain-pipeline",
+            )
+        if found != wanted:
+            where = found.parent if found.name == "__init__.py" else found
+            what = f"Python finds package {name!r} in {where}, in front of posttrain-pipeline's."
+            raise ShadowedError(what, _ELSEWHERE)
+        if _MARK not in found.read_text("utf-8"):
+            raise ShadowedError(
+                f"{found} was overwritten by another distribution.",
+                "Install posttrain-pipeline in an environment of its own.",
+            )

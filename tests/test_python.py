@@ -1,0 +1,105 @@
+"""``import posttrain_pipeline``: the commands as functions, with typed results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import SAMPLES, Ran
+
+import posttrain_pipeline as pp
+
+Run = Callable[..., Ran]
+DATA = SAMPLES / "sft" / "word_problems.jsonl"
+
+
+def test_run_builds_what_the_command_builds(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+    """The same options give the same manifest, and the result is typed."""
+    flags = ("--layout", "ragged", "--map", "question=question", "--dedup", "--stop", "a")
+    ran = pipeline("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "one", *flags)
+    assert ran.status == 0, ran.err
+    told: list[tuple[str, int, int]] = []
+    build = pp.run(
+        "sft",
+        model="qwen2-1.5b",
+        data=[DATA],
+        output=tmp_path / "two",
+        layout="ragged",
+        map={"question": "question"},
+        dedup=True,
+        stop=["a"],
+        system=None,
+        cache_dir=cache_dir,
+        progress=lambda *step: told.append(step),
+    )
+    assert isinstance(build, pp.Build)
+    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    rows = build.manifest.rows
+    assert rows.used == json.loads(one.read_bytes())["rows"]["used"] > 0
+    assert {step[0] for step in told} == {"encode", "write", "judge"}
+    again = pp.open(str(tmp_path / "two"))
+    assert again.manifest == build.manifest
+
+
+def test_plan_says_what_the_command_says(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+    """The page and the JSON of ``pipeline plan``; its figures by name."""
+    plan = pp.plan("sft", model="qwen2-1.5b", data=str(DATA), output="o", cache_dir=cache_dir)
+    asked = ("plan", DATA, "--task", "sft", "--model", "qwen2-1.5b", "-o", "o")
+    assert pipeline(*asked).out == f"{plan}\n"
+    said = json.loads(pipeline(*asked, "--json").out)
+    assert plan.described() == said
+    assert (plan.rows, plan.sampled) == (said["rows"], said["rejects"]["sampled"])
+    assert (plan.layout, plan.would_stop, plan.refused) == ("packed", False, {})
+    assert list(plan.formats) == ["word_problems.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "says"),
+    [
+        ({"speed": 9}, pp.UsageError, "run: there is no option 'speed'"),
+        ({"layout": "flat"}, pp.UsageError, "'flat' is not one of"),
+        ({"shuffle": "yes"}, pp.UsageError, "shuffle must be true or false, not 'yes'"),
+        ({"model": "qwen9"}, pp.ModelError, "qwen9"),
+        ({"data": []}, pp.UsageError, "data must be paths"),
+        ({"data": "no such file.jsonl"}, pp.UsageError, "no such file.jsonl"),
+        ({"task": "kto"}, pp.UsageError, "no task 'kto'"),
+        ({"map": {"prompt": "nowhere"}}, pp.PipelineError, "nowhere"),
+    ],
+)
+def test_errors_are_those_of_the_command(
+    tmp_path: Path, cache_dir: Path, given: dict[str, object], kind: type[Exception], says: str
+) -> None:
+    """What the command prints is raised, under one root."""
+    usual: dict[str, Any] = {"task": "sft", "model": "qwen2-1.5b", "data": DATA}
+    asked = {**usual, "output": tmp_path / "out", "cache_dir": cache_dir, **given}
+    with pytest.raises(kind, match=says) as caught:
+        pp.run(**asked)
+    assert isinstance(caught.value, pp.PipelineError)
+    assert not (tmp_path / "out").exists()
+
+
+def test_opening_what_is_no_build_says_so(tmp_path: Path) -> None:
+    """The folder is named."""
+    with pytest.raises(pp.PipelineError, match=str(tmp_path)):
+        pp.open(tmp_path)
+
+
+def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for() -> None:
+    """An import alone costs nothing; ``dir`` lists what there is."""
+    assert all(getattr(pp, name) is not None for name in pp.__all__)
+    assert set(pp.__all__) <= set(dir(pp))
+    missing = "build_it"
+    with pytest.raises(AttributeError, match=missing):
+        getattr(pp, missing)
+    code = (
+        "import sys, posttrain_pipeline; "
+        "print({'pyarrow', 'click', 'pipeline', 'stages'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
