@@ -54,7 +54,7 @@ def run(
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = config_of(task, data, {"model": model, **given}, "run")
-    return build(config, progress).build
+    return Build.open(build(config, progress).build.folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1384,6 +1384,31 @@ SHAPES = st.recursive(
 )
 
 
+def test_calls_one_after_another_are_one_turn() -> None:
+    """Turns whose role is a call are made at once, as where they are documented; no turn ends
+    between them, and what one of them says alone refuses the row."""
+
+    def call(town: str, **more: object) -> Row:
+        said = json.dumps({"name": "weather", "arguments": {"town": town}})
+        return {"role": "tool_call", "content": said, **more}
+
+    asked = {"role": "user", "content": "Where is it warmer?"}
+    answer = {"role": "assistant", "content": "In Brig."}
+    results = [{"role": "tool_response", "content": town} for town in ("9", "4")]
+    row = {"messages": [asked, call("Brig"), call("Olten"), *results, answer]}
+    (found,) = formats.load("openai").read(row, "sft", FormatOptions())
+    assert isinstance(found, Conversation)
+    assert [turn.role for turn in found.messages] == [
+        *("user", "assistant", "tool", "tool", "assistant")
+    ]
+    calls = (found.messages[1].fields or {})["tool_calls"]
+    assert [one["function"]["arguments"]["town"] for one in calls] == ["Brig", "Olten"]
+    row = {"messages": [asked, call("Brig"), call("Olten", weight=0), *results, answer]}
+    with pytest.raises(RowError, match="differ in what stands beside") as caught:
+        formats.load("openai").read(row, "sft", FormatOptions())
+    assert caught.value.code == "bad_tool_call"
+
+
 @settings(max_examples=120, deadline=None)
 @given(row=st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), raw=st.booleans())
 def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:

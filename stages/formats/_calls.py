@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from stages import strict_json
+from stages.contract import Message
 from stages.errors import RowError
+from stages.formats._roles import speaker
+
+CALLS = ("function_call", "tool_call")  # roles of turns whose text is a call
 
 
 def json_value(value: Any, where: str, code: str) -> Any:
@@ -60,3 +65,24 @@ def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not found:
         raise RowError("bad_tool_call", f"{where} holds no calls")
     return [_call(call, where) for call in found]
+
+
+def is_call(turn: Any) -> bool:
+    """Whether a turn is a call by its role alone (``tool_call``)."""
+    said = speaker(turn) if isinstance(turn, dict) else None
+    return isinstance(said, str) and said.lower() in CALLS
+
+
+def together(first: Message, second: Message, where: str) -> Message:
+    """Two turns of calls as one.
+
+    Raises:
+        RowError: they say different things beside their calls, so that one turn cannot say both.
+    """
+    said = [dict(turn.fields or {}) for turn in (first, second)]
+    calls = [call for fields in said for call in fields.pop("tool_calls")]
+    flags = [(turn.trained, turn.weight) for turn in (first, second)]
+    if said[0] != said[1] or flags[0] != flags[1]:
+        detail = f"{where} is a call right behind another, and they differ in what stands beside"
+        raise RowError("bad_tool_call", f"{detail} them")
+    return replace(first, fields={"tool_calls": calls, **said[0]})

@@ -9,12 +9,11 @@ from stages import templated
 from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _parts
-from stages.formats._calls import calls_of, json_value
+from stages.formats._calls import CALLS, calls_of, is_call, json_value, together
 from stages.formats._flags import trained
 from stages.formats._roles import ROLES, role_of, speaker
 from stages.unread import FLAGS
 
-_CALLS = ("function_call", "tool_call")  # turns whose text is a call
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
@@ -117,7 +116,7 @@ def _message(turn: Any, where: str) -> Message:
     body = turn.get("content")
     if body is None:
         body = turn.get("value")
-    if isinstance(spelled, str) and spelled.lower() in _CALLS:
+    if isinstance(spelled, str) and spelled.lower() in CALLS:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
             raise RowError("bad_tool_call", f"{where} has calls beside the one that it says")
@@ -141,7 +140,16 @@ def conversation(turns: Any, where: str) -> list[Message]:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
         raise RowError("no_turns", f"{where} holds no list of turns")
-    return [one for i, turn in enumerate(turns) for one in _said(turn, f"{where}[{i}]")]
+    found: list[Message] = []
+    called = False
+    for i, turn in enumerate(turns):
+        said, before_it = _said(turn, f"{where}[{i}]"), called
+        called = is_call(turn)
+        if called and before_it:  # calls one after another are made at once, in one turn
+            found[-1] = together(found[-1], said[0], f"{where}[{i}]")
+        else:
+            found += said
+    return found
 
 
 def tools(row: Row) -> list[Any] | None:

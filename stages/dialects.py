@@ -1,0 +1,257 @@
+"""The ways in which chat templates write turns as text, each with its own parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stages.contract import Message
+
+_ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "instruction": "user",
+    "assistant": "assistant",
+    "model": "assistant",
+    "response": "assistant",
+    "tool": "tool",
+    "ipython": "tool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What a text holds.
+
+    Attributes:
+        closed: whether the last turn's end is marked; False also where a dialect marks none.
+        owed: what the last header still lacks, where the text ends inside it; an answer that
+            was cut out of the same text begins with it.
+    """
+
+    messages: list[Message]
+    closed: bool
+    owed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One way of writing turns as text.
+
+    Attributes:
+        opens: what such a text begins with.
+        parse: its turns; None when it is something else after all.
+        closers: what may stand behind an answer that was cut out of such a text.
+        strips: whether blanks around a content belong to the dialect.
+    """
+
+    name: str
+    opens: str
+    parse: Callable[[str], Turns | None]
+    closers: tuple[str, ...] = ()
+    strips: bool = False
+
+
+def _closing(
+    prefix: str, header: str, gap: str, closers: str, unclosed: str = "", loose: bool = False
+) -> Callable[[str], Turns | None]:
+    """A dialect that marks both ends of a turn, so that contents are exact.
+
+    Args:
+        gap: what stands between a header and its turn. The last header of a prompt may lack some
+            of it: programs strip prompts, or cut them right behind the role.
+        unclosed: a role whose turns end where the next one begins.
+        loose: a turn may follow its header without a gap.
+    """
+    whole = f"{header}(?P<gap>{re.escape(gap)}|\\s*\\Z{'|' * loose})"
+    head = re.compile(whole)
+    start = re.compile(prefix)
+    close = re.compile(f"(?:(?:{closers})\\s*)+")
+    either = re.compile(f"(?:(?:{closers})\\s*)+|(?={whole})")
+
+    def parse(text: str) -> Turns | None:
+        begun = start.match(text)
+        at = begun.end() if begun else 0
+        messages: list[Message] = []
+        system = begun.group("system") if begun and "system" in start.groupindex else None
+        if system:
+            messages.append(Message("system", system))
+        closed, owed = True, ""
+        while at < len(text):
+            found = head.match(text, at)
+            role = _ROLES.get(found.group("role").lower()) if found else None
+            if found is None or role is None or not closed:
+                return None
+            bare = found.end() == len(text) and found["gap"] != gap
+            if bare and role != "assistant":
+                return None
+            owed = gap.removeprefix(found["gap"]) if bare else ""
+            end = (either if role == unclosed else close).search(text, found.end())
+            closed = end is not None
+            messages.append(Message(role, text[found.end() : end.start() if end else len(text)]))
+            at = end.end() if end else len(text)
+        return Turns(messages, closed, owed) if messages else None
+
+    return parse
+
+
+def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
+    """A dialect that marks only where a turn begins; blanks around contents are its own.
+
+    Args:
+        closer: what may stand at the end of an answer all the same.
+    """
+    head = re.compile(header)
+    start = re.compile(preamble)
+
+    def parse(text: str) -> Turns | None:
+        begun = start.match(text)
+        heads = list(head.finditer(text))
+        if not heads or text[begun.end() if begun else 0 : heads[0].start()].strip():
+            return None
+        stops = [*(found.start() for found in heads[1:]), len(text)]
+        messages = []
+        for found, stop in zip(heads, stops, strict=True):
+            role = _ROLES[found.group("role").lower()]
+            content = text[found.end() : stop].strip().removesuffix(closer)
+            if content or role != "system":
+                messages.append(Message(role, content))
+        roles = [message.role for message in messages]
+        return Turns(messages, False) if "user" in roles and "assistant" in roles else None
+
+    return parse
+
+
+_INSTRUCTION = re.compile(
+    r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n"
+)
+_INPUT = re.compile(r"\n\n### Input:[ \t]*\n")
+_RESPONSE = re.compile(r"\n### Response:(?:[ \t]*(?:\n|\Z)| ?)")
+
+
+def _alpaca(text: str) -> Turns | None:
+    begun = _INSTRUCTION.match(text)
+    answer = _RESPONSE.search(text, begun.end()) if begun else None
+    if begun is None or answer is None:
+        return None
+    asked = text[begun.end() : answer.start()].removesuffix("\n")
+    extra = _INPUT.search(asked)
+    if extra is not None:
+        instruction, given = asked[: extra.start()], asked[extra.end() :]
+        asked = f"{instruction}\n\n{given}" if given else instruction
+    return Turns([Message("user", asked), Message("assistant", text[answer.end() :])], False)
+
+
+_SYS = re.compile(r"\s*<<SYS>>\n(?P<system>.*?)\n<</SYS>>\n\n", re.DOTALL)
+_OPEN, _SHUT = re.compile(r"(?:<s>)?\s*\[INST\]"), re.compile(r"\[/INST\]")
+_ANSWERED = re.compile(r"</s>\s*|(?=\[INST\])|\Z")
+
+
+def _inst(text: str) -> Turns | None:
+    messages: list[Message] = []
+    at = 0
+    closed = True
+    while at < len(text):
+        begun = _OPEN.match(text, at)
+        asked = _SHUT.search(text, begun.end()) if begun else None
+        if begun is None or asked is None:
+            return None
+        system = None if messages else _SYS.match(text, begun.end(), asked.start())
+        if system:
+            messages.append(Message("system", system["system"].strip()))
+        start = system.end() if system else begun.end()
+        messages.append(Message("user", text[start : asked.start()].strip()))
+        end = _ANSWERED.search(text, asked.end())
+        stop = end.start() if end else len(text)
+        messages.append(Message("assistant", text[asked.end() : stop].strip()))
+        closed = bool(end and end.group())
+        at = end.end() if end else len(text)
+    return Turns(messages, closed) if messages else None
+
+
+_CHATML = r"<\|im_start\|>(?P<role>\w+)"
+_LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>"
+_GEMMA = r"<start_of_turn>(?P<role>\w+)"
+_BARS = r"<\|(?P<role>system|user|assistant)\|>"
+_DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
+_GUANACO = r"### (?P<role>Human|Assistant):"
+_VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
+_DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
+_EXTRA_OPENS = r"\s*<extra_id_[01]>(?![\s\S]*<extra_id_2>)"  # 2 stands before ratings
+_EXTRA = r"<extra_id_[01]>(?P<role>System|User|Assistant)(?:\n|\Z)"
+_CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
+
+DIALECTS = (
+    Dialect(
+        "Phi-4",
+        r"\s*<\|im_start\|>\w+<\|im_sep\|>",
+        _closing(r"\A\s*", _CHATML, "<|im_sep|>", r"<\|im_end\|>|<\|endoftext\|>"),
+        ("<|im_end|>", "<|endoftext|>"),
+    ),
+    Dialect(
+        "ChatML",
+        r"\s*<\|im_start\|>",
+        _closing(r"\A\s*", _CHATML, "\n", r"<\|im_end\|>|<\|endoftext\|>"),
+        ("<|im_end|>", "<|endoftext|>"),
+    ),
+    Dialect(
+        "Llama 3",
+        r"\s*(?:<\|begin_of_text\|>)?<\|start_header_id\|>",
+        _closing(
+            r"\s*(?:<\|begin_of_text\|>)?",
+            _LLAMA3,
+            "\n\n",
+            r"<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>",
+        ),
+        ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+    ),
+    Dialect(
+        "Gemma",
+        r"\s*(?:<bos>)?<start_of_turn>",
+        _closing(r"\s*(?:<bos>)?", _GEMMA, "\n", r"<end_of_turn>|<eos>"),
+        ("<end_of_turn>", "<eos>"),
+    ),
+    Dialect(
+        "Zephyr or Phi",
+        r"\s*(?:<s>\s*)?<\|(?:system|user)\|>",
+        _closing(
+            r"\A\s*(?:<s>\s*)?",
+            _BARS,
+            "\n",
+            r"</s>|<\|end\|>|<\|endoftext\|>",
+            loose=True,
+        ),
+        ("</s>", "<|end|>", "<|endoftext|>"),
+    ),
+    Dialect(
+        "DeepSeek",
+        r"<｜(?:begin▁of▁sentence|User)｜>",
+        _closing(
+            r"(?:<｜begin▁of▁sentence｜>)?(?P<system>[^<]*)",
+            _DEEPSEEK,
+            "",
+            r"<｜end▁of▁sentence｜>",
+            unclosed="user",
+        ),
+        ("<｜end▁of▁sentence｜>",),
+    ),
+    Dialect("Llama 2 or Mistral", r"(?:<s>)?\s*\[INST\]", _inst, ("</s>",), strips=True),
+    Dialect(
+        "Alpaca",
+        r"\s*(?:Below is an instruction that describes a task|### Instruction:)",
+        _alpaca,
+    ),
+    Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO), strips=True),
+    Dialect(
+        "Vicuna",
+        r"\s*(?:A chat between a curious|USER:)",
+        _headed(_VICUNA, _CURIOUS, "</s>"),
+        ("</s>",),
+        strips=True,
+    ),
+    Dialect("NeMo", _EXTRA_OPENS, _headed(_EXTRA), ("<extra_id_1>",), strips=True),
+    Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
+)
