@@ -32,6 +32,16 @@ def _foreign(package: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group)}
 
 
+def _text(module: str) -> bytes:
+    """A module's file; nothing where there is none, which its import will say."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError:  # of the package that it is in
+        return b""
+    path = Path(spec.origin) if spec and spec.origin else None
+    return path.read_bytes() if path and path.is_file() else b""
+
+
 def installed() -> list[bytes]:
     """What other packages add to ours: their entry points, versions and the modules' own text."""
     found = []
@@ -39,9 +49,8 @@ def installed() -> list[bytes]:
     points = [p for g in known.groups if g.startswith(_GROUP) for p in known.select(group=g)]
     for point in sorted(points, key=lambda point: (point.group, point.name)):
         version = point.dist.version if point.dist else ""
-        spec = importlib.util.find_spec(point.module)
-        text = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-        found.append(f"{point.group}\0{point.name}\0{point.value}\0{version}\0".encode() + text)
+        said = f"{point.group}\0{point.name}\0{point.value}\0{version}\0"
+        found.append(said.encode() + _text(point.module))
     return found
 
 

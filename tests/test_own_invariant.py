@@ -97,6 +97,23 @@ def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget()
 
 
+@pytest.mark.usefixtures("installed")
+def test_another_text_is_other_code(toy: Path) -> None:
+    """A package that changes without another version is noticed; one whose module is gone is no
+    reason to stop before it is asked for."""
+    before = recipe.code_version()
+    (toy / "token_runs.py").write_text(TOY.replace("None, 8", "None, 80"))
+    forget()
+    changed = recipe.code_version()
+    (toy / "token_runs.py").unlink()
+    forget()
+    assert len({before, changed, recipe.code_version()}) == 3
+    entries = next(toy.glob("*.dist-info")) / "entry_points.txt"
+    entries.write_text("[posttrain_pipeline.invariants]\nx = no_such_package.laws:SUBJECT\n")
+    forget()
+    assert recipe.code_version()
+
+
 def lines(path: Path, rows: list[dict[str, str]]) -> Path:
     """A file of rows."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
