@@ -44,7 +44,7 @@ from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.build_dir.json_records import as_json, sealed
 from pipeline.build_dir.manifest import MANIFEST
-from pipeline.build_dir.records import RUN, SERVING, VALIDATION, Change
+from pipeline.build_dir.records import REJECTS, RUN, SERVING, VALIDATION, Change
 from pipeline.config import Config
 from pipeline.dataset_files import write_json, write_split, write_splits
 from pipeline.drift import drift
@@ -259,7 +259,7 @@ def _assemble(
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources, lines = _sources(inputs, works, parts), _lines_of_parts(plan, parts)
     rated = margins.of_parts(config.task, works, plan)
-    ledger = rejects.write(folder / "rejects.jsonl", works, sources, lines)
+    ledger = rejects.write(folder / REJECTS, works, sources, lines)
     kept = int(plan.kept.sum())
     refuse_too_many(ledger, sum(p.rows - p.filtered for p in parts), kept, config)
     shared = Gather(

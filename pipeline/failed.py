@@ -10,7 +10,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-KEPT = ("rejects.jsonl", "validation.json")
+from pipeline.build_dir.records import REJECTS, VALIDATION
+
+KEPT = (REJECTS, VALIDATION)
 
 
 def folder_of(target: Path) -> Path:

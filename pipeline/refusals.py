@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pipeline import failed
+from pipeline.build_dir.records import REJECTS
 from pipeline.config import Config
 from pipeline.rejects import Ledger
 from stages.errors import DataError
@@ -49,7 +50,7 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
     if left and not too_many(ledger.rejected_rows, rows, config.max_reject):
         return
     error = error_of(ledger, rows, bool(left), config)
-    listed = failed.folder_of(config.output) / "rejects.jsonl"
+    listed = failed.folder_of(config.output) / REJECTS
     raise DataError(error.what, f"{error.remedy} Every refused row stands in {listed}.".lstrip())
 
 
