@@ -44,7 +44,7 @@ def _evidence(row: Row) -> str | None:
 
 _HELD = {*_TURNS, *_CHECKED, "extra_info", "metadata", "meta", "tools", "tags", "info"}
 
-_WHAT = "prompts for reinforcement learning, which the model answers itself; none is written here"
+_WHAT = "no answer is written here that could be trained, as in prompts for reinforcement learning"
 _INSTEAD = (
     "Give rows with an answer (messages that end with the assistant, or prompt and completion; for "
     "rm chosen and rejected)"
