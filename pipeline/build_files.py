@@ -27,7 +27,7 @@ def open_build(folder: Path, found: Checked) -> Build | None:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        found.add(MANIFEST, "missing", "there is none, so this is no build")
+        found.add(MANIFEST, "missing", "there is none, so this is not a build")
         return None
     data = path.read_bytes()
     problem = seal.problem(data)

@@ -54,7 +54,7 @@ def _arguments(table: Mapping[str, Any], where: str) -> list[str]:
     """The table's options as the command line would have them.
 
     Raises:
-        UsageError: a name is no option, stands there twice, or has a value of another type.
+        UsageError: a name is not an option, stands there twice, or has a value of another type.
     """
     options = [p for p in _options.params if isinstance(p, click.Option)]
     known = {option.opts[-1].lstrip("-").replace("-", "_"): option for option in options}
@@ -84,7 +84,7 @@ def config_of(task: object, data: object, table: Mapping[str, Any], where: str) 
         where: what a message calls the table.
 
     Raises:
-        UsageError: something of it is no option, or has a value that the option does not take.
+        UsageError: something of it is not an option, or has a value that the option does not take.
     """
     given: list[Any] = list(data) if isinstance(data, list | tuple) else [data]
     paths = [fspath(one) for one in given if isinstance(one, str | PathLike)]

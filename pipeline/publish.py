@@ -34,7 +34,7 @@ def _beside(target: Path, what: str) -> Path:
 
 
 def _files_of_build(target: Path) -> set[str] | None:
-    """Relative paths that a build's manifest vouches for; None when it is no build of ours."""
+    """Relative paths that a build's manifest vouches for; None when it is not a build of ours."""
     try:
         found = load(Listed, (target / MANIFEST).read_bytes())
     except (OSError, MalformedError):
@@ -61,7 +61,7 @@ def check_target(target: Path) -> Path:
         present = {p.relative_to(real).as_posix() for p in real.rglob("*") if not p.is_dir()}
         if own is None or present - own:
             raise UsageError(
-                f"{target} has files in it and is no build.", "Give another directory with -o."
+                f"{target} has files in it and is not a build.", "Give another directory with -o."
             )
     return real
 

@@ -31,7 +31,7 @@ def header(path: Path) -> tuple[dict[str, Any], int]:
     """Entries by tensor name, and where the data begins.
 
     Raises:
-        DataError: the file is no safetensors file, or cut short.
+        DataError: the file is not a safetensors file, or cut short.
     """
     size = path.stat().st_size
     try:
@@ -41,7 +41,9 @@ def header(path: Path) -> tuple[dict[str, Any], int]:
                 raise ValueError("its header is longer than the file")
             entries = json.loads(file.read(length))
     except (struct.error, ValueError) as error:
-        raise DataError(f"{path} is no safetensors file: {error}.", "Download it again.") from error
+        raise DataError(
+            f"{path} is not a safetensors file: {error}.", "Download it again."
+        ) from error
     entries.pop("__metadata__", None)
     start = _LENGTH.size + length
     ends = [entry["data_offsets"][1] for entry in entries.values()]

@@ -39,5 +39,5 @@ def problem(data: bytes) -> str | None:
         return "it carries no seal"
     if sealed(found)[KEY] != found[KEY]:
         return "its content is not what was sealed"
-    spelled = json_text(found).encode(errors="surrogatepass")  # a lone half is no text, but JSON
+    spelled = json_text(found).encode(errors="surrogatepass")  # a lone half is not text, but JSON
     return None if spelled == data else "it is spelled otherwise"

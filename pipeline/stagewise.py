@@ -51,7 +51,7 @@ def describe(path: Path) -> StageFile:
     """Read a stage file's recipe.
 
     Raises:
-        UsageError: it is no stage file.
+        UsageError: it is not a stage file.
     """
     try:
         with pa.memory_map(str(path)) as source:
@@ -59,7 +59,8 @@ def describe(path: Path) -> StageFile:
         content = json.loads((schema.metadata or {})[METADATA])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise UsageError(
-            f"{path} is no stage file.", "Make one with: pipeline stage normalize DATA --task ..."
+            f"{path} is not a stage file.",
+            "Make one with: pipeline stage normalize DATA --task ...",
         ) from error
     options = content["config"]
     options |= {name: Path(options[name]) for name in ("output", "cache_dir")}

@@ -138,7 +138,7 @@ def parsed(tokenizer_json: bytes) -> Tokenizer:
     """The reference tokenizer, parsed once per process (a third of a second).
 
     Raises:
-        ModelError: the bytes are no text.
+        ModelError: the bytes are not text.
         Exception: itself, not a subclass: the library finds no tokenizer in them.
     """
     try:

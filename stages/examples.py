@@ -17,11 +17,11 @@ from stages.unfinished import require_finished
 # Characters of all examples that one conversation becomes, each turn counted as some more.
 MOST_SPLIT = 1 << 26
 _TURN = 64
-_NOBODY_ASKED = "no turn of a user: nobody asked anything"
+_NO_USER_TURN = "no user turn"
 
 
 _ANSWERS_NOBODY = (
-    "the conversation begins with the assistant, which answers nobody; "
+    "the conversation begins with an assistant turn; "
     "leave its first turn out, or put the user's turn before it"
 )
 
@@ -33,7 +33,7 @@ def _require_asked(messages: list[Message]) -> None:
         RowError: ``no_user_turn``, ``begins_with_assistant``.
     """
     if all(message.role != "user" for message in messages):
-        raise RowError("no_user_turn", _NOBODY_ASKED)
+        raise RowError("no_user_turn", _NO_USER_TURN)
     first = next(message.role for message in messages if message.role != "system")
     if first == "assistant":
         raise RowError("begins_with_assistant", _ANSWERS_NOBODY)

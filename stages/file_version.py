@@ -92,7 +92,7 @@ class FileVersion:
 def changed(path: str) -> SurroundingsError:
     """The error for an input whose bytes differ from those that were planned over."""
     return SurroundingsError(
-        f"{path} changed while the build was reading it.", "Build again when nobody writes to it."
+        f"{path} changed while the build was reading it.", "Build again when nothing writes to it."
     )
 
 

@@ -14,7 +14,7 @@ from stages.contract import Row
 from stages.formats._roles import role_of
 
 _TEXTS = ("content", "value")
-# What an answer is checked against is no answer that anybody wrote.
+# What an answer is checked against is not an answer that anybody wrote.
 _ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
 
 

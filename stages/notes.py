@@ -17,7 +17,7 @@ from stages.columns import count_per_row, list_parts
 from stages.contract import Batch
 
 WORDS = {
-    "ends_without_answer": "the conversation ends with a turn that nobody answers",
+    "ends_without_answer": "the conversation ends with a turn that has no answer",
     "repeated_role": "two turns of one role in a row",
     "template_text": "a text holds the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",

@@ -27,7 +27,7 @@ class PairRenderer:
 
     def __init__(self, model: TargetModel) -> None:
         if model.profile.pair is None:
-            raise ModelError(f"{model.profile.name} is no encoder.")
+            raise ModelError(f"{model.profile.name} is not an encoder.")
         self.framing: PairFraming = model.profile.pair
         self._template = template_of(model)
         markers = sorted(map(re.escape, model.profile.text_markers), key=len, reverse=True)

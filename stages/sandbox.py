@@ -99,7 +99,7 @@ def _narrow(name: str, values: Sequence[Any]) -> None:
         return
     for value in values[1:]:
         if isinstance(value, int) and abs(value) > WIDEST:
-            raise SecurityError(f"{value} is no width or count for a text")
+            raise SecurityError(f"{value} is not a width or count for a text")
 
 
 def _grown(name: str, values: tuple[Any, ...], method: bool = False) -> int:

@@ -87,7 +87,7 @@ def condition(text: str) -> Condition:
         value = said
     if sign in _ORDER and _number(value) is None:
         raise UsageError(
-            f"--where {text!r} compares with {said!r}, which is no number.",
+            f"--where {text!r} compares with {said!r}, which is not a number.",
             f"Use {column}={said} for a text.",
         )
     return Condition(column, sign, value)

@@ -231,7 +231,7 @@ class Spans:
         return behind + len(lead.text)
 
     def _lead(self, chat: Chat, picked: list[int], index: int) -> _Lead | None:
-        """What stands before a turn of an excerpt; None where the excerpt is no conversation."""
+        """What stands before a turn of an excerpt; None where the excerpt is not a conversation."""
         seen, at = [chat.seen[i] for i in picked], picked.index(index)
         asked, Placeholder.asked = Placeholder.asked, []
         try:

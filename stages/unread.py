@@ -174,7 +174,7 @@ def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
         )
     why = column_names.seen(path, task)
     if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
-        return  # whether an answer was corrected, or how often, is no answer
+        return  # whether an answer was corrected, or how often, is not an answer
     if why is not None and not repeats(value, texts_of(examples)):
         raise AskError(
             "unread_column",

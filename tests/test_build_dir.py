@@ -363,9 +363,9 @@ def test_damaged_rejects_and_shards_are_named(builds: Path, tmp_path: Path) -> N
 
 def test_what_is_no_build_is_said(tmp_path: Path) -> None:
     """No folder, an empty one, and one with another program's manifest."""
-    with pytest.raises(UsageError, match="is no build: there is no such folder"):
+    with pytest.raises(UsageError, match="is not a build: there is no such folder"):
         Build.open(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"is no build: it has no manifest\.json"):
+    with pytest.raises(UsageError, match=r"is not a build: it has no manifest\.json"):
         Build.open(tmp_path)
     for content, why in (
         ("{}", "schema_version is missing"),

@@ -66,7 +66,7 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
         where, whole = path.relative_to(tmp_path / "out").as_posix(), path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         assert where in {fault.where for fault in check(tmp_path / "out", tmp_path).faults}
-        if where != MANIFEST:  # without one the folder is no export
+        if where != MANIFEST:  # without one the folder is not an export
             path.unlink()
             assert where in {fault.where for fault in check(tmp_path / "out", tmp_path).faults}
         path.write_bytes(whole)

@@ -58,7 +58,7 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", "binary.jsonl"), 3, "is binary"),
         (("run", "sft", "odd.jsonl"), 3, "no sft format fits"),
         (("run", "rm", "unpaired.jsonl"), 3, "unpaired"),
-        (("stage", "render", "odd.jsonl", "-o", "x"), 2, "is no stage file"),
+        (("stage", "render", "odd.jsonl", "-o", "x"), 2, "is not a stage file"),
     ],
 )
 def test_one_sentence_and_an_exit_status(

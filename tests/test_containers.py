@@ -333,7 +333,7 @@ def test_two_columns_of_one_name_are_refused(folder: Path) -> None:
 
 
 def test_a_value_that_cannot_be_read_costs_its_own_row(folder: Path) -> None:
-    """Bytes that are no UTF-8 in a text column, among good rows."""
+    """Bytes that are not UTF-8 in a text column, among good rows."""
     offsets, data = b"".join(n.to_bytes(4, "little") for n in (0, 1, 3, 4)), b"a\xff\xfeb"
     column = pa.Array.from_buffers(
         pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -76,7 +76,7 @@ def printed(message: str) -> list[str]:
     end = -1
     for option in re.finditer(r"--[a-z][a-z-]*[a-z]", message):
         word, stop = option.group(), option.end()
-        assert word in _flags(), f"{word} is no option of a build: {message}"
+        assert word in _flags(), f"{word} is not an option of a build: {message}"
         if not _flags()[word]:
             value = re.compile(r" ('[^']*'|[^\s(,;]+)").match(message, stop)
             if value is None or value.group(1) in _WORDS:

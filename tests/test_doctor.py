@@ -83,7 +83,7 @@ def test_a_sound_directory_passes_every_probe(clinic: Clinic) -> None:
     """Nothing fails, and every probe that concerns it was run."""
     verdicts = clinic()
     assert all(verdict.passed for verdict in verdicts.values())
-    # The directory claims no pad id, is of no family, is no encoder, and promotes nothing.
+    # The directory claims no pad id, is of no family, is not an encoder, and promotes nothing.
     assert {probe.name for probe in probes.probes()} - set(verdicts) == SILENT
 
 

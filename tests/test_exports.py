@@ -504,8 +504,8 @@ def open_rows(folder: Path) -> list[dict[str, Any]]:
 def test_an_export_says_what_is_wrong_with_its_source(
     builds: dict[str, Path], tmp_path: Path
 ) -> None:
-    """A folder that is no build, and a build that was changed, are told apart."""
-    with pytest.raises(UsageError, match="is no build"):
+    """A folder that is not a build, and a build that was changed, are told apart."""
+    with pytest.raises(UsageError, match="is not a build"):
         export_build("trl", tmp_path, tmp_path / "out")
     shutil.copytree(builds["sft"], tmp_path / "b")
     shard = next((tmp_path / "b" / "train").glob("*.arrow"))

@@ -193,7 +193,7 @@ def test_a_build_of_all_of_them_accounts_for_every_row(pipeline: Run, tmp_path: 
     refused = [r for r in rejects if r["code"] not in ("malformed_row", "empty_turn")]
     for reject in rejects:
         raw = reject["raw"].encode("utf-8")
-        if b"\\x" not in raw:  # bytes that are no UTF-8 are spelled out there
+        if b"\\x" not in raw:  # bytes that are not UTF-8 are spelled out there
             assert content[reject["offset"] :].startswith(raw)
     broken = sum(reference(line.removesuffix(b"\r")) is None for line in filled)
     codes = {"bad_json", "bad_encoding", "duplicate_key", "integer_range", "json_too_deep"}

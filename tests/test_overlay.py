@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said(builds: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no safetensors files"):
         overlay(empty, builds["prm"], tmp_path / "out")
     (empty / "model.safetensors").write_bytes(b"\xff" * 64)
-    with pytest.raises(DataError, match="is no safetensors file"):
+    with pytest.raises(DataError, match="is not a safetensors file"):
         overlay(empty, builds["prm"], tmp_path / "out")
     whole = model_dir(tmp_path / "model", "BF16")
     path = whole / "model.safetensors"

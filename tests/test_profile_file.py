@@ -151,7 +151,7 @@ def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
         resolve.resolve("no.toml", tmp_path, Overrides())
     (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
-    with pytest.raises(ModelError, match=r"tokenizer './no' is no directory beside it"):
+    with pytest.raises(ModelError, match=r"tokenizer './no' is not a directory beside it"):
         resolve.resolve(str(tmp_path / "mine.toml"), tmp_path, Overrides())
 
 

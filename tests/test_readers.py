@@ -390,7 +390,7 @@ def test_a_damaged_array_is_refused_as_a_whole(folder: Path, content: bytes) -> 
 
 
 def test_an_array_that_ends_in_a_comma_is_refused(folder: Path) -> None:
-    """A comma before the closing bracket is no JSON; an item may have been lost there."""
+    """A comma before the closing bracket is not JSON; an item may have been lost there."""
     path = put(folder, "comma.json", b'[{"a":1},]')
     with pytest.raises(ContainerError):
         read(path)

@@ -167,4 +167,4 @@ def test_a_folder_that_is_no_build_is_refused(pipeline: Run, tmp_path: Path) -> 
     """Exit status 2, by name."""
     (tmp_path / "empty").mkdir()
     ran = pipeline("report", "empty")
-    assert (ran.status, "empty is no build" in ran.err) == (2, True)
+    assert (ran.status, "empty is not a build" in ran.err) == (2, True)

@@ -158,7 +158,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_remote_folder_is_read_in_a_stable_order(tmp_path: Path, memory: Any) -> None:
-    """Its data files by name, packed ones too; what is no data is left alone."""
+    """Its data files by name, packed ones too; what is not data is left alone."""
     memory.pipe("/set/b.jsonl", LINES)
     memory.pipe("/set/a.jsonl.gz", gzip.compress(LINES))
     memory.pipe("/set/sub/c.json", json.dumps(ROWS).encode())

@@ -103,7 +103,7 @@ def test_mistral_prints_what_the_vendors_does(name: str, file: str) -> None:
     """Every prompt; and whole conversations without a system text, which theirs loses there.
 
     Answers are stripped first: of blanks around one the copies and mistral-common differ. The
-    signature holds no quotes: the copies print them as they are, which is no JSON.
+    signature holds no quotes: the copies print them as they are, which is not JSON.
     """
     ours, theirs = printers(name, AXOLOTL, file)
     for row in rows(Speech(("</s>",))):

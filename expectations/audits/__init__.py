@@ -181,7 +181,7 @@ def with_tolerances(given: Mapping[str, float]) -> dict[str, dict[str, float]]:
             raise UsageError(f"Audit {name} has no tolerance; it only reports.", "Leave it out.")
         if limit not in ("warn", "fail", "least"):
             raise UsageError(
-                f"--tolerance {key}: {limit or 'nothing'} is no limit.",
+                f"--tolerance {key}: {limit or 'nothing'} is not a limit.",
                 f"For example --tolerance {name}.warn=0.9; there are warn, fail and least.",
             )
         found[name][limit] = value

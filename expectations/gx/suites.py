@@ -125,7 +125,7 @@ def _python(name: str, text: str) -> list[Any]:
 
 def _read(found: Any, where: str, stem: str) -> Suite:
     if not isinstance(found, dict) or not isinstance(found.get("expectations"), list):
-        raise GateError(f"{where} is no suite: it has no list of expectations.", _REMEDY)
+        raise GateError(f"{where} is not a suite: it has no list of expectations.", _REMEDY)
     table = (found.get("meta") or {}).get("table", EXAMPLE)
     if table not in LEVELS:
         raise GateError(
@@ -145,7 +145,7 @@ def _read(found: Any, where: str, stem: str) -> Suite:
 
 def _declared(found: Any, where: str, index: int) -> Declared:
     if not isinstance(found, dict):
-        raise GateError(f"{where} is no object.", _REMEDY)
+        raise GateError(f"{where} is not an object.", _REMEDY)
     kind, severity = found.get("type"), found.get("severity", "critical")
     if kind not in library.registry():
         raise GateError(f"{where} has the unknown type {kind!r}.", _REMEDY)

@@ -153,7 +153,7 @@ class Build:
         except OSError as error:
             why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
             raise UsageError(
-                f"{folder} is no build: {why}.",
+                f"{folder} is not a build: {why}.",
                 "Give the folder that pipeline run or pipeline export wrote.",
             ) from error
         try:

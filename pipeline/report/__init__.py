@@ -31,7 +31,7 @@ def remake(folder: Path) -> tuple[bytes, str]:
     """A published build's page, made again, and the sha256 that its manifest names.
 
     Raises:
-        UsageError: the folder is no build, or an export, which has no page.
+        UsageError: the folder is not a build, or an export, which has no page.
         DataError: a file that the page is made from is damaged.
     """
     build = Build.open(folder)

@@ -65,7 +65,7 @@ def left_out(arguments: Sequence[str]) -> list[str]:
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Files of folders that are no data, in words; of many the first few."""
+    """Files of folders that are not data, in words; of many the first few."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(names[:5])}{more} (no reader for the suffix)"
 

@@ -31,7 +31,7 @@ def compare(folder: Path, build: Declared, asked: list[Prompt], found: Examined)
     """Compare the directory's files with the build's.
 
     Raises:
-        UsageError: it is no model directory.
+        UsageError: it is not a model directory.
     """
     if not (folder / "config.json").is_file():
         raise UsageError(

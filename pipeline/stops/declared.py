@@ -85,7 +85,7 @@ def read(folder: Path) -> Declared:
     """What a build declares.
 
     Raises:
-        UsageError: the folder is no build, or not one of answers.
+        UsageError: the folder is not a build, or not one of answers.
         DataError: it is damaged.
     """
     build = Build.open(folder)

@@ -41,7 +41,7 @@ def documents(row: Row) -> list[Row]:
 def _shards(folder: Path, split: str) -> tuple[Shard, ...]:
     found = Build.open(folder).splits.get(split)
     if found is None:
-        raise UsageError(f"{folder / split} is no split of a build.", "Give a build's folder.")
+        raise UsageError(f"{folder / split} is not a split of a build.", "Give a build's folder.")
     return found.shards
 
 
@@ -60,7 +60,7 @@ class Rows:
         order_hash: changes when a row, or the order of rows, does: what a resumed run compares.
 
     Raises:
-        UsageError: the folder is no build, or has no such split.
+        UsageError: the folder is not a build, or has no such split.
         DataError: its manifest is damaged.
     """
 

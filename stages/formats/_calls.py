@@ -34,7 +34,7 @@ def _function(call: Any, where: str) -> dict[str, Any]:
     """A function's name and arguments; arguments written as JSON text become the object.
 
     Raises:
-        RowError: ``bad_tool_call``: there is no name, or the arguments are no object.
+        RowError: ``bad_tool_call``: there is no name, or the arguments are not an object.
     """
     if not isinstance(call, dict) or "name" not in call:
         raise RowError("bad_tool_call", f"{where} has no name")

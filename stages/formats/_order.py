@@ -82,7 +82,7 @@ def of_row(row: Row, name: str, answers: list[Any], columns: Mapping[str, str]) 
     """Every number that a row has for each of its answers: beside them, or within each.
 
     Raises:
-        RowError: ``bad_margin``: a value is no number, or there is not one for each answer.
+        RowError: ``bad_margin``: a value is not a number, or there is not one for each answer.
     """
     found: list[Numbers] = []
     objects = all(isinstance(one, dict) for one in answers)

@@ -189,7 +189,7 @@ def margin(
         own: the margin that the format itself found, and where.
 
     Raises:
-        RowError: ``bad_margin``, it is no number; ``tie``, the scores are equal; ``two_margins``,
+        RowError: ``bad_margin``, it is not a number; ``tie``, the scores are equal; ``two_margins``,
             the row gives two that differ.
     """
     if "margin" in columns and peek(row, "margin") is not None:
@@ -260,7 +260,7 @@ def pair(
         return Pair(shared, sides[0], sides[1], extent, found)
     shared = prompt(row, options)
     if not shared and isinstance(chosen, str):
-        raise RowError("no_prompt", "two texts without a prompt: nobody asked anything")
+        raise RowError("no_prompt", "two texts without a prompt")
     if shared:
         require_answers(sides)
     return Pair(shared, sides[0], sides[1], extent, found)

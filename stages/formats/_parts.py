@@ -68,7 +68,7 @@ def read(value: list[Any], where: str) -> Parts:
     """The parts of one message.
 
     Raises:
-        RowError: ``unsupported_content``: a part is no text and nothing else that is known, or
+        RowError: ``unsupported_content``: a part is not text and nothing else that is known, or
             stands where no template prints it; ``bad_column``: a part has no value;
             ``bad_tool_call``.
     """
@@ -128,14 +128,14 @@ def _said(value: Any, where: str) -> str:
             raise RowError("unsupported_content", f"{where} holds more than text")
         value = inner.text or ""
     if not isinstance(value, str):
-        raise RowError("bad_column", f"{where} holds a part that is no text")
+        raise RowError("bad_column", f"{where} holds a part that is not text")
     return value
 
 
 def _add_text(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     value, key = _value(part, TEXT, where)
     if not isinstance(value, str):
-        raise RowError("bad_column", f"{where} holds a part whose {key} is no text")
+        raise RowError("bad_column", f"{where} holds a part whose {key} is not text")
     found.text = (found.text or "") + value
     return {one for one in _VALUES[TEXT] if part.get(one) == value}
 
@@ -179,7 +179,7 @@ def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     if isinstance(value, dict):
         inner = value.get("function", value)
         if not isinstance(inner, dict):
-            raise RowError("bad_tool_call", f"{where} holds a call whose function is no object")
+            raise RowError("bad_tool_call", f"{where} holds a call whose function is not an object")
         places = (value, inner) if inner is not value else (value,)
         name = _one_of(places, ("name",), f"{where}: a call")
         if not isinstance(name, str):

@@ -112,7 +112,7 @@ def replies(node: Row) -> tuple[list[Row], list[Refused]]:
         raise RowError("bad_column", f"{' and '.join(names)} of a message both hold replies")
     found = node[names[0]] if names else []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise RowError("bad_column", "the replies to a message are no list of messages")
+        raise RowError("bad_column", "the replies to a message are not a list of messages")
     kept, gone = [], []
     for one in found:
         why = _is_gone(one)
@@ -129,13 +129,13 @@ def rank(node: Row) -> float | None:
     """Its rank among the answers to one message, the best lowest; None where it has none.
 
     Raises:
-        RowError: it is no number.
+        RowError: it is not a number.
     """
     value = node.get("rank")
     if value is None:
         return None
     if type(value) not in (int, float) or value != value:
-        raise RowError("bad_label", f"the rank {value!r} is no number")
+        raise RowError("bad_label", f"the rank {value!r} is not a number")
     return float(value)
 
 

@@ -211,7 +211,7 @@ def _history(value: Any) -> list[Message]:
     turns = []
     for i, pair in enumerate(value):
         if not isinstance(pair, list) or len(pair) != 2:
-            raise RowError("bad_column", f"history[{i}] is no pair of question and answer")
+            raise RowError("bad_column", f"history[{i}] is not a pair of question and answer")
         for role, said in zip(("user", "assistant"), pair, strict=True):
             turns.append(Message(role, text({f"history[{i}]": said}, f"history[{i}]")))
     return turns

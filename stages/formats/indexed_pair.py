@@ -242,7 +242,7 @@ class _IndexedPair(Asking):
             for row in rows
             if not _is_tie(value := peek(row, name)) and not _is_verdict(value, row)
         ]
-        # What is no index at all is refused row by row, and is no reason to read it as one.
+        # What is not an index at all is refused row by row, and is no reason to read it as one.
         seen = {found for _, value in open_ones if (found := _index(value)) in (0, 1, 2)}
         if not seen:
             return "", ""

@@ -28,7 +28,7 @@ class _PreferredOutput(Asking):
     def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
         asked: Any = row.get("input")
         if not isinstance(asked, dict):
-            raise RowError("bad_column", "column 'input' is no object with messages")
+            raise RowError("bad_column", "column 'input' is not an object with messages")
         prompt = _turns.conversation(asked.get("messages"), "input.messages")
         chosen, rejected = (_pairs.side(row.get(name), name) for name in _SIDES)
         _pairs.require_answers([chosen, rejected])

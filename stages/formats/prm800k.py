@@ -24,7 +24,7 @@ Rated = tuple[str, float | None]
 
 def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     if not isinstance(completion, dict):
-        raise RowError("bad_column", f"{where} is no object")
+        raise RowError("bad_column", f"{where} is not an object")
     value = completion.get("rating")
     if value is not None and value not in (-1, 0, 1):
         raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")

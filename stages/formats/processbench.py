@@ -52,7 +52,7 @@ class _ProcessBench:
             raise RowError("bad_column", "nothing says which step is the first wrong one")
         first = -1 if row.get(column) is None else row[column]
         if type(first) is not int or not -1 <= first < len(steps):
-            raise RowError("bad_label", f"{column} {first!r} is no step of {len(steps)}, nor -1")
+            raise RowError("bad_label", f"{column} {first!r} is not a step of {len(steps)}, nor -1")
         labels: list[float | None] = [1.0] * len(steps)
         if first >= 0:
             labels[first:] = [0.0, *([None] * (len(steps) - first - 1))]

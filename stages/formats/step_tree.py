@@ -149,7 +149,7 @@ class _Tree:
         found = []
         for child in children:
             if not isinstance(child, dict):
-                raise RowError("bad_column", "a child of a node is no object")
+                raise RowError("bad_column", "a child of a node is not an object")
             text, whole = self.own(child, before)
             value = self.value(child, f"the node {text.strip()[:30]!r}")
             found += self.paths(child, [*steps, (text, value)], whole)

@@ -133,7 +133,7 @@ class _Text:
         """The error for text that cannot be read past ``at``."""
         return ContainerError(
             f"{self._path}:{self._line(at)} is not JSON: {why}.",
-            "Past it nobody knows where an item begins. Repair it, or give JSON lines; --salvage "
+            "After it, the start of the next item is unknown. Repair it, or give JSON lines; --salvage "
             "keeps the items before.",
         )
 

@@ -38,7 +38,7 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     """One of a model directory's JSON files; empty where there is none.
 
     Raises:
-        ModelError: it is no JSON object.
+        ModelError: it is not a JSON object.
     """
     path = folder / name
     if not path.is_file():
@@ -56,7 +56,7 @@ def number(config: dict[str, Any], key: str, default: int, folder: Path) -> int:
     """A size that ``config.json`` gives.
 
     Raises:
-        ModelError: it is no whole number from 0 up.
+        ModelError: it is not a whole number from 0 up.
     """
     value = config.get(key)
     if value is None:

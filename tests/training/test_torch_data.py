@@ -324,7 +324,7 @@ def test_the_mask_of_verl_is_the_weights(weighted: dict[str, Path]) -> None:
 
 def test_a_split_that_is_not_there(builds: dict[Any, Path]) -> None:
     """The folder is named."""
-    with pytest.raises(UsageError, match="is no split of a build"):
+    with pytest.raises(UsageError, match="is not a split of a build"):
         Rows(builds["sft", "ragged"], "test")
 
 
