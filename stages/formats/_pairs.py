@@ -189,8 +189,8 @@ def margin(
         own: the margin that the format itself found, and where.
 
     Raises:
-        RowError: ``bad_margin``, it is not a number; ``tie``, the scores are equal; ``two_margins``,
-            the row gives two that differ.
+        RowError: ``bad_margin``, it is not a number; ``tie``, the scores are equal;
+            ``two_margins``, the row gives two that differ.
     """
     if "margin" in columns and peek(row, "margin") is not None:
         return number(row["margin"], "margin")

@@ -133,8 +133,8 @@ class _Text:
         """The error for text that cannot be read past ``at``."""
         return ContainerError(
             f"{self._path}:{self._line(at)} is not JSON: {why}.",
-            "After it, the start of the next item is unknown. Repair it, or give JSON lines; --salvage "
-            "keeps the items before.",
+            "After it, the start of the next item is unknown. Repair it, or give JSON lines; "
+            "--salvage keeps the items before.",
         )
 
 
