@@ -26,7 +26,7 @@ from pipeline.checked import Checked
 from pipeline.config import LISTS, Config
 from pipeline.gate import Evidence
 from pipeline.measured import METRICS, Measured, measure
-from stages import formats
+from stages import formats, layouts
 from stages.errors import DataError, GateError, PipelineError, UsageError
 from stages.profile import TargetModel
 
@@ -63,9 +63,7 @@ def _bound(build: Build, found: Checked) -> TargetModel | None:
 
 def _context(manifest: Manifest, model: TargetModel) -> Context:
     width = str(manifest.options.get("pad_to"))
-    longest = manifest.max_length
-    if manifest.layout == "padded" and width.isdigit():
-        longest = min(longest, int(width))
+    longest = layouts.load(manifest.layout).room(width, manifest.max_length)
     return Context(manifest.task, manifest.layout, longest, model, STORED)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from stages import layouts
 from stages.errors import UsageError
 from stages.selection import condition
 
@@ -123,11 +124,9 @@ class Config:
     @property
     def longest_example(self) -> int:
         """Tokens that an example may have: a fixed width below ``--max-length`` binds too."""
-        return min(self.max_length, int(self.pad_to)) if self.pads_to_number else self.max_length
-
-    @property
-    def pads_to_number(self) -> bool:
-        return self.layout == "padded" and self.pad_to.isdigit()
+        if not self.layout:  # it is still to be chosen
+            return self.max_length
+        return layouts.load(self.layout).room(self.pad_to, self.max_length)
 
     def recorded(self, for_parts: bool = False) -> dict[str, object]:
         """The options that what is built depends on, ready for JSON."""

@@ -21,10 +21,10 @@ from pipeline.build_dir.manifest import MANIFEST, ExportRecord, Manifest, ShardR
 from pipeline.build_dir.records import SERVING, TOKENIZER, VALIDATION
 from pipeline.dataset_files import write_json, write_split, write_splits
 from pipeline.exports import Export, Facts, Projection
-from stages import pack, pad
+from stages import layouts
 from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import UsageError
-from stages.ragged import ragged
+from stages.layouts import Shape
 
 _CARRIED = (TOKENIZER, SERVING, VALIDATION)  # of the build, as they are
 
@@ -33,14 +33,6 @@ def _even(total: int, parts: int) -> list[int]:
     """Bounds of so many parts of nearly one size, none empty."""
     parts = max(1, min(parts, total))
     return [total * i // parts for i in range(parts + 1)]
-
-
-def _laid_out(table: pa.Table, sizes: Ints, facts: Facts, width: int) -> pa.Table:
-    if facts.layout == "packed":
-        return pack.pack(table, sizes)
-    if facts.layout == "padded":
-        return pad.pad(table, width, facts.model.padding_side, facts.model.pad_token_id)
-    return ragged(table)
 
 
 def _length(table: pa.Table) -> Ints:
@@ -56,24 +48,22 @@ def _relaid(source: Build, split: str, facts: Facts) -> Iterator[tuple[pa.Table,
     count = len(shards)
     table = pa.concat_tables(shards)
     lengths = _length(table.combine_chunks())
-    order, sizes = np.arange(len(table)), np.ones(len(table), np.int64)
-    width = pad.width("longest", int(lengths.max()), facts.max_length)
-    if facts.layout == "packed":
-        packs = pack.plan(lengths, facts.max_length)
-        order, sizes = np.argsort(packs, kind="stable"), np.bincount(packs)
+    layout, model = layouts.load(facts.layout), facts.model
+    order, sizes = layout.plan(lengths, facts.max_length)
+    width = layout.width("longest", int(lengths.max()), facts.max_length)
+    types = model.pair is not None and model.pair.token_types
+    shape = Shape(width, model.padding_side, model.pad_token_id, types)
     at, bounds = offsets_of(sizes), _even(len(sizes), count)
     for start, stop in itertools.pairwise(bounds):
         mine = order[at[start] : at[stop]]
         block = table.take(pa.array(mine)).combine_chunks()
-        yield _laid_out(block, sizes[start:stop], facts, width), sizes[start:stop]
+        yield layout.rows(block, sizes[start:stop], shape), sizes[start:stop]
 
 
 def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
+    layout = layouts.load(source.manifest.layout)
     for table in source.splits[split].tables():
-        packed = "seq_lengths" in table.schema.names
-        ones = np.ones(len(table), np.int64)
-        sizes = np.diff(numbers(whole(table.column("seq_lengths")))[0]) if packed else ones
-        yield table, sizes
+        yield table, layout.sizes(table)
 
 
 def _tokens(table: pa.Table) -> tuple[int, int]:
@@ -135,11 +125,12 @@ def _describe(
     rows_made = sum(split.rows for split in splits.values())
     tokens = sum(split.tokens for split in splits.values())
     packs = pads = None
-    if facts.layout == "packed":
+    layout = layouts.load(facts.layout)
+    if layout.packs:
         same = facts.layout == manifest.layout
         bound = manifest.packing.lower_bound if same and manifest.packing else None
         packs = Packing(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
-    if facts.layout == "padded":
+    if layout.pads:
         width = (tokens + padding) // rows_made // (2 if facts.task == "rm" else 1)
         pads = Padding(width, round(padding / (tokens + padding), 6))
     found = replace(

@@ -23,7 +23,7 @@ from pipeline.margins import Margins, of_column
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.refusals import too_many
 from pipeline.sources import Located, local
-from stages import notes, pack, turn_split
+from stages import layouts, notes, packing, turn_split
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.detection import Detection
@@ -274,7 +274,7 @@ def would_stop(found: Forecast) -> bool:
 def packing_table(found: Forecast) -> list[dict[str, Any]]:
     """For each length: examples above it, packs of the whole build, and how full they are."""
     lengths = found.sampled.lengths
-    packs = "packed" in found.recipe.task.layouts
+    packs = any(layouts.load(name).packs for name in found.recipe.task.layouts)
     table: list[dict[str, Any]] = []
     profile = found.recipe.model.profile
     limits = {*MAX_LENGTHS, found.recipe.config.longest_example}
@@ -291,7 +291,7 @@ def packing_table(found: Forecast) -> list[dict[str, Any]]:
         if packs and len(fitting):
             wanted = max(1, round(found.examples * len(fitting) / len(lengths)))
             planned = np.resize(fitting, min(wanted, PLANNED))
-            made = int(pack.plan(planned, limit).max()) + 1
+            made = int(packing.plan(planned, limit).max()) + 1
             entry["packs"] = max(1, round(made * wanted / len(planned)))
             entry["efficiency"] = round(int(planned.sum()) / (made * limit), 6)
         table.append(entry)

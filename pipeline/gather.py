@@ -14,13 +14,10 @@ from pipeline.answers import Answers, Counting
 from pipeline.measured import METRICS, Measured, measure, sha256_of
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
-from stages import columns, weights
+from stages import columns, layouts, weights
 from stages.columns import IDS, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.fold import unfold
-from stages.pack import pack
-from stages.pad import pad
-from stages.ragged import ragged
 
 BATCH_ROWS = 256  # rows per record batch: what a random read touches
 
@@ -196,18 +193,6 @@ def _take(pieces: list[pa.Array], place: Ints, rows: Ints) -> pa.Array:
     return pa.concat_arrays(pieces).take(pa.array(starts[place] + rows))
 
 
-def lay_out(table: pa.Table, layout: str, sizes: Ints, width: int, recipe: Recipe) -> pa.Table:
-    """Training rows of a layout from examples in stored order."""
-    if layout == "packed":
-        return pack(table, sizes)
-    if layout == "padded":
-        model = recipe.model
-        pair = model.profile.pair
-        types = pair is not None and pair.token_types
-        return pad(table, width, model.profile.padding_side, model.pad_id, types)
-    return ragged(table)
-
-
 def write(
     path: Path,
     order: Ints,
@@ -270,7 +255,7 @@ def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
 def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     """Make, write, read back and measure one shard."""
     recipe = shared.recipe
-    layout = recipe.config.layout
+    layout, shape = layouts.load(recipe.config.layout), recipe.shape(shared.width)
     path = Path(shared.folder) / shard.path
     collect = Collector(shared)
     counting = Counting(
@@ -288,7 +273,7 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
             shard.order,
             shard.sizes,
             examples,
-            lambda table, sizes: lay_out(table, layout, sizes, shared.width, recipe),
+            lambda table, sizes: layout.rows(table, sizes, shape),
         )
         size = path.stat().st_size
     except (pa.ArrowInvalid, OSError) as error:

@@ -40,7 +40,7 @@ from pipeline.part import PartReport
 from pipeline.plan import Plan
 from pipeline.recipe import Recipe
 from pipeline.rejects import Ledger
-from stages import encoders, formats, turn_split
+from stages import encoders, formats, layouts, turn_split
 from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers import oracle
 
@@ -145,13 +145,13 @@ def _packing(outcome: Outcome) -> Packing | None:
     config, plan = outcome.recipe.config, outcome.plan
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
-    if config.layout == "packed":
+    if layouts.load(config.layout).packs:
         return Packing(rows, round(tokens / (rows * config.max_length), 6), plan.lower_bound)
     return None
 
 
 def _padding(outcome: Outcome) -> Padding | None:
-    if outcome.recipe.config.layout != "padded":
+    if not layouts.load(outcome.recipe.config.layout).pads:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)

@@ -13,6 +13,7 @@ import click
 from pipeline import tasks
 from pipeline.config import Config, default_cache
 from pipeline.tasks import Task
+from stages import layouts
 from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,7 +40,7 @@ BUILD = (
     _option("--ignore", multiple=True, metavar="COLUMN", default=(), help="Leave a column out on purpose; messages[].name is a key of every turn."),
     _option("--where", multiple=True, metavar="CONDITION", default=(), help="Use only rows that meet it: label=true, score>=4, lang!=en."),
     _option("--null-fields", type=click.Choice(["drop", "keep"]), help="Nulls inside tools and tool calls of typed tables: made by the table, or written."),
-    _option("--layout", type=click.Choice(["packed", "ragged", "padded"]), help="How rows are stored [packed; rm: ragged]."),
+    _option("--layout", type=click.Choice(layouts.names()), help="How rows are stored [packed; rm: ragged]."),
     _option("--for", "trainer", metavar="TRAINER", help="Write this trainer's columns and launch script (see: list trainers)."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded [left; encoders: right]."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.config import Config
 from pipeline.part import PLAN_COLUMNS, PartReport, Work
-from stages import pack, pad
+from stages import layouts, packing
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 
@@ -138,17 +138,13 @@ def lay_out(name: str, chosen: Ints, lengths: Ints, config: Config, width: int) 
         chosen: its examples, in the order to be kept.
         lengths: tokens of every example of the build.
     """
-    if config.layout == "packed":
-        packs = pack.plan(lengths[chosen], config.max_length)
-        order = chosen[np.argsort(packs, kind="stable")]
-        sizes = np.bincount(packs) if len(packs) else np.zeros(0, np.int64)
-    else:
-        order, sizes = chosen, np.ones(len(chosen), np.int64)
+    places, sizes = layouts.load(config.layout).plan(lengths[chosen], config.max_length)
+    order = chosen[places]
     ends = offsets_of(sizes)
     stored = np.diff(offsets_of(lengths[order])[ends]) if not width else np.full(len(sizes), width)
     shard = offsets_of(stored)[:-1] // SHARD_TOKENS
     starts = np.concatenate([[0], np.flatnonzero(np.diff(shard)) + 1, [len(sizes)]])
-    return Side(name, order, sizes.astype(np.int64), starts.astype(np.int64))
+    return Side(name, order, sizes, starts.astype(np.int64))
 
 
 def make_plan(config: Config, examples: Examples) -> Plan:
@@ -161,8 +157,7 @@ def make_plan(config: Config, examples: Examples) -> Plan:
     if config.shuffle:
         chosen = chosen[np.argsort(_mixed(chosen, config.seed), kind="stable")]
     longest = int(examples.length[chosen].max(initial=0))
-    padded = config.layout == "padded"
-    width = pad.width(config.pad_to, longest, config.max_length) if padded else 0
+    width = layouts.load(config.layout).width(config.pad_to, longest, config.max_length)
     in_test = _test_rows(examples.row[chosen], config.test_size, config.seed)
     if len(in_test) and in_test.all():
         raise UsageError(
@@ -173,7 +168,7 @@ def make_plan(config: Config, examples: Examples) -> Plan:
         for name, mask in (("train", ~in_test), ("test", in_test))
         if mask.any()
     ]
-    bound = sum(pack.lower_bound(examples.length[side.order], config.max_length) for side in sides)
+    bound = sum(packing.lower_bound(examples.length[s.order], config.max_length) for s in sides)
     return Plan(examples, duplicate, kept, tuple(sides), width, bound)
 
 

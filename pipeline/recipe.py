@@ -24,6 +24,7 @@ from stages.accept import Accept
 from stages.binding import bind
 from stages.contract import Stage, TokenRows
 from stages.errors import ModelError, UsageError
+from stages.layouts import Shape
 from stages.normalize import Normalize
 from stages.printed_fields import printed_fields
 from stages.profile import ModelProfile, TargetModel
@@ -88,6 +89,12 @@ class Recipe:
         """What the shards of this build are judged against."""
         config = self.config
         return Context(config.task, config.layout, config.longest_example, self.model, PLANNED)
+
+    def shape(self, width: int) -> Shape:
+        """What all training rows have in common; ``width``: of padded rows, in tokens."""
+        profile = self.model.profile
+        types = profile.pair is not None and profile.pair.token_types
+        return Shape(width, profile.padding_side, self.model.pad_id, types)
 
     def normalize(self, format_name: str) -> Normalize:
         """Normalize for rows of one format."""

@@ -9,13 +9,11 @@ from typing import Any
 from expectations.contract import Context
 from pipeline import tasks
 from pipeline.config import Config
-from stages import catalog
+from stages import catalog, layouts
 from stages.accept import Accept
 from stages.normalized import IDENTITY, WRITES
 
 Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
-
-_LAYOUT_STAGES = {"packed": "pack", "padded": "pad", "ragged": "ragged"}
 
 
 def _unbound(task: str) -> Any:
@@ -36,5 +34,5 @@ def stage_table() -> list[Row]:
         rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(name))]
         if name == "sft":  # rows that are token ids already take this way
             rows.append((name, "accept", Accept.reads, Accept.writes))
-        rows += [(name, _LAYOUT_STAGES[x], task.kept, ("shards",)) for x in task.layouts]
+        rows += [(name, layouts.load(x).stage, task.kept, ("shards",)) for x in task.layouts]
     return rows

@@ -23,13 +23,12 @@ from pipeline.inputs import Input, scan
 from pipeline.measured import read
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
-from stages import columns, formats, pad, readers, weights
+from stages import columns, formats, layouts, readers, weights
 from stages.columns import offsets_of
 from stages.contract import Batch, Stage, TokenRows
 from stages.errors import DataError, UsageError
 
 METADATA = b"posttrain-pipeline"
-LAYOUTS = {"pack": "packed", "pad": "padded", "ragged": "ragged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,8 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
     _, recipe = _reopened(source, cache_dir)
     stages = {stage.name: stage for stage in _stages(recipe)}
     if name not in stages:
-        known = ", ".join(["normalize", *stages, *LAYOUTS])
+        laid = [layouts.load(one).stage for one in recipe.task.layouts]
+        known = ", ".join(["normalize", *stages, *laid])
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
     _require(batches, stages[name].reads, name, source)
@@ -210,15 +210,15 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         UsageError: the file holds no encoded examples, or the task is not stored so.
     """
     _, recipe = _reopened(source, cache_dir)
-    layout = LAYOUTS[name]
-    if layout not in recipe.task.layouts:
-        offered = [key for key, value in LAYOUTS.items() if value in recipe.task.layouts]
+    offered = {layouts.load(one).stage: layouts.load(one) for one in recipe.task.layouts}
+    if name not in offered:
         raise UsageError(
-            f"{recipe.task.name} is not stored {layout}.", f"Use {' or '.join(offered)}."
+            f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(offered)}."
         )
+    layout = offered[name]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = replace(recipe.config, layout=layout, **options)
+    config = replace(recipe.config, layout=layout.name, **options)
     recipe = replace(recipe, config=config)
     batches = _batches(source)
     kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
@@ -228,8 +228,8 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")
     lengths = table.column("length").to_numpy().astype(np.int64)
-    width = pad.width(config.pad_to, int(lengths.max(initial=0)), config.max_length)
-    width = width if layout == "padded" else 0
+    width = layout.width(config.pad_to, int(lengths.max(initial=0)), config.max_length)
+    shape = recipe.shape(width)
     side = planning.lay_out("train", np.arange(len(lengths)), lengths, config, width)
     bounds = offsets_of(side.sizes)
     count = len(side.shards) - 1
@@ -242,7 +242,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
             side.order[bounds[rows.start] : bounds[rows.stop]],
             side.sizes[rows],
             lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
-            lambda block, sizes: gather.lay_out(block, layout, sizes, width, recipe),
+            lambda block, sizes: layout.rows(block, sizes, shape),
         )
     schema = read(output / "train" / files[0]).schema
     write_split(output, "train", schema, files, "0" * 16)

@@ -47,6 +47,7 @@ from stages import (
 )
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
+from stages.layouts import packed, padded
 from stages.profile import with_step_tokens
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
@@ -824,7 +825,7 @@ def a_pack_shifts_its_boundaries() -> None:
         rows = [[x[0] + 1, *x[1:-1], x[-1] - 1] for x in table.column(at).to_pylist()]
         return table.set_column(at, "seq_lengths", pa.array(rows, table.schema.field(at).type))
 
-    after(gather, "pack", change)
+    after(packed, "pack", change)
 
 
 @mutant("packed")
@@ -834,25 +835,23 @@ def a_pack_joins_ids_without_labels() -> None:
         rows = [[*x[1:], IGNORED] for x in table.column(at).to_pylist()]
         return table.set_column(at, "labels", pa.array(rows, table.schema.field(at).type))
 
-    after(gather, "pack", change)
+    after(packed, "pack", change)
 
 
 @mutant("prm-packed")
 def positions_count_from_the_example() -> None:
-    from stages import pack
-
-    wrap(pack, "sum_per_row", lambda old, starts, lengths: old(starts, lengths) * 0)
+    wrap(packed, "sum_per_row", lambda old, starts, lengths: old(starts, lengths) * 0)
 
 
 @mutant("padded", "rm-padded")
 def padding_is_on_the_other_side() -> None:
-    wrap(gather, "pad", lambda old, table, width, side, *rest: old(table, width, "right", *rest))
+    wrap(padded, "pad", lambda old, table, width, side, *rest: old(table, width, "right", *rest))
 
 
 @mutant("padded")
 def padding_is_the_end_of_turn() -> None:
     wrap(
-        gather,
+        padded,
         "pad",
         lambda old, table, width, side, pad_id, *rest: old(table, width, side, 151645, *rest),
     )
@@ -860,12 +859,10 @@ def padding_is_the_end_of_turn() -> None:
 
 @mutant("padded")
 def the_mask_covers_the_padding() -> None:
-    from stages import pad
-
     def change(old: Any, values: Any, offsets: Any, size: int, left: bool, fill: int) -> Any:
         return old(values, offsets, size, left, 1 if values.dtype == np.int8 else fill)
 
-    wrap(pad, "_padded", change)
+    wrap(padded, "_padded", change)
 
 
 # Manifest and publication

@@ -26,11 +26,11 @@ from stages.binding import bind
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import EncodePair, SegmentEncoder
 from stages.errors import ModelError
+from stages.layouts.padded import pad
+from stages.layouts.ragged import ordered
 from stages.normalize import Normalize
-from stages.pad import pad
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
-from stages.ragged import ragged
 from stages.render_pair import PairRenderer, RenderTexts, prove_pair
 
 FAMILIES = ("roberta-base", "bert-base-uncased")
@@ -239,7 +239,7 @@ def tables(name: str) -> dict[str, tuple[pa.Table, Context]]:
     batch = pa.table(encoded(model, rows_of(5, TEXTS)))
     right = pad(batch, LIMIT, "right", model.pad_id, types)
     return {
-        "ragged": (ragged(batch), Context("rm", "ragged", LIMIT, model)),
+        "ragged": (ordered(batch), Context("rm", "ragged", LIMIT, model)),
         "padded": (right, Context("rm", "padded", LIMIT, model)),
     }
 

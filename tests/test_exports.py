@@ -25,9 +25,11 @@ from pipeline import exports, rows
 from pipeline.build_dir.build import Build
 from pipeline.exporting import export_build
 from pipeline.exports import Facts, openrlhf
-from stages import columns, pack, pad
+from stages import columns, packing
 from stages.errors import DataError, UsageError
-from stages.ragged import ragged
+from stages.layouts.packed import pack
+from stages.layouts.padded import pad
+from stages.layouts.ragged import ordered
 
 Run = Callable[..., Ran]
 SOURCE = {
@@ -90,17 +92,17 @@ def examples(draw: st.DrawFn, task: str) -> pa.Table:
                 row |= {"step_positions": places, "step_labels": rated}
         made.append(row)
     names = [name for name in columns.TYPES if name in made[0]]
-    return ragged(pa.Table.from_pylist(made, schema=columns.schema(names)))
+    return ordered(pa.Table.from_pylist(made, schema=columns.schema(names)))
 
 
 def laid_out(table: pa.Table, layout: str) -> pa.Table:
     """The examples in a layout, as the gather would lay them out."""
     if layout == "packed":
         lengths = np.array([len(x) for x in table.column("input_ids").to_pylist()])
-        packs = pack.plan(lengths, LONGEST)
+        packs = packing.plan(lengths, LONGEST)
         order = np.argsort(packs, kind="stable")
-        return pack.pack(table.take(pa.array(order)).combine_chunks(), np.bincount(packs))
-    return pad.pad(table, LONGEST, "left", 0) if layout == "padded" else table
+        return pack(table.take(pa.array(order)).combine_chunks(), np.bincount(packs))
+    return pad(table, LONGEST, "left", 0) if layout == "padded" else table
 
 
 @pytest.mark.parametrize(("name", "task", "layout"), STORES)

@@ -22,7 +22,7 @@ from expectations.invariants import invariants
 from pipeline import gather, manifest, recipe
 from pipeline.config import Config
 from pipeline.measured import read, sha256_of
-from stages import pack
+from stages import packing
 from stages.columns import IGNORED
 from stages.errors import ExpectationError
 from stages.profile import TargetModel
@@ -450,7 +450,7 @@ def test_half_empty_packs_are_found(
     build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A packing of one example each is no packing."""
-    monkeypatch.setattr(pack, "plan", lambda lengths, capacity: np.arange(len(lengths)))
+    monkeypatch.setattr(packing, "plan", lambda lengths, capacity: np.arange(len(lengths)))
     assert "packs_filled" in caught(build, "sft", "packed")
 
 

@@ -32,12 +32,12 @@ from stages import encoders, formats, weights
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
+from stages.layouts.packed import pack
+from stages.layouts.padded import pad
+from stages.layouts.ragged import ordered
 from stages.mark import Mark
 from stages.normalize import Normalize
-from stages.pack import pack
-from stages.pad import pad
 from stages.profile import TargetModel
-from stages.ragged import ragged
 from stages.render import Render, Renderer, RenderSteps
 
 LIMIT = 256
@@ -123,7 +123,7 @@ class Bench:
             return pack(examples.select(kept), np.array(PACKS))
         if layout == "padded":
             return pad(examples, WIDTH, side, self.models[task].pad_id)
-        made: pa.Table = ragged(examples)
+        made: pa.Table = ordered(examples)
         return made
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stages import columns
 from stages.columns import IGNORED
 from stages.errors import UsageError
-from stages.pad import pad, width
-from stages.ragged import ragged
+from stages.layouts.padded import LAYOUT, pad
+from stages.layouts.ragged import ordered
 
 PAD = 151643
 SIDES = st.sampled_from(["left", "right"])
@@ -121,7 +121,7 @@ def test_width_follows_what_is_asked_for(
     pad_to: str, longest: int, max_length: int, wanted: int
 ) -> None:
     """The longest example rounded up to a multiple of 8, never above the limit; or as named."""
-    assert width(pad_to, longest, max_length) == wanted
+    assert LAYOUT.width(pad_to, longest, max_length) == wanted
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,7 +129,7 @@ def test_width_follows_what_is_asked_for(
 def test_the_longest_example_always_fits(longest: int, room: int) -> None:
     """No width is too small for an example within the limit, nor above the limit."""
     limit = longest + room
-    found = width("longest", longest, limit)
+    found = LAYOUT.width("longest", longest, limit)
     assert longest <= found <= limit
     assert found % 8 == 0 or found == limit
     assert found < longest + 8
@@ -174,7 +174,7 @@ def test_pairs_have_their_declared_columns() -> None:
         margin=[0.5], rejected_ids=[[2]], chosen_ids=[[1]], prompt_length=[1], row_id=["x:1"]
     )
     order = ["row_id", "chosen_ids", "rejected_ids", "prompt_length", "margin"]
-    assert ragged(found).schema == columns.schema(order)
+    assert ordered(found).schema == columns.schema(order)
     assert pad(found, 1, "right", PAD).schema == columns.schema(
         [
             "row_id",
@@ -194,5 +194,5 @@ def test_ragged_rows_are_the_examples(found: list[list[int]], cut: int) -> None:
     """Ragged rows hold what was stored and nothing else, from a column in any number of pieces."""
     whole = examples(found).append_column("length", pa.array([0] * len(found), pa.int32()))
     pieces = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
-    assert ragged(pieces).to_pylist() == examples(found).to_pylist()
-    assert ragged(pieces).schema == columns.schema(["row_id", "input_ids", "labels"])
+    assert ordered(pieces).to_pylist() == examples(found).to_pylist()
+    assert ordered(pieces).schema == columns.schema(["row_id", "input_ids", "labels"])

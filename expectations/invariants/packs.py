@@ -10,7 +10,7 @@ from expectations.readback.dataset import SIDES, Dataset
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import column
 from stages.columns import count_per_row, numbers, offsets_of, sum_per_row
-from stages.pack import GLOBAL_EXAMPLES
+from stages.packing import GLOBAL_EXAMPLES
 
 PACKED = ("packed",)
 MANY_PACKS = 10  # fewer say nothing about how well packing did

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from stages import layouts
+
 
 @click.command(
     name="export", help="Write a finished build in another trainer's columns and layout."
@@ -17,7 +19,7 @@ import click
 )
 @click.option(
     "--layout",
-    type=click.Choice(["packed", "ragged", "padded"]),
+    type=click.Choice(layouts.names()),
     help="How rows are stored [the build's, where the trainer takes it].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest itself.")

@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline.build_dir.records import Audits
 from pipeline.drawing import Shards
+from stages import layouts
 from stages.columns import list_parts, numbers, whole
 
 PACKS = 24  # packs that are drawn, from the first
@@ -90,7 +91,7 @@ class Packing:
 def packing(shards: Shards) -> Packing | None:
     """Pack strips and a histogram of their fill; None in other layouts."""
     build = shards.build
-    if build.manifest.layout != "packed":
+    if not layouts.load(build.manifest.layout).packs:
         return None
     room = build.manifest.max_length
     fills: list[Any] = []

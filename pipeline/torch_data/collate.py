@@ -17,6 +17,7 @@ import torch
 
 from pipeline.build_dir.build import Build
 from pipeline.torch_data.rows import Row, documents
+from stages import layouts
 
 IGNORED = -100
 WEIGHTS = "loss_weights"
@@ -251,7 +252,7 @@ def pair_collator(build: str | Path) -> PadPairs | StackPairs:
     manifest = Build.open(build).manifest
     model = manifest.model
     start = model.pair.position_offset if model.pair else 0
-    if manifest.layout == "padded":
+    if layouts.load(manifest.layout).pads:
         return StackPairs(start)
     return PadPairs(
         model.pad_token_id,

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.columns import IDS
-from stages.pad import pad
+from stages.layouts.padded import pad
 from stages.probes import BrokenError, Probe, Subject
 from stages.probes._rendering import QUESTION, dialogue, examples, ids_of, rendered, row_of
 

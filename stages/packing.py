@@ -1,6 +1,6 @@
-"""Packing: which examples share a training row (a plan over lengths), and the rows themselves.
+"""Which examples share a pack: a plan over their lengths alone.
 
-The plan is best-fit decreasing over a histogram of lengths. Examples of one length are placed in
+It is best-fit decreasing over a histogram of lengths. Examples of one length are placed in
 bulk: the fullest pack that still has room takes as many of them as fit, so the work grows with
 the number of distinct (length, room) pairs and not with the number of examples.
 """
@@ -8,11 +8,8 @@ the number of distinct (length, room) pairs and not with the number of examples.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from stages import columns
-from stages.columns import Ints, list_parts, make_list, numbers, offsets_of, sum_per_row
+from stages.columns import Ints
 
 GLOBAL_EXAMPLES = 1 << 25  # planned at once; beyond, by bucket
 PACKS_PER_BUCKET = 300  # a bucket of so many packs loses at most about 0.3 % of fill
@@ -31,6 +28,7 @@ def _best_fit_decreasing(lengths: Ints, capacity: int) -> Ints:
         while left:
             usable = occupied >> size
             if usable:
+                # The lowest set bit is the least room that is enough.
                 room = size + (usable & -usable).bit_length() - 1
                 each = room // size
                 packs = rooms[room][: -(-left // each)]
@@ -88,39 +86,3 @@ def lower_bound(lengths: Ints, capacity: int) -> int:
     if not len(lengths):
         return 0
     return max(-(-int(lengths.sum()) // capacity), int((2 * lengths > capacity).sum()))
-
-
-def _joined(column: pa.ListArray, starts: Ints) -> pa.ListArray:
-    """Lists of consecutive examples joined into lists of packs."""
-    offsets, values = list_parts(column)
-    return make_list(offsets[starts], values)
-
-
-def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
-    """Training rows from examples that stand in pack order.
-
-    Args:
-        table: ``row_id``, ``input_ids``, ``labels``, ``loss_weights`` where the build has them, and
-            for PRM ``step_positions`` (from the example's start) and ``step_labels``; one chunk a
-            column.
-        sizes: number of examples in each pack.
-    """
-    starts = offsets_of(sizes)
-    get = {name: columns.whole(table.column(name)) for name in table.schema.names}
-    lengths = np.diff(numbers(get["input_ids"])[0])
-    made = {
-        "row_ids": make_list(starts, get["row_id"]),
-        "input_ids": _joined(get["input_ids"], starts),
-        "labels": _joined(get["labels"], starts),
-        "seq_lengths": make_list(starts, pa.array(lengths.astype(np.int32))),
-    }
-    if "loss_weights" in get:
-        made["loss_weights"] = _joined(get["loss_weights"], starts)
-    if "step_positions" in get:
-        at, positions = numbers(get["step_positions"])
-        before = offsets_of(lengths)[:-1]  # tokens before each example, over all packs
-        in_pack = before - np.repeat(offsets_of(sum_per_row(starts, lengths))[:-1], np.diff(starts))
-        shifted = positions + np.repeat(in_pack, np.diff(at)).astype(np.int32)
-        made["step_positions"] = make_list(at[starts], pa.array(shifted))
-        made["step_labels"] = _joined(get["step_labels"], starts)
-    return pa.table(made, schema=columns.schema(list(made)))

@@ -1,4 +1,11 @@
-"""Padded rows: every sequence of a build at one width, with an attention mask."""
+"""Padded rows: every sequence of a build at one width, with an attention mask.
+
+Two examples of 3 and 2 tokens, padded to 4 on the left with 0::
+
+    input_ids       [0, 5, 6, 7]           [0, 0, 5, 9]
+    labels          [-100, -100, -100, 7]  [-100, -100, -100, 9]
+    attention_mask  [0, 1, 1, 1]           [0, 0, 1, 1]
+"""
 
 from __future__ import annotations
 
@@ -7,23 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns
-from stages.columns import IGNORED, Ints, list_parts, make_list, numbers
+from stages.columns import IGNORED, Ints, list_parts, make_list, numbers, offsets_of, whole
 from stages.errors import UsageError
-from stages.ragged import ragged
+from stages.layouts import Shape
+from stages.layouts.ragged import Ragged, ordered
 
 MULTIPLE = 8  # widths that tensor cores like
-
-
-def width(pad_to: str, longest: int, max_length: int) -> int:
-    """The build's width in tokens.
-
-    Args:
-        pad_to: ``longest`` (rounded up to a multiple of 8, never above ``max_length``),
-            ``max-length``, or a number.
-    """
-    if pad_to == "longest":
-        return min(-(-longest // MULTIPLE) * MULTIPLE, max_length)
-    return max_length if pad_to == "max-length" else int(pad_to)
+_PER_TOKEN = ("input_ids", "labels", "loss_weights")
+_MASKS = {"chosen_ids": "chosen_attention_mask", "rejected_ids": "rejected_attention_mask"}
 
 
 def _padded(
@@ -59,7 +57,7 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
     ``labels`` are padded with -100, ``loss_weights`` with 0; step positions move with the tokens
     they point at. ``token_types`` adds those of pairs of texts.
     """
-    table = ragged(table)
+    table = ordered(table)
     left = side == "left"
     made: dict[str, pa.Array] = {}
     for name in table.schema.names:
@@ -87,3 +85,54 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
         else:
             made[name] = column
     return pa.table(made, schema=columns.schema(list(made)))
+
+
+def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
+    offsets, values = list_parts(column)
+    real = list_parts(mask)[1].to_numpy() != 0
+    row = np.repeat(np.arange(len(column)), np.diff(offsets))
+    lengths = np.bincount(row[real], minlength=len(column))
+    return make_list(offsets_of(lengths), values.filter(pa.array(real)))
+
+
+def unpad(table: pa.Table) -> pa.Table:
+    """Padded rows without their padding."""
+    get = {name: whole(table.column(name)) for name in table.schema.names}
+    beside = ("attention_mask", "token_type_ids")  # made when rows are padded
+    made = {name: column for name, column in get.items() if not name.endswith(beside)}
+    for name in (*_PER_TOKEN, *_MASKS):
+        if name in get:
+            made[name] = _stripped(get[name], get[_MASKS.get(name, "attention_mask")])
+    if "step_positions" in get:
+        offsets, mask = list_parts(get["attention_mask"])
+        before = offsets_of(mask.to_numpy() == 0)  # padding before each token, over all rows
+        at, positions = numbers(get["step_positions"])
+        places = positions.astype(np.int64) + np.repeat(offsets[:-1], np.diff(at))  # over all rows
+        gone = before[places] - np.repeat(before[offsets[:-1]], np.diff(at))
+        moved = positions - gone
+        made["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
+    return ordered(pa.table(made))
+
+
+class _Padded(Ragged):
+    name = "padded"
+    stage = "pad"
+    packs = False
+    pads = True
+
+    def width(self, pad_to: str, longest: int, max_length: int) -> int:
+        if pad_to == "longest":
+            return min(-(-longest // MULTIPLE) * MULTIPLE, max_length)
+        return max_length if pad_to == "max-length" else int(pad_to)
+
+    def room(self, pad_to: str, max_length: int) -> int:
+        return min(max_length, int(pad_to)) if pad_to.isdigit() else max_length
+
+    def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
+        return pad(examples, shape.width, shape.padding_side, shape.pad_id, shape.token_types)
+
+    def examples(self, rows: pa.Table) -> pa.Table:
+        return unpad(rows)
+
+
+LAYOUT = _Padded()

@@ -1,0 +1,107 @@
+"""How examples become training rows: one layout a file, each with its undoing.
+
+A layout is planned over lengths alone, lays examples out, and takes its rows apart again. Whoever
+judges what was laid out has an inverse of his own (``expectations/readback/undo_layout.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from stages import catalog
+
+if TYPE_CHECKING:  # options list the layouts, and import nothing heavy for it
+    import pyarrow as pa
+
+    from stages.columns import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the rows of a build have in common.
+
+    Attributes:
+        width: tokens of a padded row; 0 in other layouts.
+        padding_side: ``left`` or ``right``; ``pad_id``: what stands there.
+        token_types: whether pairs of texts get token types, as some encoders read them.
+    """
+
+    width: int = 0
+    padding_side: str = "left"
+    pad_id: int = 0
+    token_types: bool = False
+
+
+class Layout(Protocol):
+    """One way to store examples.
+
+    Attributes:
+        stage: the name of ``pipeline stage`` that lays out so.
+        packs: whether a row holds several examples; ``pads``: whether rows are filled to a width.
+    """
+
+    name: str
+    stage: str
+    packs: bool
+    pads: bool
+
+    def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
+        """Which examples share a row.
+
+        Args:
+            lengths: tokens of each example; ``capacity``: tokens that a row may have.
+
+        Returns:
+            The examples in the order in which they are stored, and how many of them each row holds.
+        """
+        ...
+
+    def width(self, pad_to: str, longest: int, max_length: int) -> int:
+        """Tokens of every row of a build; 0 where rows differ.
+
+        Args:
+            pad_to: ``longest`` (rounded up to a multiple of 8, never above ``max_length``),
+                ``max-length``, or a number.
+        """
+        ...
+
+    def room(self, pad_to: str, max_length: int) -> int:
+        """Tokens that an example may have: a fixed width below ``max_length`` binds too."""
+        ...
+
+    def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
+        """Training rows of examples that stand in stored order.
+
+        Args:
+            examples: ``row_id`` and the columns of their kind, one chunk a column; step positions
+                count from the example's start.
+            sizes: how many of them each row holds.
+
+        Raises:
+            UsageError: an example is longer than the rows are wide.
+        """
+        ...
+
+    def examples(self, rows: pa.Table) -> pa.Table:
+        """The examples that training rows hold, one a row and unpadded, in stored order."""
+        ...
+
+    def sizes(self, rows: pa.Table) -> Ints:
+        """How many examples each training row holds."""
+        ...
+
+
+def names() -> list[str]:
+    """Every layout."""
+    return catalog.names(__name__)
+
+
+def load(name: str) -> Layout:
+    """The layout of this name.
+
+    Raises:
+        UsageError: there is none; the message names the nearest.
+    """
+    layout: Layout = catalog.load(__name__, name, "LAYOUT")
+    return layout

@@ -1,0 +1,115 @@
+"""Packed rows: examples one behind another, several to a row, which ``seq_lengths`` takes apart.
+
+A pack of two examples, of 3 and 2 tokens::
+
+    input_ids    [5, 6, 7, 5, 9]
+    labels       [-100, -100, 7, -100, 9]
+    seq_lengths  [3, 2]
+    row_ids      ["data.jsonl:1", "data.jsonl:4"]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stages import columns, packing
+from stages.columns import (
+    Ints,
+    list_parts,
+    make_list,
+    numbers,
+    offsets_of,
+    sum_per_row,
+    whole,
+)
+from stages.layouts import Shape
+from stages.layouts.ragged import ordered
+
+_PER_TOKEN = ("input_ids", "labels", "loss_weights")
+
+
+def _joined(column: pa.ListArray, starts: Ints) -> pa.ListArray:
+    """Lists of consecutive examples joined into lists of packs."""
+    offsets, values = list_parts(column)
+    return make_list(offsets[starts], values)
+
+
+def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
+    """Training rows from examples that stand in pack order.
+
+    Args:
+        table: ``row_id``, ``input_ids``, ``labels``, ``loss_weights`` where the build has them, and
+            for PRM ``step_positions`` (from the example's start) and ``step_labels``; one chunk a
+            column.
+        sizes: number of examples in each pack.
+    """
+    starts = offsets_of(sizes)
+    get = {name: whole(table.column(name)) for name in table.schema.names}
+    lengths = np.diff(numbers(get["input_ids"])[0])
+    made = {
+        "row_ids": make_list(starts, get["row_id"]),
+        "input_ids": _joined(get["input_ids"], starts),
+        "labels": _joined(get["labels"], starts),
+        "seq_lengths": make_list(starts, pa.array(lengths.astype(np.int32))),
+    }
+    if "loss_weights" in get:
+        made["loss_weights"] = _joined(get["loss_weights"], starts)
+    if "step_positions" in get:
+        at, positions = numbers(get["step_positions"])
+        before = offsets_of(lengths)[:-1]  # tokens before each example, over all packs
+        in_pack = before - np.repeat(offsets_of(sum_per_row(starts, lengths))[:-1], np.diff(starts))
+        shifted = positions + np.repeat(in_pack, np.diff(at)).astype(np.int32)
+        made["step_positions"] = make_list(at[starts], pa.array(shifted))
+        made["step_labels"] = _joined(get["step_labels"], starts)
+    return pa.table(made, schema=columns.schema(list(made)))
+
+
+def unpack(table: pa.Table) -> pa.Table:
+    """Packs to the examples in them, in stored order."""
+    get = {name: whole(table.column(name)) for name in table.schema.names}
+    rows = list_parts(get["input_ids"])[0]
+    starts = offsets_of(numbers(get["seq_lengths"])[1])
+    made = {"row_id": list_parts(get["row_ids"])[1]}
+    for name in _PER_TOKEN:
+        if name in get:
+            made[name] = make_list(starts, list_parts(get[name])[1])
+    if "step_positions" in get:
+        at, positions = numbers(get["step_positions"])
+        places = positions.astype(np.int64) + np.repeat(rows[:-1], np.diff(at))  # over all rows
+        split = np.searchsorted(places, starts)
+        inside = places - np.repeat(starts[:-1], np.diff(split))
+        made["step_positions"] = make_list(split, pa.array(inside.astype(np.int32)))
+        made["step_labels"] = make_list(split, list_parts(get["step_labels"])[1])
+    return ordered(pa.table(made))
+
+
+class _Packed:
+    name = "packed"
+    stage = "pack"
+    packs = True
+    pads = False
+
+    def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
+        found = packing.plan(lengths, capacity)
+        sizes = np.bincount(found) if len(found) else np.zeros(0, np.int64)
+        return np.argsort(found, kind="stable"), sizes.astype(np.int64)
+
+    def width(self, pad_to: str, longest: int, max_length: int) -> int:
+        return 0
+
+    def room(self, pad_to: str, max_length: int) -> int:
+        return max_length
+
+    def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
+        return pack(examples, sizes)
+
+    def examples(self, rows: pa.Table) -> pa.Table:
+        return unpack(rows)
+
+    def sizes(self, rows: pa.Table) -> Ints:
+        return np.diff(numbers(whole(rows.column("seq_lengths")))[0])
+
+
+LAYOUT = _Packed()
