@@ -27,10 +27,10 @@ demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build
 	$(BIN)/python examples/read_build.py demo-build/prm
 
 test: $(READY)  ## Run the tests.
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=20
 
 test-slow: $(READY)  ## Run the laws over wider samples.
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 -m slow --durations=20
 
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training

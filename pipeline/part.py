@@ -266,18 +266,18 @@ def make(recipe: Recipe, work: Work) -> PartReport:
 
 
 _cache: dict[tuple[str, str], Any] = {}
-_KEPT = 16  # compiled templates and encoders of that many formats and recipes
 
 
 def _machinery(recipe: Recipe, format_name: str) -> Any:
-    """Normalize, stages and second reading of a format, once per process.
+    """Normalize, stages and second reading of a format, once per process and recipe.
 
     They keep what they have compiled, and inputs of several formats take turns.
     """
-    key = (recipe.part_fingerprint(format_name), format_name)
+    owner = recipe.part_fingerprint("")
+    if any(kept != owner for kept, _ in _cache):
+        _cache.clear()
+    key = (owner, format_name)
     if key not in _cache:
-        if len(_cache) >= _KEPT:
-            del _cache[next(iter(_cache))]
         _cache[key] = (
             recipe.normalize(format_name),
             recipe.stages(format_name),

@@ -110,6 +110,8 @@ def _unquoted(chunks: Iterator[bytes]) -> Iterator[bytes]:
         pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = pieces[1::2] if inside else pieces[::2]
         inside ^= len(pieces) % 2 == 0
+        if inside and len(pieces) > 1:  # a string that begins here and ends in another chunk
+            outside.append(b"")
         yield b'"'.join(outside).translate(None, _BLANKS)
 
 

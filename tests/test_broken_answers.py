@@ -206,7 +206,7 @@ def test_a_conversation_that_begins_with_the_assistant_is_refused(
         pair = {"prompt": [*before, U], "chosen": "4", "rejected": "5"}
         (made,) = rows_of(door("rm", "preference"), pair)
         assert made["reject_code"] == "begins_with_assistant"
-        assert "begins with the assistant" in made["reject_detail"]
+        assert "begins with an assistant turn" in made["reject_detail"]
     assert trained(model, says("hello")) == ["no_user_turn"]
     assert trained(model, system, says("hello")) == ["no_user_turn"]
 

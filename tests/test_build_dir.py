@@ -199,7 +199,7 @@ WRONG = [None, True, 3, 0.5, "text", ["text"], [3], {"key": "text"}, {"key": 3}]
 
 @pytest.mark.parametrize("file", RECORDS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_any_value_of_another_type_is_named_or_kept(
     builds: Path, file: str, data: st.DataObject
 ) -> None:

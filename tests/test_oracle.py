@@ -21,8 +21,8 @@ from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
 from stages import encoders
+from stages.binding import bind
 from stages.errors import PipelineError
-from stages.profile import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin, carriers, llama3, oracle, qwen, sentencepiece
 

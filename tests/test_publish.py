@@ -255,5 +255,5 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path) -> None:
     """Only a build, or nothing, may be replaced."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="no build"):
+    with pytest.raises(UsageError, match="not a build"):
         publish.check_target(tmp_path / "out")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stages import readers, row_counts
@@ -83,6 +83,7 @@ VALUES = st.recursive(
 
 
 @SAME
+@example(rows=["[["], indent=None, chunk=4)  # a string from one chunk into the next, alone
 @given(
     rows=st.lists(VALUES, max_size=6),
     indent=st.sampled_from([None, 1]),
