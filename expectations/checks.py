@@ -20,11 +20,11 @@ class Check(Protocol):
     """One statement about metrics.
 
     Attributes:
-        tasks: where it is made; empty means everywhere.
+        needs: where it is made, as ``contract.Scope.needs``; empty means everywhere.
     """
 
     @property
-    def tasks(self) -> tuple[str, ...]: ...
+    def needs(self) -> tuple[str, ...]: ...
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -49,7 +49,7 @@ class Between:
     column: str
     low: Bound = None
     high: Bound = None
-    tasks: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Equal:
 
     column: str
     other: str
-    tasks: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -94,20 +94,20 @@ class Equal:
         return "expect_column_pair_values_to_be_equal", {**columns, "ignore_row_if": "neither"}
 
 
-def none(column: str, *tasks: str) -> Between:
+def none(column: str, *needs: str) -> Between:
     """Nothing of this is found."""
-    return Between(column, 0, 0, tasks)
+    return Between(column, 0, 0, needs)
 
 
-def holds(column: str, *tasks: str) -> Between:
+def holds(column: str, *needs: str) -> Between:
     """A yes or no is yes."""
-    return Between(column, 1, 1, tasks)
+    return Between(column, 1, 1, needs)
 
 
 def every_sequence(check: Between) -> tuple[Between, ...]:
     """A check on each sequence of an example: its one, or both sides of a pair."""
     sides = [
-        replace(check, column=f"{side}_{check.column}", tasks=("rm",))
+        replace(check, column=f"{side}_{check.column}", needs=("compares",))
         for side in ("chosen", "rejected")
     ]
-    return (replace(check, tasks=("sft", "prm")), *sides)
+    return (replace(check, needs=("labelled",)), *sides)

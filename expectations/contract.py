@@ -16,6 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from expectations.checks import Check
+from stages import layouts
+from stages.kinds import Kind
 from stages.profile import TargetModel
 
 EXAMPLE = "examples"  # one row of metrics per example
@@ -24,6 +26,13 @@ SHARD = "shards"  # one per file
 DATASET = "dataset"  # one in all
 LEVELS = (EXAMPLE, ROW, SHARD, DATASET)
 
+# What rows can be, for what is said of some of them only.
+ANSWERS = "answers"  # every answer is trained
+COMPARES = "compares"  # a loss compares two sequences of an example
+LABELLED = "labelled"  # a label for each token
+MARKS = "marks"  # labels are read at markers
+PACKS, PADS = "packs", "pads"  # their layout
+ENCODER, DECODER = "encoder", "decoder"  # the family of the model
 STREAM = "stream"  # in the place of a layout: examples on their way to a part, before any shard
 
 ALONE = "row"  # a row alone, in stream
@@ -41,12 +50,12 @@ class Context:
     """What rows are judged against.
 
     Attributes:
-        layout: of the rows: the build's, or ``STREAM``.
+        kind: of the examples; ``layout``: of the rows: the build's, or ``STREAM``.
         model: None where suites are only written down, not run: they are those of decoders.
         evidence: what is at hand beside the row itself.
     """
 
-    task: str
+    kind: Kind
     layout: str
     max_length: int
     model: TargetModel
@@ -55,7 +64,23 @@ class Context:
     @property
     def family(self) -> str:
         """``encoder`` or ``decoder``."""
-        return self.model.profile.family if self.model else "decoder"
+        return self.model.profile.family if self.model else DECODER
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What such rows are, in the words that a ``Scope`` needs."""
+        layout = None if self.layout == STREAM else layouts.load(self.layout)
+        said = {
+            ANSWERS: self.kind.trains_answers,
+            COMPARES: self.kind.compares,
+            LABELLED: self.kind.labelled,
+            MARKS: self.kind.marks,
+            PACKS: layout is not None and layout.packs,
+            PADS: layout is not None and layout.pads,
+            STREAM: layout is None,
+            self.family: True,
+        }
+        return frozenset(name for name, true in said.items() if true)
 
 
 def parameters(context: Context) -> dict[str, int]:
@@ -75,24 +100,19 @@ class Scope:
 
     Attributes:
         level: which table it is about.
-        tasks, layouts, families: of the build; empty means every one. In stream, only what names no
-            layout, or names ``STREAM``.
+        needs: what rows must be (``Context.traits``); empty means any.
         evidence: what it needs; where there is less it is left out.
     """
 
     level: str = EXAMPLE
-    tasks: tuple[str, ...] = ()
-    layouts: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     evidence: str = ALONE
 
     def applies(self, context: Context, level: str) -> bool:
         """Whether it belongs to this table of such a build."""
         return (
             level == self.level
-            and (not self.tasks or context.task in self.tasks)
-            and (not self.layouts or context.layout in self.layouts)
-            and (not self.families or context.family in self.families)
+            and context.traits.issuperset(self.needs)
             and _EVIDENCE.index(self.evidence) <= _EVIDENCE.index(context.evidence)
         )
 
@@ -132,14 +152,14 @@ class Invariant(Scope):
     breaks: Mapping[str, int | bool]
     severity: str = "critical"
 
-    def checks_for(self, task: str) -> tuple[Check, ...]:
-        """What it says where this task is built."""
-        return tuple(c for c in self.checks if not c.tasks or task in c.tasks)
+    def checks_for(self, context: Context) -> tuple[Check, ...]:
+        """What it says of such rows."""
+        return tuple(c for c in self.checks if context.traits.issuperset(c.needs))
 
     def bad(self, context: Context) -> pl.Expr:
         """Selects the metrics rows that break it; null where that cannot be said."""
         given = parameters(context)
-        return pl.any_horizontal([check.bad(given) for check in self.checks_for(context.task)])
+        return pl.any_horizontal([check.bad(given) for check in self.checks_for(context)])
 
 
 @dataclass(frozen=True, slots=True)

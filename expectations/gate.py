@@ -87,12 +87,12 @@ def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> di
     given = parameters(context)
     found = {}
     for law in applying(context, table):
-        checks = [check.bad(given).fill_null(True) for check in law.checks_for(context.task)]
+        checks = [check.bad(given).fill_null(True) for check in law.checks_for(context)]
         bad = frame.select(check.alias(str(i)) for i, check in enumerate(checks))
         any_bad = bad.select(pl.any_horizontal(pl.all()).alias("bad"))["bad"]
         rows = np.flatnonzero(any_bad.to_numpy())
         named = tuple((rows[:NAMED] + first).tolist())
-        names = list(dict.fromkeys(c for k in law.checks_for(context.task) for c in k.columns))
+        names = list(dict.fromkeys(c for k in law.checks_for(context) for c in k.columns))
         seen = frame.select(names).row(int(rows[0]), named=True) if len(rows) else {}
         found[law.name] = _Law(len(rows), named, seen, tuple(int(n) for n in bad.sum().row(0)))
     return found

@@ -25,8 +25,8 @@ class Validate:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        rm = self.context.task == "rm"
-        return ("chosen_ids", "rejected_ids") if rm else ("input_ids", "labels")
+        kind = self.context.kind
+        return (*kind.ids, "labels") if kind.labelled else kind.ids
 
     def __call__(self, batch: Batch) -> Batch:
         context = replace(self.context, layout=STREAM)
@@ -36,7 +36,7 @@ class Validate:
         metrics = metric_tables.examples(StoredRows(weights.stored(pa.table(batch)), context))
         verdicts = metrics.select(law.bad(context).alias(law.name) for law in laws)
         # What only the stream can judge comes last: a row has the code of the first law it breaks.
-        for law in sorted(laws, key=lambda law: STREAM in law.layouts):
+        for law in sorted(laws, key=lambda law: STREAM in law.needs):
             bad = verdicts[law.name].fill_null(True).to_numpy()
             if bad.any():
                 details = [law.why] * int(bad.sum())

@@ -74,7 +74,7 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
     """
     recipe = outcome.recipe
     config = recipe.config
-    context = Context(config.task, config.layout, config.longest_example, recipe.model)
+    context = Context(recipe.task.kind, config.layout, config.longest_example, recipe.model)
     total = manifest.tokens.total + manifest.tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
     facts = Facts(

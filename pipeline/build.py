@@ -258,7 +258,7 @@ def _assemble(
     config = recipe.config
     plan = planning.make_plan(config, planning.read_examples(works, parts))
     sources, lines = _sources(inputs, works, parts), _lines_of_parts(plan, parts)
-    rated = margins.of_parts(config.task, works, plan)
+    rated = margins.of_parts(recipe.task.kind, works, plan)
     ledger = rejects.write(folder / REJECTS, works, sources, lines)
     kept = int(plan.kept.sum())
     refuse_too_many(ledger, sum(p.rows - p.filtered for p in parts), kept, config)

@@ -16,7 +16,7 @@ from typing import Any
 
 from expectations.contract import STORED, Context
 from expectations.readback.stored_rows import Sources
-from pipeline import build_files, exporting, gate, remake
+from pipeline import build_files, exporting, gate, remake, tasks
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.manifest import MANIFEST, Manifest
 from pipeline.build_dir.model import stored_model
@@ -64,7 +64,7 @@ def _bound(build: Build, found: Checked) -> TargetModel | None:
 def _context(manifest: Manifest, model: TargetModel) -> Context:
     width = str(manifest.options.get("pad_to"))
     longest = layouts.load(manifest.layout).room(width, manifest.max_length)
-    return Context(manifest.task, manifest.layout, longest, model, STORED)
+    return Context(tasks.kind_of(manifest.task), manifest.layout, longest, model, STORED)
 
 
 def _sources(manifest: Manifest) -> Sources:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stages import layouts
 from stages.errors import UsageError
+from stages.kinds import Kind
 from stages.selection import condition
 
 # Options that cannot change a byte of a shard.
@@ -95,21 +96,23 @@ class Config:
                 f"--pad-to must be a width, not {self.pad_to!r}.",
                 "Give longest, max-length or a number of tokens, at least 8.",
             )
-        if self.too_long == "trim-turns" and self.task != "sft":
-            raise UsageError("--too-long trim-turns is for sft.", "For prm there is trim-steps.")
-        if self.too_long == "trim-steps" and self.task != "prm":
-            raise UsageError("--too-long trim-steps is for prm.", "For sft there is trim-turns.")
-        if self.train_on != "assistant" and self.task != "sft":
-            raise UsageError(f"--train-on {self.train_on} is for sft.", "Leave it out.")
-        if self.reasoning == "mask" and (self.task != "sft" or self.train_on == "all"):
+        kind = self._kind
+        if self.too_long not in ("reject", f"trim-{kind.trims}"):
+            known = f"Use --too-long trim-{kind.trims}." if kind.trims else "Leave it out."
+            raise UsageError(f"--too-long {self.too_long} is not for {self.task}.", known)
+        if self.train_on != "assistant" and not kind.trains_answers:
+            raise UsageError(f"--train-on {self.train_on} is not for {self.task}.", "Leave it out.")
+        if self.reasoning == "mask" and (not kind.trains_answers or self.train_on == "all"):
             raise UsageError(
                 "--reasoning mask leaves reasoning out of what sft trains of answers.",
                 "Use it for sft without --train-on all, or use --reasoning strip.",
             )
         for text in self.where:
             condition(text)  # raises where it cannot be read
-        if self.thinking != "auto" and self.task == "prm":
-            raise UsageError("--thinking chooses what a model answers to.", "Leave it out for prm.")
+        if self.thinking != "auto" and kind.marks:
+            raise UsageError(
+                "--thinking chooses what a model answers to.", f"Leave it out for {self.task}."
+            )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:
@@ -120,6 +123,12 @@ class Config:
                 f"--test-size must be a share or a number of rows, not {self.test_size}.",
                 "Give a share below 1, or a number of rows.",
             )
+
+    @property
+    def _kind(self) -> Kind:
+        from pipeline import tasks  # they are made from a Config
+
+        return tasks.kind_of(self.task)
 
     @property
     def longest_example(self) -> int:

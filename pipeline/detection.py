@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from pipeline import tasks
 from pipeline.config import Config
 from pipeline.inputs import Input
 from pipeline.questions import ask
@@ -66,7 +67,7 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
 def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
     """The error for a file whose rows are of two kinds: where the second kind begins."""
     pair = [formats.load(kind) for kind in kinds]
-    usable = formats.usable_for(config.task)
+    usable = formats.usable_for(tasks.kind_of(config.task))
     selection, mapping = selection_of(config), config.map
     begun: tuple[Format, str] | None = None
     for line, record in _records(source):
@@ -175,21 +176,22 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
         DataError: the rows fit no format, or more than one, or a column that nothing would read
             must not be left out without a question.
     """
-    named = None if config.format == "auto" else formats.choose(config.format, config.task)
+    kind = tasks.kind_of(config.task)
+    named = None if config.format == "auto" else formats.choose(config.format, kind)
     _require_named(where, raw, config)
-    offered = formats.usable_for(config.task) if named is None else [named]
-    whose = f"format {named.name}" if named else f"no {config.task} format"
+    offered = formats.usable_for(kind) if named is None else [named]
+    whose = f"format {named.name}" if named else f"no format of {kind.words}"
     _require_read(config.map, (n for f in offered for n in formats.names_of(f)), whose)
     rows = _taken(raw, where, config)
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
-        found = detect(rows, config.task, where, config.already_templated, config.map)
+        found = detect(rows, kind, where, config.already_templated, config.map)
     else:
         found = _as_named(named, rows, where, config)
     if found.change is None:
         _require_read(config.map, formats.names_of(found.format), f"format {found.format.name}")
-        seen = survey(rows, found.format, config.task, format_options(config), selection_of(config))
+        seen = survey(rows, found.format, kind, format_options(config), selection_of(config))
         ask(seen, rows, found.reading, where, config)
     return found
 

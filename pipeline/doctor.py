@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline import serving
+from pipeline import serving, tasks
 from stages import probes
 from stages.profile import TargetModel, declare
 from stages.tokenizers import claims
@@ -51,7 +51,7 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
     """
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
     found = resolve(wanted.model, wanted.cache_dir, overrides)
-    with_steps = wanted.task == "prm" and found.profile.pair is None
+    with_steps = tasks.load(wanted.task).with_steps and found.profile.pair is None
     model = declare(found.profile, found.tokenizer_json, with_steps)
     subject = probes.Subject(model, found.tokenizer_json, wanted.train_on, wanted.system, wide=wide)
     folder = Path(wanted.model).expanduser()

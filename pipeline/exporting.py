@@ -131,7 +131,7 @@ def _describe(
         bound = manifest.packing.lower_bound if same and manifest.packing else None
         packs = Packing(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
     if layout.pads:
-        width = (tokens + padding) // rows_made // (2 if facts.task == "rm" else 1)
+        width = (tokens + padding) // rows_made // len(facts.kind.ids)
         pads = Padding(width, round(padding / (tokens + padding), 6))
     found = replace(
         manifest,

@@ -208,7 +208,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
     )
     lengths, trained, rows, large, tokens, long = [], [], 0, 0, 0, 0
-    rated = Margins() if recipe.config.task == "rm" else None
+    rated = Margins() if recipe.task.kind.compares else None
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)

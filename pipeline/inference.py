@@ -28,7 +28,7 @@ class Inferred:
 def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
     """What the shards of a build say of inference."""
     found = answers.total(shard.answers for shard in shards)
-    trained = recipe.config.task != "prm"
+    trained = not recipe.task.kind.marks
     return Inferred(
         answers.described(found, prompts(recipe.model)) if trained else None,
         answers.limits(found),

@@ -210,7 +210,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
 
 def _prm(outcome: Outcome) -> Prm | None:
     config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
-    if config.task != "prm":
+    if not outcome.recipe.task.kind.marks:
         return None
     return Prm(
         template=config.prm_template,

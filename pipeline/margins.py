@@ -16,6 +16,7 @@ from expectations.audits import share, with_tolerances
 from pipeline.build_dir.counts import MarginCounts
 from pipeline.part import Work
 from pipeline.plan import Plan
+from stages.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
     return Margins(len(values), column.null_count, int((values < 0).sum()))
 
 
-def of_parts(task: str, works: Sequence[Work], plan: Plan) -> Margins | None:
-    """Those of the pairs that a build keeps; None for other tasks than rm."""
-    if task != "rm":
+def of_parts(kind: Kind, works: Sequence[Work], plan: Plan) -> Margins | None:
+    """Those of the pairs that a build keeps; None where nothing is compared."""
+    if not kind.compares:
         return None
     total = Margins()
     for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):

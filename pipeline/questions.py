@@ -75,7 +75,7 @@ def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
         if task == config.task:
             continue
         try:
-            found = detection.detect(rows, task, where, columns=config.map)
+            found = detection.detect(rows, tasks.kind_of(task), where, columns=config.map)
         except PipelineError:
             continue
         if found.change is None:
@@ -85,8 +85,8 @@ def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
 
 def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
     what = (
-        f"{where}: column {path!r} ({_held(column, len(rows))}) rates the answers, and sft would "
-        f"train every answer, whatever it says.{_alike(rows, config, where)}"
+        f"{where}: column {path!r} ({_held(column, len(rows))}) rates the answers, and "
+        f"{config.task} would train every answer, whatever it says.{_alike(rows, config, where)}"
     )
     ways = [f"train all of them with {ignore(path)}"]
     chosen = condition_for(path, column.values)
@@ -185,7 +185,7 @@ def ask(found: Survey, rows: Sequence[Row], reading: str, where: str, config: Co
         error = column.asked
         if error is None:
             continue
-        if error.code == "rated" and config.task == "sft":
+        if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
             raise _rated(path, column, rows, config, where)
         if error.code == "rated":
             raise _scored(path, found, rows, where)

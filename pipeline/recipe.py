@@ -82,13 +82,13 @@ class Recipe:
     @property
     def splits_turns(self) -> bool:
         """Whether every trained turn of a conversation becomes an example of its own."""
-        return self.model.profile.one_example_per_turn and self.config.task == "sft"
+        return self.model.profile.one_example_per_turn and self.task.kind.trains_answers
 
     @property
     def context(self) -> Context:
         """What the shards of this build are judged against."""
         config = self.config
-        return Context(config.task, config.layout, config.longest_example, self.model, PLANNED)
+        return Context(self.task.kind, config.layout, config.longest_example, self.model, PLANNED)
 
     def shape(self, width: int) -> Shape:
         """What all training rows have in common; ``width``: of padded rows, in tokens."""
@@ -100,7 +100,7 @@ class Recipe:
         """Normalize for rows of one format."""
         config = self.config
         return Normalize(
-            config.task,
+            self.task.kind,
             formats.load(format_name),
             format_options(config),
             config.train_on,
@@ -124,7 +124,7 @@ class Recipe:
     def stages(self, format_name: str) -> tuple[Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        tools = tasks.Tools(self.config, self.model, encoder)
+        tools = tasks.Tools(self.config, self.task.kind, self.model, encoder)
         if isinstance(formats.load(format_name), TokenRows):
             return (Accept(self.model, self.config.longest_example), Validate(tools.context))
         return self.task.stages(tools)
@@ -189,7 +189,7 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
     Raises:
         ModelError: the family is not trained on this task, or not padded so.
     """
-    if profile.pair is not None and config.task != "rm":
+    if profile.pair is not None and not tasks.kind_of(config.task).compares:
         raise ModelError(
             f"{profile.name} is an encoder: it reads a pair of texts and writes none.",
             f"Use it for rm, or name a language model for {config.task}.",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pipeline import failed
+from pipeline import failed, tasks
 from pipeline.build_dir.records import REJECTS
 from pipeline.config import Config
 from pipeline.rejects import Ledger
 from stages.errors import DataError
 
 MIN_REJECTS = 10  # a handful of refused rows fails no build
-_TRIMS = {"sft": "trim-turns", "prm": "trim-steps"}
 _FITTING = 0.99  # of the rows that are too long, for the length that a message offers
 
 
@@ -31,10 +30,10 @@ def _length_for(lengths: Sequence[int]) -> int:
 def _for_long(lengths: Sequence[int], config: Config) -> str:
     length = _length_for(lengths)
     fitting = sum(n <= length for n in lengths)
-    trim = _TRIMS.get(config.task) if config.too_long == "reject" else None
+    trims = tasks.kind_of(config.task).trims if config.too_long == "reject" else ""
     return (
         f"{fitting} of the {len(lengths)} examples that are too long fit --max-length {length}."
-        + (f" --too-long {trim} cuts whole {trim[5:]} off their ends." if trim else "")
+        + (f" --too-long trim-{trims} cuts whole {trims} off their ends." if trims else "")
     )
 
 

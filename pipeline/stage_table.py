@@ -6,21 +6,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from expectations.contract import Context
+from expectations.contract import STREAM, Context
 from pipeline import tasks
 from pipeline.config import Config
-from stages import catalog, layouts
+from stages import layouts
 from stages.accept import Accept
-from stages.normalized import IDENTITY, WRITES
+from stages.normalized import IDENTITY
 
 Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 
-def _unbound(task: str) -> Any:
+def _unbound(task: tasks.Task) -> Any:
     """Tools without a model: stages only keep what they are made from until they run."""
-    config = Config(task=task, data=(), model="", output=Path())
+    config = Config(task=task.name, data=(), model="", output=Path())
     nothing: Any = None
-    context = Context(task, "ragged", config.max_length, nothing)
+    context = Context(task.kind, STREAM, config.max_length, nothing)
     missing = dict.fromkeys(("model", "encoder", "renderer", "segment_encoder"))
     return SimpleNamespace(config=config, context=context, family="decoder", **missing)
 
@@ -28,11 +28,11 @@ def _unbound(task: str) -> Any:
 def stage_table() -> list[Row]:
     """(task, stage, columns read, columns written), in the order in which they run."""
     rows: list[Row] = []
-    for name in catalog.names(tasks.__name__):
+    for name in tasks.names():
         task = tasks.load(name)
-        rows.append((name, "normalize", ("raw rows",), WRITES[name] + IDENTITY))
-        rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(name))]
-        if name == "sft":  # rows that are token ids already take this way
+        rows.append((name, "normalize", ("raw rows",), task.kind.columns + IDENTITY))
+        rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(task))]
+        if task.kind.plain:  # rows that are token ids already take this way
             rows.append((name, "accept", Accept.reads, Accept.writes))
         rows += [(name, layouts.load(x).stage, task.kept, ("shards",)) for x in task.layouts]
     return rows

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pipeline import tasks
 from pipeline.drawing import (
     ANSWER,
     BAD,
@@ -60,7 +61,7 @@ class Canvas:
         split, number, place = shards.find(row_id)
         strips = shards.strips(shards.row(split, number))
         of = "" if len(strips) == 1 else f", {place + 1} of {len(strips)} in it"
-        if shards.build.manifest.task == "rm":
+        if tasks.kind_of(shards.build.manifest.task).compares:
             of, chosen = "", strips
         else:
             chosen = [strips[place]]

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+from stages.kinds import Kind
+
 
 @functools.lru_cache(4096)
 def plain(name: str) -> str:
@@ -98,7 +100,7 @@ ARGUMENTS = _set("enable_thinking chat_template_kwargs template_kwargs thinking_
 _SIDES = ("chosen", "rejected", "1", "2", "a", "b", "winner", "loser", "better", "worse")
 
 
-def seen(name: str, task: str) -> str | None:
+def seen(name: str, kind: Kind) -> str | None:
     """What a column is that the model should probably see, in words; None for any other."""
     word = plain(name)
     if word in SYSTEM or word in HISTORY or word in TOOLS:
@@ -109,21 +111,21 @@ def seen(name: str, task: str) -> str | None:
         return "is not text, which is all that is trained here"
     if word in CONTEXT:
         return "looks like something that the model should read"
-    if word in REASONING and task == "sft":
+    if word in REASONING and kind.trains_answers:
         return "looks like reasoning"
-    if word in CORRECTED and task == "sft":
+    if word in CORRECTED and kind.trains_answers:
         return "looks like a better answer than the one that would be trained"
-    if word in ASKED or (word in ANSWERED and task == "sft"):
+    if word in ASKED or (word in ANSWERED and kind.trains_answers):
         return "looks like a part of the conversation"
     return None
 
 
-def rates(name: str, value: Any, task: str) -> bool:
+def rates(name: str, value: Any, kind: Kind) -> bool:
     """Whether a column may say how good the answer beside it is."""
     word = plain(name)
-    if task == "sft":
+    if kind.trains_answers:
         return word in VERDICTS and (word in _ALWAYS or _is_rating(value))
-    if task == "rm":  # a score of either side that is spelled in a way no format knows
+    if kind.compares:  # a score of either side that is spelled in a way no format knows
         stem = _without_side(word)
         return stem is not None and stem in _SCORE_STEMS
     return False

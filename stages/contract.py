@@ -232,14 +232,14 @@ class Format(Protocol):
     """One record format: which rows have it, and what they say.
 
     Attributes:
-        tasks: the tasks it can feed.
+        kinds: of the examples that it gives, by name (``stages.kinds``).
         fans_out: whether one row can become several sequences (then all get ``#k``).
         columns: what a row may say, and the columns that it may say it in, the usual one first.
             ``read`` reads no others; ``--map`` takes these names.
     """
 
     name: str
-    tasks: tuple[str, ...]
+    kinds: tuple[str, ...]
     fans_out: bool
     columns: Columns
 
@@ -247,7 +247,7 @@ class Format(Protocol):
         """Why this row looks like the format, in words; None when it does not."""
         ...
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         """Turn a row into examples; what it says and no example has in it is a ``Refused``.
 
         A column that is read ends in an example: ``row[name]`` and ``row.get(name)`` count as

@@ -1,7 +1,7 @@
 """Which record format a file has, and the evidence for it.
 
-Every format that feeds the task is tried on every sampled row. One reading must explain most of
-them, and no other may: where two do, or where a column's meaning stays open, nothing is guessed.
+Every format that gives the wanted kind is tried on every sampled row. One reading must explain most
+of them, and no other may: where two do, or where a column's meaning stays open, nothing is guessed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from stages import formats, likely_columns, templated
 from stages.column_names import plain
 from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
 from stages.errors import DataError, RowError, UndecidedError
+from stages.kinds import Kind
 
 MIXED_SHARE = 0.01  # fewer rows of another shape are left to normalize, which refuses them by name
 
@@ -27,7 +28,7 @@ class Detection:
         reading: what ``formats.load`` takes: a format's name, or ``name/variant``.
         evidence: a sentence without a full stop.
         sampled: rows that were looked at.
-        counts: how many of them each format of the task explains, the best first.
+        counts: how many of them each format explains, the best first.
         change: formats of two kinds of rows that take turns in the file; None when there is one.
     """
 
@@ -80,32 +81,32 @@ def _covers(found: Format, row: Row) -> tuple[int, int]:
     return len(there), -sum(there)
 
 
-def _nearest(rows: Sequence[Row], task: str) -> tuple[Format, str] | None:
+def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
     """The format whose columns the rows have without its values, and what is wrong with these."""
     row = next((row for row in rows if row), None)
     if row is None:
         return None
-    offered = [f for f in formats.usable_for(task) if not isinstance(f, NamedOnly)]
+    offered = [f for f in formats.usable_for(kind) if not isinstance(f, NamedOnly)]
     for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
         said, place = _covers(found, row)
         if said < min(2, len(row)) or (said < 2 and place < 0):
             return None
         try:
-            found.read(row, task, FormatOptions())
+            found.read(row, FormatOptions())
         except RowError as error:
             if not error.detail.endswith("is missing"):
                 return found, error.detail
     return None
 
 
-def _mapped(rows: Sequence[Row], task: str) -> str:
+def _mapped(rows: Sequence[Row], kind: Kind) -> str:
     """Options that name the rows' columns as a format does, where the names are alike."""
     if not rows:
         return ""
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
     if not keys:
         return ""
-    for found in formats.usable_for(task):
+    for found in formats.usable_for(kind):
         pairs = [pair for names in found.columns.values() for pair in _spelled_alike(names, keys)]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
         if pairs and found.matches(row):
@@ -122,32 +123,34 @@ def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str,
     return [(name, key) for key, name in near.items()]
 
 
-def _offered(task: str) -> str:
+def _offered(kind: Kind) -> str:
     """The formats that rows may be told to have."""
-    return ", ".join(f.name for f in formats.usable_for(task))
+    return ", ".join(f.name for f in formats.usable_for(kind))
 
 
-def _none_fits(rows: Sequence[Row], task: str, where: str) -> DataError:
+def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> DataError:
     keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12])
-    mapped = _mapped(rows, task)
+    mapped = _mapped(rows, kind)
     if mapped:
         return DataError(
-            f"{where}: no {task} format fits rows with the columns {keys}.",
+            f"{where}: no format of {kind.words} fits rows with the columns {keys}.",
             f"Did you mean {mapped}?",
         )
-    likely = likely_columns.offer(rows, task)
+    likely = likely_columns.offer(rows, kind)
     if likely:
-        return DataError(f"{where}: no {task} format fits rows with the columns {keys}.", likely)
-    near = _nearest(rows, task)
+        return DataError(
+            f"{where}: no format of {kind.words} fits rows with the columns {keys}.", likely
+        )
+    near = _nearest(rows, kind)
     if near is not None:
         return DataError(
             f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
             f"Fix the values, or name the columns with --map or another format with --format "
-            f"({_offered(task)}).",
+            f"({_offered(kind)}).",
         )
     return DataError(
-        f"{where}: no {task} format fits rows with the columns {keys or '(none)'}.",
-        f"Name the columns with --map, or the format with --format ({_offered(task)}).",
+        f"{where}: no format of {kind.words} fits rows with the columns {keys or '(none)'}.",
+        f"Name the columns with --map, or the format with --format ({_offered(kind)}).",
     )
 
 
@@ -201,15 +204,15 @@ def settle(
     return reading, why + _refuse_templated(found, rows, where, already_templated)
 
 
-def _matches(rows: Sequence[Row], task: str) -> dict[str, list[str | None]]:
+def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
     """What each format says of each row; formats that explain none are left out.
 
     A row that some format can read is none to be refused by its name.
     """
-    found = {f.name: [f.matches(row) for row in rows] for f in formats.for_task(task)}
-    usable = [found[f.name] for f in formats.usable_for(task)]
+    found = {f.name: [f.matches(row) for row in rows] for f in formats.for_kind(kind)}
+    usable = [found[f.name] for f in formats.usable_for(kind)]
     readable = [any(reasons) for reasons in zip(*usable, strict=True)]
-    for name in found.keys() - {f.name for f in formats.usable_for(task)}:
+    for name in found.keys() - {f.name for f in formats.usable_for(kind)}:
         found[name] = [None if r else said for r, said in zip(readable, found[name], strict=True)]
     return {name: said for name, said in found.items() if any(said)}
 
@@ -237,7 +240,7 @@ def _strays(said: dict[str, list[str | None]], best: str) -> tuple[str, int]:
 
 def detect(
     rows: Sequence[Row],
-    task: str,
+    kind: Kind,
     where: str,
     already_templated: bool = False,
     columns: Mapping[str, str] | None = None,
@@ -250,22 +253,22 @@ def detect(
     Raises:
         DataError: none has them, more than one does, or a column's meaning stays open.
     """
-    said = _matches(rows, task)
+    said = _matches(rows, kind)
     counts = {name: sum(map(bool, reasons)) for name, reasons in said.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
-        if task == "rm":
+        if kind.compares:
             _refuse_unpaired(rows, where)
-        raise _none_fits(rows, task, where)
+        raise _none_fits(rows, kind, where)
     best = next(iter(counts))
     _require_one([name for name, count in counts.items() if count * 2 > len(rows)], said, where)
     other, strays = _strays(said, best)
     if (counts[best] + strays) * 2 <= len(rows):
-        raise _none_fits(rows, task, where)
+        raise _none_fits(rows, kind, where)
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, "", len(rows), counts, (best, other))
     if counts[best] * 2 <= len(rows):
-        raise _none_fits(rows, task, where)
+        raise _none_fits(rows, kind, where)
     found = formats.load(best)
     if isinstance(found, NamedOnly):
         raise DataError(
@@ -274,9 +277,9 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
-    usable = found.name in {f.name for f in formats.usable_for(task)}
-    if not usable and likely_columns.answered(fitting) and task == "sft":
-        raise _none_fits(fitting, task, where)
+    usable = found.name in {f.name for f in formats.usable_for(kind)}
+    if not usable and likely_columns.answered(fitting) and kind.trains_answers:
+        raise _none_fits(fitting, kind, where)
     doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from stages.contract import Conversation, Example, Message, Pair, StepChain
+from stages.contract import Conversation, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.unfinished import require_finished
@@ -125,15 +125,8 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
     return [Conversation([*context[:i], turns[i]], found.tools) for i in answers]
 
 
-def notes(found: Example) -> list[str]:
-    """What is odd about an example's turns but refuses nothing; counted in the manifest."""
-    if isinstance(found, Pair):
-        sides = ([*found.prompt, *side] for side in (found.chosen, found.rejected))
-        return list(dict.fromkeys(note for side in sides for note in _notes(side)))
-    return _notes(found.messages) if isinstance(found, Conversation) else []
-
-
-def _notes(messages: list[Message]) -> list[str]:
+def notes(messages: list[Message]) -> list[str]:
+    """What is odd about turns but refuses nothing; counted in the manifest."""
     if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
         return []
     roles = [message.role for message in messages]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from stages import column_names, columns, stop_text, templated, weights
 from stages.columns import make_list
 from stages.contract import Row
+from stages.kinds import Kind
 from stages.unfinished import opens_reasoning
 
 
@@ -32,14 +33,14 @@ class Exchanges:
     unread: list[str]
 
 
-def _means_more(rows: Sequence[Row], column: str) -> bool:
+def _means_more(rows: Sequence[Row], column: str, kind: Kind) -> bool:
     """Whether a column must be looked at row by row; see ``unread.require_asked``."""
-    named = column_names.seen(column, "sft") or column_names.weighs(column)
-    return bool(named) or any(column_names.rates(column, row[column], "sft") for row in rows)
+    named = column_names.seen(column, kind) or column_names.weighs(column)
+    return bool(named) or any(column_names.rates(column, row[column], kind) for row in rows)
 
 
 def texts(
-    rows: Sequence[Row], questions: Sequence[str], answers: Sequence[str]
+    rows: Sequence[Row], kind: Kind, questions: Sequence[str], answers: Sequence[str]
 ) -> Exchanges | None:
     """Questions and answers of rows that are all alike; None where one row is anything else.
 
@@ -54,7 +55,7 @@ def texts(
     if len(asked) != 1 or len(answered) != 1 or not all(row.keys() == keys for row in rows):
         return None
     unread = [name for name in keys if name not in (asked[0], answered[0])]
-    if any(_means_more(rows, column) for column in unread):
+    if any(_means_more(rows, column, kind) for column in unread):
         return None
     prompts, replies = [row[asked[0]] for row in rows], [row[answered[0]] for row in rows]
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):

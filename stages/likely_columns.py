@@ -12,15 +12,16 @@ from typing import Any
 from stages.column_names import ANSWERED, ANSWERING, ASKED, plain
 from stages.contract import Row
 from stages.formats._roles import role_of
+from stages.kinds import Kind
 
 _TEXTS = ("content", "value")
 # What an answer is checked against is not an answer that anybody wrote.
 _ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
 
 
-def offer(rows: Sequence[Row], task: str) -> str:
+def offer(rows: Sequence[Row], kind: Kind) -> str:
     """What to do with rows that no format fits, as a sentence; empty where nothing shows it."""
-    if task != "sft" or not rows:
+    if not kind.trains_answers or not rows:
         return ""
     if all(_is_turn(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'

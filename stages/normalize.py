@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stages import (
-    examples,
     exchanges,
     formats,
+    kinds,
     notes,
     null_fields,
     reasoning,
@@ -23,22 +23,18 @@ from stages import (
 )
 from stages.contract import (
     Batch,
-    Conversation,
     Example,
     ExchangeRows,
     Format,
     FormatOptions,
-    Message,
-    Pair,
     Record,
     Refused,
     Row,
-    StepChain,
     TokenRows,
-    Tokens,
 )
 from stages.errors import RowError
-from stages.normalized import FILL, IDENTITY, WRITES, batch_of, of_chains
+from stages.kinds import Kind
+from stages.normalized import IDENTITY, batch_of
 from stages.selection import Selection, renamed, replaced
 from stages.unread import Tally, left_over, require_asked
 from stages.watched import EMPTY, Watched
@@ -46,9 +42,10 @@ from stages.watched import EMPTY, Watched
 
 @dataclass(frozen=True)
 class Normalize:
-    """Rows of one format, for one task, as columns.
+    """Rows of one format as columns.
 
     Attributes:
+        kind: of the examples that the build's task wants.
         turn_by_turn: the model's template wants one example per trained turn.
         raw: PRM steps are the row's own text between its tags, not stripped steps.
         reasoning: the field in which the template looks for reasoning; None puts it into a
@@ -61,7 +58,7 @@ class Normalize:
         step_separator: stands between two steps of a PRM row, where the row has nothing there.
     """
 
-    task: str
+    kind: Kind
     format: Format
     options: FormatOptions
     train_on: str = "assistant"
@@ -75,26 +72,22 @@ class Normalize:
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
 
-    @property
-    def kind(self) -> str:
-        """Which columns the rows become: the task's, or token ids."""
-        return "tokens" if isinstance(self.format, TokenRows) else self.task
+    @functools.cached_property
+    def made(self) -> Kind:
+        """The kind that rows become: the task's, or token ids where the rows give those."""
+        given = isinstance(self.format, TokenRows)
+        return kinds.load(kinds.TOKENS) if given else self.kind
 
     @property
     def fans_out(self) -> bool:
-        return self.format.fans_out or (self.turn_by_turn and self.task == "sft")
+        return self.format.fans_out or self.turn_by_turn
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return IDENTITY + WRITES[self.kind]
+        return IDENTITY + self.made.columns
 
     def _treat_reasoning(self, example: Example) -> None:
-        conversations: tuple[list[Message], ...] = ()
-        if isinstance(example, Conversation):
-            conversations = (example.messages,)
-        elif isinstance(example, Pair):
-            conversations = (example.prompt, example.chosen, example.rejected)
-        for turns in conversations:
+        for turns in self.made.turns(example):
             if self.strip_reasoning:
                 reasoning.strip(turns)
             else:
@@ -102,25 +95,18 @@ class Normalize:
 
     def _notes(self, example: Example) -> list[str]:
         """What is odd about the row; stop tokens at the end of answers go, or refuse it."""
-        found = list(examples.notes(example))
-        if isinstance(example, StepChain) and not self.raw and examples.is_rewritten(example.steps):
-            found.append("steps_rewritten")
+        found = self.made.notes(example, self)
         stopped = stop_text.treat(example, self.stop_text)
         return [stopped, *found] if stopped else found
 
-    def _ready(self, example: Example) -> list[Any]:
+    def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
+        """What is odd about an example, and the sequences that it becomes."""
         if isinstance(example, Refused):
             raise RowError(example.code, example.detail)
+        odd = self._notes(example)
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
             self._treat_reasoning(example)
-        if isinstance(example, Conversation):
-            ready = examples.conversation(example, self.train_on)
-            return examples.turn_by_turn(ready) if self.turn_by_turn else [ready]
-        if isinstance(example, Pair):
-            return [(*examples.pair(example), example.margin)]
-        if isinstance(example, Tokens):
-            return [example]
-        return [(examples.chain(example), example.steps)]
+        return odd, self.made.ready(example, self)
 
     def restart(self) -> None:
         """Begin another tally."""
@@ -150,7 +136,7 @@ class Normalize:
 
     def _examples(self, row: Watched) -> list[Example]:
         try:
-            found = self.format.read(row, self.task, self.options)
+            found = self.format.read(row, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
@@ -164,7 +150,7 @@ class Normalize:
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
             if one.path not in self._settled:
-                require_asked(one, self.task, found)
+                require_asked(one, self.kind, found)
         for one in left:
             self.tally.add(one.path, one.value)
 
@@ -205,13 +191,13 @@ class Normalize:
             or len(rows) != len(records)
             or self.options.columns
             or self.selection != Selection()
-            or self.task != "sft"
+            or not self.kind.plain
             or self.fans_out
             or self.train_on == "all"
             or self.strip_reasoning
         ):
             return None
-        found = exchanges.texts(rows, *self.format.exchange)
+        found = exchanges.texts(rows, self.kind, *self.format.exchange)
         if found is None:
             return None
         for column in found.unread:
@@ -224,7 +210,7 @@ class Normalize:
         plain = self._exchanges(records)
         if plain is not None:
             lines = [record.line for record in records]
-            plain["note"] = notes.column("sft", plain, {}, lines)
+            plain["note"] = notes.column(self.kind.texts, plain, {}, lines)
             return batch_of(lines, [-1] * len(lines), {}, plain)
         return self._one_by_one(self._selected(records))
 
@@ -257,8 +243,7 @@ class Normalize:
                 continue
             for example in found:
                 try:
-                    odd = self._notes(example)
-                    ready = self._ready(example)
+                    odd, ready = self._ready(example)
                 except RowError as error:
                     refused[len(rows)] = (error.code, error.detail)
                     rows.append(None)
@@ -269,12 +254,7 @@ class Normalize:
             made = len(rows) - first
             lines += [record.line] * made
             sequences += range(made) if self.fans_out else [-1] * made
-        texts = self._columns(rows)
-        if self.kind != "tokens":
-            texts["note"] = notes.column(self.kind, texts, told, lines)
+        texts = self.made.filled(rows, self)
+        if "note" in self.made.columns:
+            texts["note"] = notes.column(self.made.texts, texts, told, lines)
         return batch_of(lines, sequences, refused, texts)
-
-    def _columns(self, rows: list[Any]) -> dict[str, Any]:
-        if self.kind == "prm":
-            return of_chains(rows, self.raw, self.step_separator)
-        return FILL[self.kind](rows)

@@ -26,11 +26,6 @@ WORDS = {
     "salvaged_before_damage": "read before the damage of an input",
 }
 WARNINGS = ("template_text", "stop_text_kept")  # what a model learns from these is seldom meant
-_TEXTS = {
-    "sft": ("messages",),
-    "rm": ("chosen_messages", "rejected_messages"),
-    "prm": ("problem", "steps"),
-}
 MARKERS = (
     *stop_text.STOPS,
     *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
@@ -77,16 +72,19 @@ def _matching(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def column(
-    kind: str, made: Mapping[str, Any], told: Mapping[int, Iterable[str]], lines: Sequence[int]
+    texts: Iterable[str],
+    made: Mapping[str, Any],
+    told: Mapping[int, Iterable[str]],
+    lines: Sequence[int],
 ) -> pa.Array:
     """The notes of a batch's rows, those of one row joined by commas.
 
     Args:
-        made: the columns of its texts.
+        texts: the names of its columns of texts; ``made``: all of its columns.
         told: notes that sequences got already, by number.
         lines: of each sequence; several of one line are one row, which is told of once.
     """
-    masks = [_holding(made[name]) for name in _TEXTS[kind]]
+    masks = [_holding(made[name]) for name in texts]
     found = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
     marked = set({lines[row]: row for row in found}.values())
     if not marked and not told:

@@ -14,6 +14,7 @@ from typing import Any
 from stages import formats
 from stages.contract import Format, FormatOptions, Row
 from stages.errors import AskError, RowError
+from stages.kinds import Kind
 from stages.selection import Selection
 from stages.unread import Left, left_over, repeats, require_asked, size_of, texts_of
 from stages.watched import Watched
@@ -74,7 +75,7 @@ def _text(value: Any) -> int:
 def survey(
     rows: Sequence[Row],
     found: Format,
-    task: str,
+    kind: Kind,
     options: FormatOptions,
     selection: Selection,
 ) -> Survey:
@@ -90,7 +91,7 @@ def survey(
     for row in rows:
         watched = Watched(row)
         try:
-            examples = found.read(watched, task, options)
+            examples = found.read(watched, options)
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
             continue  # told of by the build, by name
         result.rows += 1
@@ -103,7 +104,7 @@ def survey(
                 unread[left.path] += _text(left.value)
             if column.asked is None and left.path not in settled:
                 try:
-                    require_asked(left, task, examples)
+                    require_asked(left, kind, examples)
                 except AskError as error:
                     column.asked = error
     for path, size in unread.most_common(1):

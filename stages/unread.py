@@ -17,6 +17,7 @@ import orjson
 from stages import column_names, unfinished
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
+from stages.kinds import Kind
 from stages.selection import rest
 from stages.watched import Watched
 
@@ -149,7 +150,7 @@ def _beside_steps(row: Watched) -> Iterator[Left]:
                 yield Left(f"{name}[].{key}", value, turn=True)
 
 
-def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
+def require_asked(left: Left, kind: Kind, examples: Sequence[Example]) -> None:
     """Leave something out only where that changes nothing that is trained, as far as one can tell.
 
     Raises:
@@ -163,8 +164,12 @@ def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
             f"{shown}, a flag of a turn that nothing here reads",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
-    if column_names.rates(path, value, task):
-        what = "rates what would be trained" if task == "sft" else "may be the score of an answer"
+    if column_names.rates(path, value, kind):
+        what = (
+            "rates what would be trained"
+            if kind.trains_answers
+            else "may be the score of an answer"
+        )
         raise AskError("rated", f"{shown}, which {what}", f"Add {ignore(path)}.")
     if column_names.weighs(path):
         raise AskError(
@@ -172,7 +177,7 @@ def require_asked(left: Left, task: str, examples: Sequence[Example]) -> None:
             f"{shown}, and a weight is read from turns only",
             f"Put it on the turns as weight, or add {ignore(path)}.",
         )
-    why = column_names.seen(path, task)
+    why = column_names.seen(path, kind)
     if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
         return  # whether an answer was corrected, or how often, is not an answer
     if why is not None and not repeats(value, texts_of(examples)):

@@ -110,7 +110,7 @@ class Audit:
         measure: what it needs from each chunk.
         tolerances: ``warn`` and ``fail`` are the values above which a figure does; ``least`` is
             the number of cases below which neither does. Without ``fail`` it never fails.
-        tasks: where it applies; empty means everywhere.
+        needs: what rows must be, as ``contract.Scope.needs``; empty means any.
         whole: of a build with a test split it measures every row, not a sample.
         instead: what to do about data that fails it, in words; else the data is to be changed.
     """
@@ -120,7 +120,7 @@ class Audit:
     judge: Callable[[Facts, Totals, Tolerances], list[Figure]]
     measure: Callable[[Chunk], Counts] | None = None
     tolerances: Tolerances = field(default_factory=dict)
-    tasks: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     whole: bool = False
     instead: str = "Change the data"
 
@@ -210,7 +210,7 @@ def run_audits(
         GateError: one could not be computed, so nothing can be said.
     """
     tolerances = with_tolerances(given)
-    applying = [a for a in audits() if not a.tasks or facts.context.task in a.tasks]
+    applying = [a for a in audits() if facts.context.traits.issuperset(a.needs)]
     totals = {audit.name: Totals() for audit in applying}
     results = []
     try:

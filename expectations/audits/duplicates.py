@@ -18,7 +18,7 @@ def _prompt_ends(chunk: Chunk) -> Ints:
         return sequences.starts_at
     starts, stops = sequences.offsets[:-1], sequences.offsets[1:]
     trained = np.append(np.flatnonzero(chunk.trained), len(chunk.trained))
-    if chunk.context.task != "prm":
+    if not chunk.context.kind.marks:
         ends: Ints = np.minimum(trained[np.searchsorted(trained, starts)], stops)
         return ends
     markers = np.flatnonzero(sequences.ids == chunk.context.model.step_id)

@@ -15,7 +15,7 @@ def _measure(chunk: Chunk) -> Counts:
     size = vocabulary.of(chunk.context.model).size
     ids = np.clip(chunk.sequences.ids, 0, size - 1)
     counts = {"all": np.bincount(ids, minlength=size)}
-    if chunk.context.task == "sft":
+    if chunk.context.kind.trains_answers:
         counts["trained"] = np.bincount(ids[chunk.trained], minlength=size)
     if chunk.other is not None:
         counts["other"] = np.bincount(np.clip(chunk.other.ids, 0, size - 1), minlength=size)
@@ -24,21 +24,21 @@ def _measure(chunk: Chunk) -> Counts:
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     scripts = vocabulary.of(facts.context.model).scripts
-    kinds = {"sft": ("all", "trained"), "rm": ("all", "other")}.get(facts.context.task, ("all",))
-    if facts.context.task == "rm":
+    titles = {"all": "all tokens"}
+    if facts.context.kind.compares:
         titles = {"all": "chosen sides", "other": "rejected sides"}
-    else:
-        titles = {"all": "all tokens", "trained": "trained tokens"}
+    elif facts.context.kind.trains_answers:
+        titles["trained"] = "trained tokens"
     figures = []
-    for kind in kinds:
-        by_script = np.bincount(scripts, totals.summed(kind), len(_NAMES)).astype(np.int64)
+    for what, title in titles.items():
+        by_script = np.bincount(scripts, totals.summed(what), len(_NAMES)).astype(np.int64)
         letters = int(by_script[:-1].sum())
         bins = [(n, int(c)) for n, c in zip(_NAMES, by_script, strict=True) if c]
         bins.sort(key=lambda pair: -pair[1])
         top = int(np.argmax(by_script[:-1]))
         value = share(by_script[top], letters)
         detail = f"{value:.1%} of {letters} tokens with letters are {_NAMES[top]}"
-        figures.append(Figure(titles[kind], value, "share", detail, bins=tuple(bins)))
+        figures.append(Figure(title, value, "share", detail, bins=tuple(bins)))
     return figures
 
 

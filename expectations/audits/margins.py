@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.contract import COMPARES
 from expectations.readback.chunk import Chunk
 
 
@@ -46,7 +47,7 @@ AUDIT = Audit(
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.0, "fail": 0.5},
-    tasks=("rm",),
+    needs=(COMPARES,),
     instead="If the sides are swapped, swap them and their scores, by the names of their columns: "
     "--map chosen=rejected --map rejected=chosen --map score_chosen=score_rejected --map "
     "score_rejected=score_chosen; otherwise drop the rows whose rejected answer is the better one",

@@ -13,7 +13,7 @@ SHORT = 2  # tokens besides the one that ends an answer or a step
 
 def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
     """Tokens of every answer but its last, and the example that has it."""
-    if chunk.context.task == "prm":
+    if chunk.context.kind.marks:
         markers = np.flatnonzero(chunk.sequences.ids == chunk.context.model.step_id)
         owner = chunk.sequences.owner(markers)
         follows = np.diff(owner, prepend=-1) == 0  # a first step begins where the problem ends
@@ -33,7 +33,7 @@ def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
 
 
 def _measure(chunk: Chunk) -> Counts:
-    lengths, owner = _sides(chunk) if chunk.context.task == "rm" else _answers(chunk)
+    lengths, owner = _sides(chunk) if chunk.context.kind.compares else _answers(chunk)
     short = np.flatnonzero(lengths <= SHORT)
     return {
         "answers": np.array([len(lengths), len(short)]),
@@ -44,7 +44,7 @@ def _measure(chunk: Chunk) -> Counts:
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     answers, short = (int(n) for n in totals.summed("answers"))
     value = share(short, answers)
-    what = "steps after the first" if facts.context.task == "prm" else "answers"
+    what = "steps after the first" if facts.context.kind.marks else "answers"
     return [
         Figure(
             what,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from expectations import vocabulary
 from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level
+from expectations.contract import COMPARES
 from expectations.readback.chunk import Chunk
 from expectations.readback.undo_layout import Sequences
 from stages.columns import Ints
@@ -135,5 +136,5 @@ AUDIT = Audit(
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.75, "fail": 0.98, "least": 50},
-    tasks=("rm",),
+    needs=(COMPARES,),
 )

@@ -8,7 +8,7 @@ MOST = 50  # inputs that are listed
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    what = "tokens of the longer sides" if facts.context.task == "rm" else "tokens"
+    what = "tokens of the longer sides" if facts.context.kind.compares else "tokens"
     total = sum(source.tokens for source in facts.sources)
     figures = []
     ordered = sorted(facts.sources, key=lambda source: (-source.tokens, source.name))

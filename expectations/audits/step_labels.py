@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.contract import MARKS
 from expectations.readback.chunk import Chunk
 
 _PLACES = 20  # steps that are told apart; later ones count together
@@ -61,5 +62,5 @@ AUDIT = Audit(
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.95, "least": 100},
-    tasks=("prm",),
+    needs=(MARKS,),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, share
+from expectations.contract import ANSWERS
 from expectations.readback.chunk import Chunk
 from stages.columns import offsets_of
 
@@ -60,5 +61,5 @@ AUDIT = Audit(
     why="turns that nobody meant to leave out, or to train, show here as a share of 0 or 1",
     judge=_judge,
     measure=_measure,
-    tasks=("sft",),
+    needs=(ANSWERS,),
 )

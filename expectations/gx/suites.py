@@ -70,7 +70,7 @@ def shipped(context: Context) -> list[Suite]:
         declared = [
             Declared(law.name, *check.expectation(), law.severity, law.why)
             for law in applying(context, table)
-            for check in law.checks_for(context.task)
+            for check in law.checks_for(context)
         ]
         if declared:
             suites.append(Suite(f"{SHIPPED}.{table}", table, tuple(declared)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from expectations.checks import Equal, none
-from expectations.contract import DATASET, EXAMPLE, Columns, Invariant, Metrics, Subject
+from expectations.contract import DATASET, EXAMPLE, LABELLED, Columns, Invariant, Metrics, Subject
 from expectations.readback.dataset import SIDES, Dataset
 
 
@@ -30,7 +30,7 @@ def _names(dataset: Dataset) -> Columns:
 
 
 def _stored(dataset: Dataset) -> Columns:
-    pairs = dataset.context.task == "rm"
+    pairs = dataset.context.kind.compares
     sizes = ["chosen_n_tokens", "rejected_n_tokens"] if pairs else ["n_tokens", "n_trained"]
     every = dataset.everything(EXAMPLE, ["digest_a", "digest_b", *sizes])
     longest = every.select(pl.max_horizontal(sizes if pairs else ["n_tokens"]).sum()).item()
@@ -70,7 +70,7 @@ SUBJECT = Subject(
             checks=(
                 Equal("examples_stored", "examples_kept"),
                 Equal("tokens_stored", "tokens_kept"),
-                Equal("trained_stored", "trained_kept", ("sft", "prm")),
+                Equal("trained_stored", "trained_kept", (LABELLED,)),
             ),
             breaks={"examples_stored": -1},
             level=DATASET,

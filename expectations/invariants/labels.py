@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from expectations.checks import Between, holds, none
-from expectations.contract import Columns, Invariant, Metrics, Subject
+from expectations.contract import ANSWERS, LABELLED, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import Sequences
 from stages.columns import IGNORED
-
-LABELLED = ("sft", "prm")
 
 
 def _labels(rows: StoredRows) -> Columns:
@@ -33,14 +31,14 @@ def _labels(rows: StoredRows) -> Columns:
 
 
 SUBJECT = Subject(
-    metrics=(Metrics(measure=_labels, tasks=LABELLED),),
+    metrics=(Metrics(measure=_labels, needs=(LABELLED,)),),
     invariants=(
         Invariant(
             name="labels_fit_ids",  # every token has its label, and no label is left over
             why="labels of another length than the ids stop a trainer, or shift against them",
             checks=(holds("labels_fit"),),
             breaks={"labels_fit": 0},
-            tasks=LABELLED,
+            needs=(LABELLED,),
         ),
         Invariant(
             name="something_trained",  # at least one token of every example
@@ -48,28 +46,28 @@ SUBJECT = Subject(
             "is NaN",
             checks=(Between("n_trained", 1),),
             breaks={"n_trained": 0},
-            tasks=LABELLED,
+            needs=(LABELLED,),
         ),
         Invariant(
             name="first_label_untrained",
             why="a trainer's shift would predict it from the last token of the document before it",
             checks=(none("first_is_trained"),),
             breaks={"first_is_trained": 1},
-            tasks=LABELLED,
+            needs=(LABELLED,),
         ),
         Invariant(
             name="labels_equal_ids",  # wherever they are trained
             why="a label that is not the next token teaches the model to write something else",
             checks=(none("n_labels_not_ids"),),
             breaks={"n_labels_not_ids": 1},
-            tasks=("sft",),
+            needs=(ANSWERS,),
         ),
         Invariant(
             name="turns_end_supervised",  # every trained turn ends in a trained end-of-turn token
             why="a model that is never taught the end of a turn never stops",
             checks=(none("n_open_turns"),),
             breaks={"n_open_turns": 1},
-            tasks=("sft",),
+            needs=(ANSWERS,),
         ),
     ),
 )

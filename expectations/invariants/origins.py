@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.checks import Between, Equal, none
-from expectations.contract import PLANNED, STORED, Columns, Invariant, Metrics, Subject
+from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows, fitted
 from stages.columns import IGNORED, Ints, list_parts
 from stages.digest import digests, weighted_digests
@@ -98,7 +98,7 @@ SUBJECT = Subject(
             "it was",
             checks=(Equal("n_tokens", "n_tokens_planned"),),
             breaks={"n_tokens_planned": -1},
-            tasks=("sft", "prm"),
+            needs=(LABELLED,),
             evidence=PLANNED,
         ),
     ),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.checks import Between, Equal, none
-from expectations.contract import DATASET, ROW, Columns, Invariant, Metrics, Subject
+from expectations.contract import DATASET, PACKS, ROW, Columns, Invariant, Metrics, Subject
 from expectations.readback.dataset import SIDES, Dataset
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import column
 from stages.columns import count_per_row, numbers, offsets_of, sum_per_row
 from stages.packing import GLOBAL_EXAMPLES
 
-PACKED = ("packed",)
 MANY_PACKS = 10  # fewer say nothing about how well packing did
 MILLION = 1_000_000
 
@@ -48,8 +47,8 @@ def _packing(dataset: Dataset) -> Columns:
 
 SUBJECT = Subject(
     metrics=(
-        Metrics(measure=_packs, level=ROW, layouts=PACKED),
-        Metrics(measure=_packing, level=DATASET, layouts=PACKED),
+        Metrics(measure=_packs, level=ROW, needs=(PACKS,)),
+        Metrics(measure=_packing, level=DATASET, needs=(PACKS,)),
     ),
     invariants=(
         Invariant(
@@ -57,7 +56,7 @@ SUBJECT = Subject(
             why="attention is cut at seq_lengths; a wrong one lets one document read another",
             checks=(Equal("n_tokens", "n_in_examples"),),
             breaks={"n_in_examples": 0},
-            layouts=PACKED,
+            needs=(PACKS,),
             level=ROW,
         ),
         Invariant(
@@ -65,7 +64,7 @@ SUBJECT = Subject(
             why="positions that run on let one document follow another, as if they were one text",
             checks=(Equal("n_restarts", "n_names"), Equal("n_examples", "n_names")),
             breaks={"n_restarts": -1},
-            layouts=PACKED,
+            needs=(PACKS,),
             level=ROW,
         ),
         Invariant(
@@ -73,7 +72,7 @@ SUBJECT = Subject(
             why="a longer pack does not fit the memory that the run was planned for",
             checks=(Between("n_tokens", None, "max_length"),),
             breaks={"n_tokens": 2**31 - 1, "n_in_examples": 2**31 - 1},
-            layouts=PACKED,
+            needs=(PACKS,),
             level=ROW,
         ),
         Invariant(
@@ -81,7 +80,7 @@ SUBJECT = Subject(
             why="half empty packs are twice the steps, and twice the money",
             checks=(none("n_packs_mergeable"),),
             breaks={"n_packs_mergeable": 1},
-            layouts=PACKED,
+            needs=(PACKS,),
             level=DATASET,
         ),
         Invariant(
@@ -89,7 +88,7 @@ SUBJECT = Subject(
             why="another --max-length would train the same tokens in fewer steps",
             checks=(Between("efficiency_ppm", 900_000),),
             breaks={"efficiency_ppm": 0},
-            layouts=PACKED,
+            needs=(PACKS,),
             level=DATASET,
             severity="warning",
         ),

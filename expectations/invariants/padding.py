@@ -6,12 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from expectations.checks import holds, none
-from expectations.contract import ROW, Columns, Invariant, Metrics, Subject
+from expectations.contract import COMPARES, ENCODER, PADS, ROW, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import Bools, column
 from stages.columns import Ints, count_per_row, numbers, offsets_of
-
-PADDED = ("padded",)
 
 
 def _padding(rows: StoredRows) -> Columns:
@@ -65,7 +63,7 @@ def _types_out_of_place(
 
 
 SUBJECT = Subject(
-    metrics=(Metrics(measure=_padding, level=ROW, layouts=PADDED),),
+    metrics=(Metrics(measure=_padding, level=ROW, needs=(PADS,)),),
     invariants=(
         Invariant(
             # Padding is the pad token, on the declared side, exactly where the attention mask is 0.
@@ -79,7 +77,7 @@ SUBJECT = Subject(
                 holds("same_width"),
             ),
             breaks={"n_padding_not_pad": 1},
-            layouts=PADDED,
+            needs=(PADS,),
             level=ROW,
         ),
         Invariant(
@@ -87,9 +85,7 @@ SUBJECT = Subject(
             why="BERT tells the two texts apart by their token types",
             checks=(none("n_types_out_of_place"),),
             breaks={"n_types_out_of_place": 1},
-            tasks=("rm",),
-            layouts=PADDED,
-            families=("encoder",),
+            needs=(COMPARES, PADS, ENCODER),
             level=ROW,
         ),
     ),

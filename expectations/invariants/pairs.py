@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.checks import Between, holds, none
-from expectations.contract import Columns, Invariant, Metrics, Subject
+from expectations.contract import COMPARES, ENCODER, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
-
-RM = ("rm",)
 
 
 def _pairs(rows: StoredRows) -> Columns:
@@ -37,28 +35,31 @@ def _margins(rows: StoredRows) -> Columns:
 
 
 SUBJECT = Subject(
-    metrics=(Metrics(measure=_pairs, tasks=RM), Metrics(measure=_margins, tasks=RM)),
+    metrics=(
+        Metrics(measure=_pairs, needs=(COMPARES,)),
+        Metrics(measure=_margins, needs=(COMPARES,)),
+    ),
     invariants=(
         Invariant(
             name="chosen_differs",
             why="equal sides have a loss of log 2 whatever the model says",
             checks=(none("sides_equal"),),
             breaks={"sides_equal": 1},
-            tasks=RM,
+            needs=(COMPARES,),
         ),
         Invariant(
             name="prompt_shared",  # both sides begin with the same prompt, id for id
             why="sides that answer different prompts compare prompts, not answers",
             checks=(holds("prompt_shared"),),
             breaks={"prompt_shared": 0},
-            tasks=RM,
+            needs=(COMPARES,),
         ),
         Invariant(
             name="margin_finite",  # where a pair has one
             why="an infinite margin makes the loss infinite, or not a number",
             checks=(holds("margin_finite"),),
             breaks={"margin_finite": 0},
-            tasks=RM,
+            needs=(COMPARES,),
         ),
         Invariant(
             name="answers_end_in_end_of_turn",  # in encoder families: in the separator
@@ -69,7 +70,7 @@ SUBJECT = Subject(
                 Between("rejected_last_id", "end_of_turn_id", "end_of_turn_id"),
             ),
             breaks={"rejected_last_id": -1},
-            tasks=RM,
+            needs=(COMPARES,),
         ),
         Invariant(
             name="encoders_begin_with_classifier",
@@ -80,8 +81,7 @@ SUBJECT = Subject(
                 Between("rejected_first_id", "first_id", "first_id"),
             ),
             breaks={"chosen_first_id": -1},
-            tasks=RM,
-            families=("encoder",),
+            needs=(COMPARES, ENCODER),
         ),
     ),
 )

@@ -76,7 +76,7 @@ def _printed(rows: StoredRows) -> Columns:
 
 
 SUBJECT = Subject(
-    metrics=(Metrics(measure=_each_side), Metrics(measure=_printed, layouts=(STREAM,))),
+    metrics=(Metrics(measure=_each_side), Metrics(measure=_printed, needs=(STREAM,))),
     invariants=(
         Invariant(
             name="length_within_bounds",  # no example is empty or longer than --max-length
@@ -112,7 +112,7 @@ SUBJECT = Subject(
             "time",
             checks=(Equal("n_controls", "n_controls_printed"),),
             breaks={"n_controls": 2**20},
-            layouts=(STREAM,),
+            needs=(STREAM,),
         ),
     ),
 )

@@ -12,15 +12,19 @@ import polars as pl
 import pyarrow as pa
 
 from expectations.checks import Equal, holds, none
-from expectations.contract import SHARD, Columns, Context, Invariant, Metrics, Subject
+from expectations.contract import (
+    COMPARES,
+    PACKS,
+    PADS,
+    SHARD,
+    Columns,
+    Context,
+    Invariant,
+    Metrics,
+    Subject,
+)
 from expectations.readback.shard_file import ShardFile
 from stages.columns import IGNORED, TYPES, numbers
-
-REQUIRED = {
-    "sft": ("input_ids", "labels"),
-    "rm": ("chosen_ids", "rejected_ids", "prompt_length"),
-    "prm": ("input_ids", "labels", "step_positions", "step_labels"),
-}
 
 
 def _rows_in_polars(path: Path) -> int:
@@ -33,11 +37,12 @@ def _rows_in_polars(path: Path) -> int:
 
 def _columns_differ(schema: pa.Schema, context: Context) -> int:
     """How many columns a shard lacks, or has with another type than they are declared with."""
-    names = list(REQUIRED[context.task])
-    names += ["seq_lengths", "row_ids"] if context.layout == "packed" else ["row_id"]
-    if context.layout == "padded":
-        tails = ("chosen_attention_mask", "rejected_attention_mask")
-        names += tails if context.task == "rm" else ["attention_mask"]
+    traits = context.traits
+    names = list(context.kind.requires)
+    names += ["seq_lengths", "row_ids"] if PACKS in traits else ["row_id"]
+    if PADS in traits:
+        tails = ["chosen_attention_mask", "rejected_attention_mask"]
+        names += tails if COMPARES in traits else ["attention_mask"]
     missing = [name for name in names if name not in schema.names]
     other = [field for field in schema if TYPES.get(field.name) != field.type]
     return len(missing) + len(other)

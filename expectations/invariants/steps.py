@@ -9,6 +9,7 @@ from expectations.checks import Between, Equal, none
 from expectations.contract import (
     DATASET,
     EXAMPLE,
+    MARKS,
     STORED,
     Columns,
     Invariant,
@@ -19,7 +20,6 @@ from expectations.readback.dataset import Dataset
 from expectations.readback.stored_rows import StoredRows
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
-PRM = ("prm",)
 MANY_RATINGS = 1000  # fewer say nothing about how they are distributed
 MILLION = 1_000_000
 
@@ -86,9 +86,9 @@ def _positives(dataset: Dataset) -> Columns:
 
 SUBJECT = Subject(
     metrics=(
-        Metrics(measure=_steps, tasks=PRM),
-        Metrics(measure=_after_error, tasks=PRM, evidence=STORED),
-        Metrics(measure=_positives, tasks=PRM, level=DATASET),
+        Metrics(measure=_steps, needs=(MARKS,)),
+        Metrics(measure=_after_error, needs=(MARKS,), evidence=STORED),
+        Metrics(measure=_positives, needs=(MARKS,), level=DATASET),
     ),
     invariants=(
         Invariant(
@@ -103,7 +103,7 @@ SUBJECT = Subject(
                 Between("n_markers", 1),
             ),
             breaks={"n_markers": 0},
-            tasks=PRM,
+            needs=(MARKS,),
         ),
         Invariant(
             # Each labelled marker holds its rating's reward token; every other position is -100.
@@ -117,7 +117,7 @@ SUBJECT = Subject(
                 none("n_labels_not_ratings"),
             ),
             breaks={"n_labels_off_markers": 1},
-            tasks=PRM,
+            needs=(MARKS,),
         ),
         Invariant(
             # Where data rates up to the first error, no later step has a rating.
@@ -126,7 +126,7 @@ SUBJECT = Subject(
             "up",
             checks=(none("n_labelled_after_error"),),
             breaks={"n_labelled_after_error": 1},
-            tasks=PRM,
+            needs=(MARKS,),
             evidence=STORED,
         ),
         Invariant(
@@ -136,7 +136,7 @@ SUBJECT = Subject(
             "nothing",
             checks=(Between("positives_ppm", 10_000, 990_000),),
             breaks={"positives_ppm": 0},
-            tasks=PRM,
+            needs=(MARKS,),
             level=DATASET,
             severity="warning",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.checks import holds, none
-from expectations.contract import Columns, Invariant, Metrics, Subject
+from expectations.contract import ANSWERS, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
 from stages.columns import IGNORED
 
@@ -24,7 +24,7 @@ def _weights(rows: StoredRows) -> Columns:
 
 
 SUBJECT = Subject(
-    metrics=(Metrics(measure=_weights, tasks=("sft",)),),
+    metrics=(Metrics(measure=_weights, needs=(ANSWERS,)),),
     invariants=(
         Invariant(
             # Every token has its weight: positive where it is trained, zero where it is not.
@@ -33,7 +33,7 @@ SUBJECT = Subject(
             "must",
             checks=(holds("weights_fit"), none("n_weights_off")),
             breaks={"n_weights_off": 1},
-            tasks=("sft",),
+            needs=(ANSWERS,),
         ),
     ),
 )

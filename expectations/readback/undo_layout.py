@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations.contract import Context
+from expectations.contract import PACKS, PADS, Context
 from stages.columns import (
     IGNORED,
     Ints,
@@ -92,11 +92,11 @@ def column(table: pa.Table, name: str) -> pa.ListArray:
 
 def examples(table: pa.Table, context: Context) -> Examples:
     """The examples of a batch after ``encode``, or of a shard in the context's layout."""
-    mask = column(table, "attention_mask") if context.layout == "padded" else None
+    mask = column(table, "attention_mask") if PADS in context.traits else None
     sequences = _unpadded(column(table, "input_ids"), mask)
     rows = sequences.offsets
     labels, fits = _fitted(_unpadded(column(table, "labels"), mask), rows)
-    if context.layout == "packed":
+    if PACKS in context.traits:
         lengths = np.maximum(numbers(column(table, "seq_lengths"))[1], 0)
         sequences = Sequences(offsets_of(lengths), sequences.ids)
         if sequences.offsets[-1] != len(sequences.ids):  # judged by seq_lengths_fill_the_pack
@@ -114,7 +114,7 @@ def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
     """Both sides of a table of pairs, unpadded, by the prefix of their columns."""
     found = {}
     for prefix in SIDES:
-        padded = context.layout == "padded"
+        padded = PADS in context.traits
         mask = column(table, f"{prefix}attention_mask") if padded else None
         found[prefix] = _unpadded(column(table, f"{prefix}ids"), mask)
     return found
@@ -163,11 +163,11 @@ def _step_columns(
 ) -> tuple[pa.ListArray, pa.ListArray]:
     """Positions and labels per example, positions counted from the example's first token."""
     positions, ratings = column(table, "step_positions"), column(table, "step_labels")
-    if context.layout not in ("packed", "padded"):
+    if context.traits.isdisjoint((PACKS, PADS)):
         return positions, ratings
     at, flat = numbers(positions)
     row_of = np.repeat(np.arange(len(at) - 1), np.diff(at))
-    if context.layout == "padded":
+    if PADS in context.traits:
         stored = np.diff(numbers(column(table, "input_ids"))[0])
         left = (
             (stored - np.diff(rows)) if context.model.profile.padding_side == "left" else 0 * stored

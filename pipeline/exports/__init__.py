@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from pipeline import tasks
 from pipeline.build_dir.manifest import Manifest, TrainerRecord
 from pipeline.build_dir.model_record import ModelRecord, Pair
-from stages import catalog
+from stages import catalog, layouts
 from stages.errors import UsageError
+from stages.kinds import Kind
+from stages.layouts import Layout
 
 PREFERENCE = ("packed", "ragged", "padded")
 
@@ -49,6 +52,16 @@ class Facts:
         """The manifest's ``model``; asked for where something is written, so it is known."""
         assert self.bound is not None
         return self.bound
+
+    @property
+    def kind(self) -> Kind:
+        """Of the examples."""
+        return tasks.kind_of(self.task)
+
+    @property
+    def stored(self) -> Layout:
+        """How they are stored."""
+        return layouts.load(self.layout)
 
     @property
     def pair(self) -> Pair | None:

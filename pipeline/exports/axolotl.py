@@ -53,7 +53,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
         length=facts.max_length,
         pad=facts.model.pad_token,
         eos=facts.model.eos_token,
-        task=_PRM if facts.task == "prm" else _SFT,
+        task=_PRM if facts.kind.marks else _SFT,
     )
     return {"axolotl.yaml": config}
 
@@ -78,7 +78,7 @@ def _launch(facts: Facts) -> str:
 
 
 def _detail(facts: Facts) -> str:
-    if facts.task == "prm":
+    if facts.kind.marks:
         return "one class at each step token: 1 good, 0 bad; sample_packing off"
     return (
         "single rows, packed at run time by sample_packing, which may leave a pack out of an "
@@ -94,7 +94,7 @@ def _refuses(facts: Facts) -> str | None:
 
 def _projection(facts: Facts) -> Projection:
     good, bad = facts.model.good_token_id, facts.model.bad_token_id
-    classes = facts.task == "prm"
+    classes = facts.kind.marks
 
     def forward(table: pa.Table) -> pa.Table:
         ids, labels = list_of(table, "input_ids"), list_of(table, "labels")

@@ -49,10 +49,10 @@ def _width(facts: Facts) -> int:
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
-    packed = facts.layout == "packed"
+    packed = facts.stored.packs
     # YAML reads 2e-5 as a text, and 2.0e-5 as a number.
     pairs = _PAIRS.format(batch=max(1, min(4, facts.rows)), rate=RATE.replace("e", ".0e"))
-    more = {"packed": _PACKED}.get(facts.layout, pairs if facts.task == "rm" else "")
+    more = {"packed": _PACKED}.get(facts.layout, pairs if facts.kind.compares else "")
     config = _CONFIG.format(
         stage=facts.task,
         length=_width(facts) if packed else facts.max_length,
@@ -76,7 +76,7 @@ def _launch(facts: Facts) -> str:
 def _detail(facts: Facts) -> str:
     test = "; its evaluation split would be called validation: this test split is not read"
     tail = test if "test" in facts.splits else ""
-    if facts.layout == "packed":
+    if facts.stored.packs:
         return (
             "neat_packing: documents are told apart by the mask's numbers, rows are padded to "
             f"cutoff_len, a multiple of {_MULTIPLE}{tail}"
@@ -170,9 +170,9 @@ def _neat(width: int, pad_id: int) -> Projection:
 
 
 def _projection(facts: Facts) -> Projection:
-    if facts.task == "rm":
+    if facts.kind.compares:
         return Projection(("chosen_ids", "rejected_ids"), _pair, _unpair)
-    if facts.layout == "packed":
+    if facts.stored.packs:
         return _neat(_width(facts), int(facts.model.pad_token_id))
     return Projection(("input_ids", "labels"), _single, _unsingle)
 

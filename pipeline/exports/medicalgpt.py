@@ -78,7 +78,7 @@ def _launch(facts: Facts) -> str:
         ],
     }[facts.task]
     notes, before = list(_NOTES), ""
-    if facts.task == "rm":
+    if facts.kind.compares:
         said, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
         notes += said
         its_own += ["--per_device_train_batch_size", "$BATCH_SIZE"]
@@ -98,7 +98,7 @@ def _launch(facts: Facts) -> str:
 def _detail(facts: Facts) -> str:
     text = "rows of text, each proved when it is written to be tokenized to these ids again"
     text += "; not for its scripts of 2023, which print words of their own around each row"
-    if facts.task == "rm":
+    if facts.kind.compares:
         return f"{text}; the pad id comes from the model directory that overlay makes"
     return f"{text}; --template_name base, or its own template is printed around them"
 

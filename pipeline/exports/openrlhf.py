@@ -22,7 +22,7 @@ def _step(facts: Facts) -> int:
 def micro(facts: Facts) -> int:
     """Rows in a micro batch, on one GPU."""
     # One stored pack is many documents, and the trainer takes the micro batch apart again.
-    return 1 if facts.layout == "packed" else min(4, _step(facts))
+    return 1 if facts.stored.packs else min(4, _step(facts))
 
 
 def sizes(facts: Facts, small: str, step: str, told: bool = False) -> list[str]:
@@ -39,7 +39,7 @@ def _flags(task: str, facts: Facts) -> Lines:
     )
     template = ["--input_template", ""] if task != "prm" else []
     # Padded rows reach the model with their own mask; anything else it pads, and un-pads again.
-    packing = ["--packing_samples"] if task != "dpo" and facts.layout != "padded" else []
+    packing = ["--packing_samples"] if task != "dpo" and not facts.stored.pads else []
     lines = [
         [*_RUN, task],
         ["--pretrain", "$MODEL"],
@@ -60,10 +60,10 @@ def _flags(task: str, facts: Facts) -> Lines:
 
 def _launch(facts: Facts) -> str:
     lines = _flags(facts.task, facts)
-    if facts.task == "prm":
+    if facts.kind.marks:
         notes = ["Needs openrlhf 0.7.4 to 0.9.5: newer ones have no such trainer."]
         return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes)
-    if facts.task == "sft":
+    if facts.kind.trains_answers:
         return by_version("with OpenRLHF", "openrlhf.sh", lines)
     notes, before = beginning(micro(facts), facts.max_length)
     notes = ["The trainer pads left and reads the reward at the last token.", *notes]
@@ -71,24 +71,22 @@ def _launch(facts: Facts) -> str:
 
 
 def _files(facts: Facts) -> Mapping[str, str]:
-    if facts.task != "rm":
+    if not facts.kind.compares:
         return {}
     file = "openrlhf-dpo.sh"
     return {file: by_version("by preference (DPO) with OpenRLHF", file, _flags("dpo", facts))}
 
 
 def _detail(facts: Facts) -> str:
-    if facts.task == "rm":
+    if facts.kind.compares:
         return "pairs for rm and, with launch/openrlhf-dpo.sh, for dpo; padded by the trainer"
-    packs = (
-        "packs are exploded and isolated by --packing_samples" if facts.layout == "packed" else ""
-    )
-    if facts.layout == "padded":
+    packs = "packs are exploded and isolated by --packing_samples" if facts.stored.packs else ""
+    if facts.stored.pads:
         packs = "rows and masks as stored, positions counted from the mask; without packing"
     if "loss_weights" in facts.columns:
         weighted = "loss weights are its loss mask, and the loss is divided by their sum"
         return "; ".join(x for x in (packs, weighted) if x)
-    if facts.task == "prm":
+    if facts.kind.marks:
         soft = "soft labels reach the loss as floats" if facts.soft else ""
         return "; ".join(x for x in ("read at the step token", packs, soft) if x)
     return packs or "one example a row; padded by the trainer"

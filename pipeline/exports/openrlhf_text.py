@@ -74,10 +74,10 @@ def _flags(facts: Facts) -> Iterator[list[str]]:
     yield ["deepspeed", "--module", f"openrlhf.cli.train_{facts.task}"]
     yield ["--pretrain", "$MODEL", "--dataset", "$BUILD"]
     yield ["--max_len", str(facts.max_length), "--packing_samples"]
-    yield sizes(facts, "--micro_train_batch_size", "--train_batch_size", facts.task == "rm")
-    if facts.task == "sft":
+    yield sizes(facts, "--micro_train_batch_size", "--train_batch_size", facts.kind.compares)
+    if facts.kind.trains_answers:
         yield ["--input_key", "input", "--output_key", "output", "--input_template", ""]
-    elif facts.task == "rm":
+    elif facts.kind.compares:
         yield ["--prompt_key", "prompt", "--chosen_key", "chosen", "--rejected_key", "rejected"]
         yield ["--input_template", "", "--learning_rate", "$LEARNING_RATE"]
     else:
@@ -89,9 +89,9 @@ def _flags(facts: Facts) -> Iterator[list[str]]:
 
 def _launch(facts: Facts) -> str:
     what, file, lines = "with OpenRLHF's own datasets", "openrlhf-text.sh", list(_flags(facts))
-    if facts.task == "prm":
+    if facts.kind.marks:
         return script(what, file, lines)
-    notes, before = beginning(micro(facts), facts.max_length) if facts.task == "rm" else ([], "")
+    notes, before = beginning(micro(facts), facts.max_length) if facts.kind.compares else ([], "")
     return by_version(what, file, lines, notes, before)
 
 
@@ -100,7 +100,7 @@ def _detail(facts: Facts) -> str:
 
 
 def _refuses(facts: Facts) -> str | None:
-    if facts.task == "prm" and (facts.soft or facts.unlabelled):
+    if facts.kind.marks and (facts.soft or facts.unlabelled):
         return "openrlhf-text has one hard label per step: this build has soft or missing ones."
     return None
 

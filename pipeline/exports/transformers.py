@@ -42,7 +42,7 @@ trainer.save_model()
 
 
 def _program(facts: Facts) -> str:
-    packed = facts.layout == "packed"
+    packed = facts.stored.packs
     collator = {"packed": "Flatten", "ragged": "Pad", "padded": "Stack"}[facts.layout]
     settings = "tokenizer.pad_token_id" if collator == "Pad" else ""
     # A key-value cache, or a mask of ones, would let the documents of a pack see each other.
@@ -72,7 +72,7 @@ def _launch(facts: Facts) -> str:
 
 
 def _detail(facts: Facts) -> str:
-    if facts.layout == "packed":
+    if facts.stored.packs:
         return (
             "pipeline.torch_data.Flatten, batch size 1 and use_cache=False: positions restart, no "
             "attention mask; or the default collator lets documents of a pack see each other"

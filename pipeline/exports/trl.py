@@ -120,12 +120,12 @@ except ImportError:  # where it was before
 
 
 def _program(facts: Facts) -> str:
-    packed = facts.layout == "packed"
+    packed = facts.stored.packs
     auto = {"sft": "CausalLM", "rm": "SequenceClassification", "prm": "TokenClassification"}
     name = {"sft": "SFT", "rm": "Reward", "prm": "PRM"}[facts.task]
-    imports = _PRM_IMPORT if facts.task == "prm" else f"from trl import {name}Config, {name}Trainer"
+    imports = _PRM_IMPORT if facts.kind.marks else f"from trl import {name}Config, {name}Trainer"
     loaded = ""
-    if facts.task == "sft":
+    if facts.kind.trains_answers:
         attention = "flash_attention_2" if packed else "sdpa"
         loaded = f', "attn_implementation": "{attention}", "use_cache": False'
     # seq_lengths become position_ids only when padding_free is set
@@ -141,7 +141,7 @@ def _program(facts: Facts) -> str:
         "rm": _RM.format(length=facts.max_length, batch=max(1, min(4, facts.rows)), rate=RATE),
         "prm": _PRM,
     }[facts.task]
-    if facts.task == "rm" and facts.without_margin:
+    if facts.kind.compares and facts.without_margin:
         before = _NO_MARGIN + before
     head = _HEAD.format(auto=auto[facts.task], imports=imports, loaded=loaded)
     model = {"sft": _SFT_MODEL, "rm": _RM_MODEL, "prm": _PRM_MODEL}[facts.task]
@@ -154,22 +154,22 @@ def _files(facts: Facts) -> Mapping[str, str]:
 
 def _launch(facts: Facts) -> str:
     notes = []
-    if facts.task == "prm":
+    if facts.kind.marks:
         notes = ["Needs trl 0.15.2 to 1.13.0: newer ones have no such trainer."]
     lines = [["accelerate", "launch", "$BUILD/launch/train_trl.py"], ["$BUILD", "$MODEL"]]
     return script("with TRL", "trl.sh", lines, notes)
 
 
 def _detail(facts: Facts) -> str:
-    if facts.task == "prm":
+    if facts.kind.marks:
         return "one class at each step token: 1 good, 0 bad; last version with a PRM trainer"
-    if facts.task == "rm":
+    if facts.kind.compares:
         return (
             "max_length=None, or rows are dropped; pads right, pooled at the last real token; "
             "launch/trl.sh gives 0.15 to 0.23 the columns that they read"
         )
     old = "before 0.20 it reads no labels, and launch/trl.sh gives it a collator that does"
-    if facts.layout == "packed":
+    if facts.stored.packs:
         return (
             f"padding_free=True and max_length=None, or documents of a pack see each other; {old}"
         )
@@ -186,7 +186,7 @@ def _refuses(facts: Facts) -> str | None:
 
 def _projection(facts: Facts) -> Projection | None:
     good, bad = facts.model.good_token_id, facts.model.bad_token_id
-    if facts.task != "prm" or good is None or bad is None:
+    if not facts.kind.marks or good is None or bad is None:
         return None  # it takes its columns from ours and drops the rest
 
     def forward(table: pa.Table) -> pa.Table:

@@ -27,7 +27,7 @@ def _launch(facts: Facts) -> str:
 
 def _detail(facts: Facts) -> str:
     said = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
-    if facts.layout == "packed":
+    if facts.stored.packs:
         said.append("packs are taken apart, and the trainer packs anew")
     if "loss_weights" in facts.columns:
         said.append("loss weights are its loss mask, and the loss is divided by their sum")

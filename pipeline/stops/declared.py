@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline import rows
+from pipeline import rows, tasks
 from pipeline.answers import matches
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.model import stored_model
@@ -89,7 +89,7 @@ def read(folder: Path) -> Declared:
         DataError: it is damaged.
     """
     build = Build.open(folder)
-    if build.manifest.task != "sft":
+    if not tasks.kind_of(build.manifest.task).trains_answers:
         raise UsageError(
             f"{folder} is a build for {build.manifest.task}, which trains no model to answer.",
             "Give the sft build that the model was trained on.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipeline.config import Config
 from stages import catalog
+from stages.kinds import Kind
 
 if TYPE_CHECKING:  # a command's help lists tasks, and imports nothing heavy for it
     from expectations.contract import Context
@@ -22,6 +23,7 @@ class Tools:
     """What a task's stages are made from."""
 
     config: Config
+    kind: Kind
     model: TargetModel
     encoder: Encoder
 
@@ -45,15 +47,16 @@ class Tools:
 
     @property
     def context(self) -> Context:
-        from expectations.contract import Context
+        from expectations.contract import STREAM, Context
 
-        return Context(self.config.task, "ragged", self.config.longest_example, self.model)
+        return Context(self.kind, STREAM, self.config.longest_example, self.model)
 
 
 class Task(Protocol):
     """One kind of training data.
 
     Attributes:
+        kind: of its examples.
         help: what it is, in a sentence of the command line.
         options: those that it reads beside what every task reads, by their names in ``Config``.
         layouts: those it can be stored in, the default first.
@@ -63,6 +66,7 @@ class Task(Protocol):
     """
 
     name: str
+    kind: Kind
     help: str
     options: tuple[str, ...]
     layouts: tuple[str, ...]
@@ -83,6 +87,11 @@ def names() -> list[str]:
 def readers_of(option: str) -> list[str]:
     """The tasks that read an option which is not read by all; empty for one that is."""
     return [name for name in names() if option in load(name).options]
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of examples of a task."""
+    return load(name).kind
 
 
 def load(name: str) -> Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from expectations.validate import Validate
 from pipeline.tasks import Tools
+from stages import kinds
 from stages.contract import Stage
 from stages.encode import EncodeSteps
 from stages.mark import Mark
@@ -12,6 +13,7 @@ from stages.render import RenderSteps
 
 class _Prm:
     name = "prm"
+    kind = kinds.load(kinds.STEPS)
     help = "Process reward models: solutions whose steps are rated."
     options = ("neutral", "prm_template", "prompt_separator", "step_tag")
     layouts = ("packed", "ragged", "padded")

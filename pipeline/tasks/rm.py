@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from expectations.validate import Validate
 from pipeline.tasks import Tools
+from stages import kinds
 from stages.contract import Batch, Stage
 from stages.encode import EncodePair
 from stages.render import Render
@@ -32,6 +33,7 @@ class _RenderPair:
 
 class _Rm:
     name = "rm"
+    kind = kinds.load(kinds.PAIR)
     help = "Reward models: pairs of answers to one prompt."
     options = ("reasoning", "reasoning_in", "thinking", "stop_text")
     layouts = ("ragged", "padded")

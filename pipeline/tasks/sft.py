@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from expectations.validate import Validate
 from pipeline.tasks import Tools
+from stages import kinds
 from stages.contract import Stage
 from stages.encode import Encode
 from stages.render import Render
@@ -11,6 +12,7 @@ from stages.render import Render
 
 class _Sft:
     name = "sft"
+    kind = kinds.load(kinds.CONVERSATION)
     help = "Supervised fine-tuning: conversations whose assistant turns are trained."
     options = ("train_on", "reasoning", "reasoning_in", "thinking", "stop_text")
     layouts = ("packed", "ragged", "padded")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stages import catalog
+from stages import catalog, kinds
 from stages.contract import Format, Varied
 from stages.errors import UsageError
 from stages.formats._unusable import Unusable
+from stages.kinds import Kind
 
 
 def load(reading: str) -> Format:
@@ -47,26 +48,27 @@ def rates_to_first_error(name: str) -> bool:
     return bool(getattr(load(name), "first_error", False))
 
 
-def for_task(task: str) -> list[Format]:
-    """The formats that feed a task."""
-    return [f for f in map(load, catalog.names(__name__)) if task in f.tasks]
+def for_kind(kind: Kind) -> list[Format]:
+    """The formats that give a kind of example."""
+    return [f for f in map(load, catalog.names(__name__)) if kind.formats in f.kinds]
 
 
-def usable_for(task: str) -> list[Format]:
+def usable_for(kind: Kind) -> list[Format]:
     """Those of them whose rows can be trained on; the others are only refused by their name."""
-    return [f for f in for_task(task) if not isinstance(f, Unusable)]
+    return [f for f in for_kind(kind) if not isinstance(f, Unusable)]
 
 
-def choose(reading: str, task: str) -> Format:
+def choose(reading: str, kind: Kind) -> Format:
     """The format that ``--format`` names.
 
     Raises:
-        UsageError: there is none, or it cannot feed the task.
+        UsageError: there is none, or it gives another kind of example.
     """
     found = load(reading)
-    if task not in found.tasks:
+    if kind.formats not in found.kinds:
+        given = " and ".join(kinds.load(name).words for name in found.kinds)
         raise UsageError(
-            f"Format {found.name} feeds {' and '.join(found.tasks)}, not {task}.",
-            f"For {task}: {', '.join(f.name for f in usable_for(task))}.",
+            f"Format {found.name} gives {given}, not {kind.words}.",
+            f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}.",
         )
     return found

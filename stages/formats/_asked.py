@@ -31,27 +31,25 @@ def open_question(what: str, how: str, code: str = "bad_column") -> AskError:
     return AskError(code, f"{what}; {how[:1].lower()}{how[1:]}", how)
 
 
-def doubt(
-    found: Format, rows: Sequence[Row], task: str, columns: Mapping[str, str]
-) -> Question | None:
+def doubt(found: Format, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
     """What some rows leave open; None where none does, or so few that they are left to be refused.
 
     The first question of the first such row: its answer may lead to another one.
     """
     options = FormatOptions(columns=columns, already_templated=True)
     ways = [found, *(found.variants.values() if isinstance(found, Varied) else ())]
-    asked = [error for row in rows if (error := _asks(row, ways, task, options)) is not None]
+    asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
     if len(asked) <= FEW * len(rows):
         return None
     end = open_question("", asked[0].remedy).detail
     return asked[0].detail.removesuffix(end), asked[0].remedy
 
 
-def _asks(row: Row, ways: Sequence[Format], task: str, options: FormatOptions) -> AskError | None:
+def _asks(row: Row, ways: Sequence[Format], options: FormatOptions) -> AskError | None:
     """What a row asks when it is read, in the first way in which it says anything."""
     for way in ways:
         try:
-            way.read(row, task, options)
+            way.read(row, options)
         except AskError as error:
             return error
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
@@ -67,7 +65,7 @@ class Asking:
         self: Any, rows: Sequence[Row], columns: Mapping[str, str]
     ) -> Question | None:  # a mixin: ``self`` is the format
         """What a row leaves open, and the options that settle it."""
-        return doubt(self, rows, "rm", columns)
+        return doubt(self, rows, columns)
 
 
 def meant(names: Sequence[str], columns: Mapping[str, str]) -> Sequence[str]:

@@ -9,6 +9,7 @@ from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _pairs
 from stages.formats._asked import Asking, says, two_of
+from stages.kinds import PAIR
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class NamedSides(Asking):
     sides: tuple[tuple[str, str], ...]
     holds: Callable[[Row, str], bool]
     lacking: str | None = None
-    tasks: tuple[str, ...] = ("rm",)
+    kinds: tuple[str, ...] = (PAIR,)
     fans_out: bool = False
     prompts: tuple[str, ...] = _pairs.PROMPTS
 
@@ -44,7 +45,7 @@ class NamedSides(Asking):
         names = self._sides(row)
         return f"{names[0]} and {names[1]}" if names else None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         names = two_of(row, self.sides, options.columns, self._says) or self._sides(row)
         if names is None and self.lacking is not None:
             raise RowError("bad_column", self.lacking)

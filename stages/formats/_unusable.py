@@ -20,7 +20,7 @@ class Unusable:
     """
 
     name: str
-    tasks: tuple[str, ...]
+    kinds: tuple[str, ...]
     columns: Columns
     evidence: Callable[[Row], str | None]
     what: str
@@ -34,5 +34,5 @@ class Unusable:
         said = next(reason for row in rows if (reason := self.evidence(row)))
         return f"{said}: {self.what}", self.instead
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         raise RowError(self.name, self.what)

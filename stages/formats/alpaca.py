@@ -12,6 +12,7 @@ from stages.contract import Columns, Conversation, Example, Format, FormatOption
 from stages.errors import RowError
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
+from stages.kinds import CONVERSATION
 from stages.watched import Overlaid, peek
 
 _INPUTS = ("input", "context")
@@ -63,7 +64,7 @@ def _one(row: Row, options: FormatOptions) -> Conversation:
 
 class _Alpaca:
     name = "alpaca"
-    tasks: tuple[str, ...] = ("sft",)
+    kinds: tuple[str, ...] = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "instruction": ("instruction",),
@@ -95,7 +96,7 @@ class _Alpaca:
         flags = " or ".join(f"--map output={name}" for name in _OUTPUTS)
         return f"{' and '.join(_OUTPUTS)} could each be the answer", f"Say which with {flags}"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [_one(row, options)]
 
     @property
@@ -110,7 +111,7 @@ class _Alpaca:
 class _Instances(_Alpaca):
     fans_out = True
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         if "instances" not in row:
             return [_one(row, options)]
         instances = row["instances"]

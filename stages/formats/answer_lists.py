@@ -15,6 +15,7 @@ from stages.contract import Columns, Example, Format, FormatOptions, Refused, Ro
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking
+from stages.kinds import PAIR
 
 _SIDES = ("chosen", "rejected")
 VARIANTS = ("first", "all")
@@ -51,7 +52,7 @@ class _AnswerLists(Asking):
 
     variant: str = ""
     name: str = "answer_lists"
-    tasks: tuple[str, ...] = ("rm",)
+    kinds: tuple[str, ...] = (PAIR,)
     fans_out: bool = True
     columns: Columns = field(default_factory=_columns)
     prompts: tuple[str, ...] = _pairs.PROMPTS
@@ -76,7 +77,7 @@ class _AnswerLists(Asking):
         )
         raise UndecidedError(what, VARIANTS)
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
         if chosen in ([], [[]]) or rejected in ([], [[]]):
             raise RowError("empty_answer", "a list of answers is empty")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stages.contract import Row
 from stages.formats._unusable import Unusable
+from stages.kinds import CONVERSATION, PAIR, STEPS
 from stages.watched import peek
 
 
@@ -17,7 +18,11 @@ def _evidence(row: Row) -> str | None:
 
 FORMAT = Unusable(
     name="batch_lines",
-    tasks=("sft", "rm", "prm"),
+    kinds=(
+        CONVERSATION,
+        PAIR,
+        STEPS,
+    ),
     columns={"id": ("custom_id",), "request": ("body",), "answer": ("response",)},
     evidence=_evidence,
     what="lines of a batch file, which hold either the requests or the answers to them",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.formats import _turns
+from stages.kinds import CONVERSATION
 
 
 class _Contents:
     name = "contents"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {"turns": ("contents",), **_turns.BEFORE, **_turns.TOOLS}
 
@@ -17,7 +18,7 @@ class _Contents:
             return None
         return "contents with role and parts"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [Conversation(_turns.whole(row, "contents"), _turns.tools(row))]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 from stages.watched import peek
 
 _NAMED = (
@@ -54,7 +55,7 @@ class _ErrorList:
 
     base: int = 1
     name: str = "error_list"
-    tasks: tuple[str, ...] = ("prm",)
+    kinds: tuple[str, ...] = (STEPS,)
     fans_out: bool = False
     columns: Columns = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _steps.PROBLEMS
@@ -83,7 +84,7 @@ class _ErrorList:
         )
         raise UndecidedError(what, ("0-based", "1-based"))
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "steps"
         steps = _steps.texts(row.get(name), name)
         column = _turns.chosen_of(row, _ERRORS, options.columns) or _column(row)

@@ -12,6 +12,7 @@ from stages.errors import RowError
 from stages.formats import _turns
 from stages.formats._asked import one_of
 from stages.formats._flags import trained
+from stages.kinds import CONVERSATION
 from stages.unread import FLAGS
 from stages.watched import peek
 
@@ -89,7 +90,7 @@ def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
 
 class _ExchangeList:
     name = "exchange_list"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {"exchanges": _COLUMNS, **_turns.BEFORE, **_turns.TOOLS}
 
@@ -100,7 +101,7 @@ class _ExchangeList:
         one = next(one for one in peek(row, name) if _is_exchange(one))
         return f"{name} with {_keys(one, _QUESTIONS)[0]} and {_keys(one, _ANSWERS)[0]}"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = one_of(row, _COLUMNS, options.columns, "conversation", _has_exchanges)
         if name is None:
             raise RowError("no_turns", "there is no list of questions and answers")

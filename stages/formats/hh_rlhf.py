@@ -11,6 +11,7 @@ from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
@@ -41,7 +42,7 @@ def _dialogue(text: str, where: str) -> list[Message]:
 
 class _HhRlhf(Asking):
     name = "hh_rlhf"
-    tasks = ("rm",)
+    kinds = (PAIR,)
     fans_out = False
     columns: Columns = {
         "answers": ("chosen", "rejected"),
@@ -54,7 +55,7 @@ class _HhRlhf(Asking):
     def matches(self, row: Row) -> str | None:
         return "chosen and rejected as Human/Assistant dialogues" if is_dialogue(row) else None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         prompt = peek(row, "prompt")
         sides = []
         for name in ("chosen", "rejected"):

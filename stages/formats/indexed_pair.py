@@ -15,6 +15,7 @@ from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs
 from stages.formats._answers import require_no_third, text_of
 from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _STEMS = (
@@ -191,7 +192,7 @@ class _IndexedPair(Asking):
 
     variant: str = ""
     name: str = "indexed_pair"
-    tasks: tuple[str, ...] = ("rm",)
+    kinds: tuple[str, ...] = (PAIR,)
     fans_out: bool = False
     columns: Columns = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _pairs.PROMPTS
@@ -282,7 +283,7 @@ class _IndexedPair(Asking):
         known = f"{order[0]} and {order[1]}, or A and B" if order else "0 and 1, or A and B"
         raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         answers, sides = _answers(row, options.columns)
         names = meant((*CHOICES, *_VERDICTS), options.columns)
         # Where no column names an answer, the first that says anything is refused for its value.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 
 
 def _signs(pieces: list[str], label: str) -> list[float | None]:
@@ -29,7 +30,7 @@ def _signs(pieces: list[str], label: str) -> list[float | None]:
 
 class _MathShepherd:
     name = "math_shepherd"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
@@ -39,7 +40,7 @@ class _MathShepherd:
             return "input and label texts"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))

@@ -23,6 +23,7 @@ from stages.contract import (
 )
 from stages.errors import RowError, UndecidedError
 from stages.formats import _replies
+from stages.kinds import CONVERSATION
 
 VARIANTS = ("best", "all")
 
@@ -42,7 +43,7 @@ class _MessagePaths:
 
     which: str = ""
     name: str = "message_paths"
-    tasks: tuple[str, ...] = ("sft",)
+    kinds: tuple[str, ...] = (CONVERSATION,)
     fans_out: bool = True
     columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
 
@@ -63,7 +64,7 @@ class _MessagePaths:
             return None
         return f"a message with replies in {column}" if column else "a message with replies"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         node = _replies.root(row)
         return self._below(node, [_replies.message(node)])
 

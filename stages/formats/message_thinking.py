@@ -7,13 +7,14 @@ from stages.errors import RowError
 from stages.formats import _turns
 from stages.formats._asked import one_of
 from stages.formats.query_response import QUESTIONS
+from stages.kinds import CONVERSATION
 
 _ASKED = (*QUESTIONS, "instruction")
 
 
 class _MessageThinking:
     name = "message_thinking"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "question": _ASKED,
@@ -30,7 +31,7 @@ class _MessageThinking:
             return f"{question}, message_thinking and message_content"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         question = one_of(row, _ASKED, options.columns, "question")
         if question is None:
             raise RowError("bad_column", "there is no question column")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from stages.contract import Columns, Example, Format, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError
 from stages.formats import _replies
+from stages.kinds import PAIR
 
 
 def _is_alone(child: Row, answers: list[Row]) -> bool:
@@ -28,7 +29,7 @@ class _MessageTree:
 
     every: bool = False
     name: str = "message_tree"
-    tasks: tuple[str, ...] = ("rm",)
+    kinds: tuple[str, ...] = (PAIR,)
     fans_out: bool = True
     columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
 
@@ -45,7 +46,7 @@ class _MessageTree:
             return None
         return f"a message with replies in {column}" if column else "a message with replies"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         node = _replies.root(row)
         found = self._below(node, [_replies.message(node)])
         if not found:

@@ -13,6 +13,7 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, rated_steps
+from stages.kinds import STEPS
 
 _OUTER = (
     "chain_of_thoughts",
@@ -64,7 +65,7 @@ class _NestedSteps:
 
     signed: bool = False
     name: str = "nested_steps"
-    tasks: tuple[str, ...] = ("prm",)
+    kinds: tuple[str, ...] = (STEPS,)
     fans_out: bool = True
     columns: Columns = field(default_factory=lambda: {"solutions": _OUTER, **_steps.PROBLEM})
     prompts: tuple[str, ...] = _steps.PROBLEMS
@@ -92,7 +93,7 @@ class _NestedSteps:
                     return rated_steps.which(keys, f"{name}[].{steps}")
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "there is no list of solutions with rated steps")

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.formats import _named_prompt, _turns, prompts_alone
+from stages.kinds import CONVERSATION
 
 
 class _OpenAI:
     name = "openai"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "turns": ("messages",),
@@ -27,7 +28,7 @@ class _OpenAI:
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         return prompts_alone.unanswered(rows, ("messages",))
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [Conversation(_named_prompt.dialogue(row, "messages"), _turns.tools(row))]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 
 _LABELS = ("value", "label", "labels", "values")
 
 
 class _OpenRLHF:
     name = "openrlhf_prm"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
     prompts = ("input",)
@@ -21,7 +22,7 @@ class _OpenRLHF:
             return f"input text and a list in {name}"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))

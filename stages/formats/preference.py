@@ -5,11 +5,12 @@ from __future__ import annotations
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.formats import _pairs, answer_lists, hh_rlhf
 from stages.formats._asked import Asking
+from stages.kinds import PAIR
 
 
 class _Preference(Asking):
     name = "preference"
-    tasks = ("rm",)
+    kinds = (PAIR,)
     fans_out = False
     columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
@@ -21,7 +22,7 @@ class _Preference(Asking):
             return None
         return "chosen and rejected"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [_pairs.pair(row, row.get("chosen"), row.get("rejected"), options)]
 
 

@@ -8,6 +8,7 @@ from stages.contract import Columns, Example, FormatOptions, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _SIDES = ("preferred_output", "non_preferred_output")
@@ -15,7 +16,7 @@ _SIDES = ("preferred_output", "non_preferred_output")
 
 class _PreferredOutput(Asking):
     name = "preferred_output"
-    tasks = ("rm",)
+    kinds = (PAIR,)
     fans_out = False
     columns: Columns = {"prompt": ("input",), "answers": _SIDES, **_pairs.MARGIN}
 
@@ -25,7 +26,7 @@ class _PreferredOutput(Asking):
             return None
         return "input.messages, preferred_output and non_preferred_output"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         asked: Any = row.get("input")
         if not isinstance(asked, dict):
             raise RowError("bad_column", "column 'input' is not an object with messages")

@@ -11,6 +11,7 @@ from stages.columns import IGNORED
 from stages.contract import Columns, Example, FormatOptions, Row, Tokens
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.kinds import CONVERSATION
 
 _MASKS = ("loss_mask", "assistant_masks", "assistant_mask", "completion_mask", "train_mask")
 _MAX_ID = 2**31
@@ -74,7 +75,7 @@ def _refuse_packed(row: Row, length: int) -> None:
 
 class _Pretokenized:
     name = "pretokenized"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "ids": ("input_ids",),
@@ -91,7 +92,7 @@ class _Pretokenized:
             return "token ids in input_ids"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         ids = _numbers(row, "input_ids")
         _refuse_packed(row, len(ids))
         labels = _labels(row, ids)

@@ -15,6 +15,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.kinds import STEPS
 
 _RATINGS = {1: 1.0, -1: 0.0}
 _NEUTRAL = {"null": None, "good": 1.0, "bad": 0.0}
@@ -46,7 +47,7 @@ def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | Non
 
 class _PRM800K:
     name = "prm800k"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = True
     columns: Columns = {"problem": ("question",), "steps": ("label",)}
 
@@ -56,7 +57,7 @@ class _PRM800K:
             return "question.problem and label.steps"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         question, label = row.get("question"), row.get("label")
         if not isinstance(question, dict) or not isinstance(label, dict):
             raise RowError("bad_column", "there is no question.problem and label.steps")

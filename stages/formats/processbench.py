@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 
 _NAMED = ("first_error", "first_error_step", "first_error_index", "error_step", "error_index")
 _INDICES = ("label", *_NAMED)
@@ -22,7 +23,7 @@ def _column(row: Row) -> str | None:
 
 class _ProcessBench:
     name = "processbench"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "first error": _INDICES}
     prompts = _steps.PROBLEMS
@@ -44,7 +45,7 @@ class _ProcessBench:
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
         return f"{what} on the whole solution", "If it is the index, add --format processbench"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "steps"
         steps = _steps.texts(row.get(name), name)
         column = _turns.chosen_of(row, _INDICES, options.columns) or _column(row)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _turns
+from stages.kinds import CONVERSATION
 
 
 class _PromptCompletion:
     name = "prompt_completion"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "question": ("prompt",),
@@ -22,7 +23,7 @@ class _PromptCompletion:
     def matches(self, row: Row) -> str | None:
         return "prompt and completion" if "prompt" in row and "completion" in row else None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         prompt, completion = row.get("prompt"), row.get("completion")
         if isinstance(prompt, list) and isinstance(completion, list):
             turns = _turns.whole(row, "prompt") + _turns.conversation(completion, "completion")

@@ -9,6 +9,7 @@ from stages import column_names
 from stages.contract import Row
 from stages.formats import _roles, _turns
 from stages.formats._unusable import Unusable
+from stages.kinds import CONVERSATION, PAIR
 from stages.watched import peek
 
 _TURNS = ("prompt", "context_messages")
@@ -65,7 +66,10 @@ def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] |
 
 FORMAT = Unusable(
     name="prompts_alone",
-    tasks=("sft", "rm"),
+    kinds=(
+        CONVERSATION,
+        PAIR,
+    ),
     columns={"prompt": tuple(dict.fromkeys((*_TURNS, *_TEXTS))), "checked": _CHECKED},
     evidence=_evidence,
     what=_WHAT,

@@ -8,6 +8,7 @@ from stages.contract import Columns, Conversation, Example, FormatOptions, Messa
 from stages.errors import RowError
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
+from stages.kinds import CONVERSATION
 from stages.watched import peek
 
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
@@ -35,7 +36,7 @@ def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions)
 
 class _QueryResponse:
     name = "query_response"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "question": QUESTIONS,
@@ -66,7 +67,7 @@ class _QueryResponse:
                 return f"{' and '.join(found)} could each be the {what}", f"Say which with {flags}"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         stray = peek(row, "instruction") not in (None, "")
         if stray and options.columns.keys().isdisjoint(QUESTIONS):
             detail = "column 'instruction' may be asked too; see --format alpaca --map input=COLUMN"

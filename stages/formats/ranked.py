@@ -18,6 +18,7 @@ from stages.formats import _pairs, _turns, indexed_pair
 from stages.formats._answers import text_of
 from stages.formats._asked import Asking, one_of
 from stages.formats._order import NUMBERS, Answer, in_order, of_row
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _ORDERED = ("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst")
@@ -47,7 +48,7 @@ class _Ranked(Asking):
     which: str = ""
     listed: bool = False
     name: str = "ranked"
-    tasks: tuple[str, ...] = ("rm",)
+    kinds: tuple[str, ...] = (PAIR,)
     fans_out: bool = True
     columns: Columns = field(default_factory=lambda: _COLUMNS)
     prompts: tuple[str, ...] = _pairs.PROMPTS
@@ -109,7 +110,7 @@ class _Ranked(Asking):
             for one in ordered[1:-1]:
                 yield Refused("not_an_extreme", f"{one.where} is neither the best nor the worst")
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
         name = one_of(row, (*_ORDERED, *_LISTS), columns, "list of answers", _is_list)
         if name is None:

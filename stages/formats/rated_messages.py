@@ -13,6 +13,7 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _roles, _steps, _turns, rated_steps
+from stages.kinds import STEPS
 from stages.watched import read_key
 
 _COLUMNS = ("messages", "conversations", "conversation")
@@ -44,7 +45,7 @@ class _RatedMessages:
 
     signed: bool = False
     name: str = "rated_messages"
-    tasks: tuple[str, ...] = ("prm",)
+    kinds: tuple[str, ...] = (STEPS,)
     fans_out: bool = False
     columns: Columns = field(
         default_factory=lambda: {
@@ -75,7 +76,7 @@ class _RatedMessages:
         name = _column(row)
         return f"{name} with a rating of each step" if name else None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "no turn of the assistant has a rating")

@@ -13,6 +13,7 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps
+from stages.kinds import STEPS
 
 _COLUMNS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
 _TEXTS = ("text", "step", "content", "step_text", "thought")
@@ -130,7 +131,7 @@ class _RatedSteps:
 
     signed: bool = False
     name: str = "rated_steps"
-    tasks: tuple[str, ...] = ("prm",)
+    kinds: tuple[str, ...] = (STEPS,)
     fans_out: bool = False
     columns: Columns = field(default_factory=lambda: {"steps": _COLUMNS, **_steps.PROBLEM})
     prompts: tuple[str, ...] = _steps.PROBLEMS
@@ -155,7 +156,7 @@ class _RatedSteps:
                 return which(keys, name)
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [StepChain(_steps.problem(row, options), *rated(row, self.signed, options))]
 
 

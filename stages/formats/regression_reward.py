@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stages.contract import Row
 from stages.formats._unusable import Unusable
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _ANSWERS = ("completion", "response", "answer", "output", "messages", "conversations")
@@ -33,7 +34,7 @@ def _evidence(row: Row) -> str | None:
 
 FORMAT = Unusable(
     name="regression_reward",
-    tasks=("rm",),
+    kinds=(PAIR,),
     columns={"answer": _ANSWERS, "number": _NUMBERS},
     evidence=_evidence,
     what="data for a regression, and this trains reward models on pairs",

@@ -14,6 +14,7 @@ from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking, one_of, open_question, says
 from stages.formats._named_prompt import require_prompt
 from stages.formats._roles import role_of
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _WHOLE = ("messages", "conversations", "conversation")
@@ -56,7 +57,7 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
 
 class _RejectedResponse(Asking):
     name = "rejected_response"
-    tasks = ("rm",)
+    kinds = (PAIR,)
     fans_out = False
     columns: Columns = {
         "conversation": _WHOLE,
@@ -79,7 +80,7 @@ class _RejectedResponse(Asking):
         chosen = whole or answer
         return f"{chosen} and {rejected}" if chosen else None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         rejected = one_of(row, _REJECTED, options.columns, "rejected answer")
         rejected = rejected or _turns.chosen_of(row, _REJECTED, options.columns)
         whole, answer = _chosen(row, options.columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stages.contract import Row
 from stages.formats._unusable import Unusable
+from stages.kinds import CONVERSATION
 from stages.watched import peek
 
 
@@ -18,7 +19,7 @@ def _evidence(row: Row) -> str | None:
 
 FORMAT = Unusable(
     name="segments",
-    tasks=("sft",),
+    kinds=(CONVERSATION,),
     columns={"segments": ("segments",)},
     evidence=_evidence,
     what="texts that carry their own markers of turns, and no chat template has a place for them",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _named_prompt, _roles, _turns, prompts_alone
+from stages.kinds import CONVERSATION
 from stages.watched import peek
 
 _COLUMNS = ("conversations", "conversation")
@@ -15,7 +16,7 @@ _COLUMNS = ("conversations", "conversation")
 
 class _ShareGPT:
     name = "sharegpt"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {
         "turns": (*_COLUMNS, "messages"),
@@ -41,7 +42,7 @@ class _ShareGPT:
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         return prompts_alone.unanswered(rows, (*_COLUMNS, "messages"))
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         column = _turns.first_of(row, (*_COLUMNS, "messages")) or "conversations"
         turns = _named_prompt.dialogue(row, column)
         masked = peek(row, "mask")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 
 _PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
 _VALUES = ("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels", "label")
@@ -31,7 +32,7 @@ def _steps_of(prefixes: list[str]) -> list[str]:
 
 class _SoftPrefix:
     name = "soft_prefix"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
     prompts = _steps.PROBLEMS
@@ -44,7 +45,7 @@ class _SoftPrefix:
             return f"{prefixes} and {values}"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
         steps = _steps_of(_steps.texts(row.get(name), name))
         column = _turns.chosen_of(row, _VALUES, options.columns) or "values"

@@ -8,13 +8,14 @@ from __future__ import annotations
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.formats import _steps
+from stages.kinds import STEPS
 
 _SIGNS = ("+", "-")
 
 
 class _StepConversations:
     name = "step_conversations"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = _steps.TURNS
 
@@ -26,7 +27,7 @@ class _StepConversations:
             return f"{column} with a step a user turn and + or - after it"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         turns = _steps.conversation(row, options)
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):

@@ -13,6 +13,7 @@ from typing import Any
 from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, rated_steps
+from stages.kinds import STEPS
 
 _TREES = ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
@@ -207,7 +208,7 @@ class _StepTree:
 
     signed: bool = False
     name: str = "step_tree"
-    tasks: tuple[str, ...] = ("prm",)
+    kinds: tuple[str, ...] = (STEPS,)
     fans_out: bool = True
     columns: Columns = field(default_factory=lambda: {"tree": _TREES, **_steps.PROBLEM})
     prompts: tuple[str, ...] = _steps.PROBLEMS
@@ -229,7 +230,7 @@ class _StepTree:
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         return next((found for row in rows if (found := _open(row, _column(row) or ""))), None)
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "there is no tree of steps with a value each")

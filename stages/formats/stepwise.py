@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 from stages.watched import peek
 
 _LABELS = (
@@ -38,7 +39,7 @@ def _labels(row: Row) -> str | None:
 
 class _Stepwise:
     name = "stepwise"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
     prompts = _steps.PROBLEMS
@@ -47,7 +48,7 @@ class _Stepwise:
         labels = _labels(row)
         return f"{_steps.step_column(row)} and a rating each in {labels}" if labels else None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "completions"
         steps = _steps.texts(row.get(name), name)
         column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"

@@ -15,6 +15,7 @@ from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs
 from stages.formats._answers import require_no_third
 from stages.formats._asked import Asking, one_of, two_of
+from stages.kinds import PAIR
 from stages.watched import peek
 
 _STEMS = ("response", "answer", "output", "completion")
@@ -53,7 +54,7 @@ class _StrengthPair(Asking):
 
     first: int = -1
     name: str = "strength_pair"
-    tasks: tuple[str, ...] = ("rm",)
+    kinds: tuple[str, ...] = (PAIR,)
     fans_out: bool = False
     columns: Columns = field(default_factory=_columns)
     prompts: tuple[str, ...] = _pairs.PROMPTS
@@ -82,7 +83,7 @@ class _StrengthPair(Asking):
             return None
         return f"{names[0]}, {names[1]} and {strength}"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         names = two_of(row, _SIDES, options.columns) or _sides(row)
         column = one_of(row, _STRENGTHS, options.columns, "strength")
         if names is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _steps, _turns
+from stages.kinds import STEPS
 
 _LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
 
 
 class _TaggedMessages:
     name = "tagged_messages"
-    tasks = ("prm",)
+    kinds = (STEPS,)
     fans_out = False
     columns: Columns = {**_steps.TURNS, "ratings": _LABELS}
 
@@ -24,7 +25,7 @@ class _TaggedMessages:
             return f"{column} with steps in the answer, and {labels}"
         return None
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         turns = _steps.conversation(row, options)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")

@@ -11,6 +11,7 @@ from stages import templated
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _replies, _roles, _turns
+from stages.kinds import CONVERSATION
 from stages.watched import peek
 
 BARE = "text"  # the role of a turn without a template
@@ -18,7 +19,7 @@ BARE = "text"  # the role of a turn without a template
 
 class _Text:
     name = "text"
-    tasks = ("sft",)
+    kinds = (CONVERSATION,)
     fans_out = False
     columns: Columns = {"text": ("text",), **_turns.TOOLS}
     prompts = ("text",)
@@ -36,7 +37,7 @@ class _Text:
             "--ignore role"
         )
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")

@@ -1,0 +1,50 @@
+"""Conversations: turns, some of which are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from stages import examples, kinds, weights
+from stages.contract import Conversation, Message
+from stages.normalized import tools_text, turns_column
+
+if TYPE_CHECKING:
+    from stages.normalize import Normalize
+
+
+class Conversations(kinds.Kind):
+    """An answer is trained where its turn says so, or the build."""
+
+    name = formats = kinds.CONVERSATION
+    words = "conversations"
+    columns = ("messages", "turn_weights", "tools", "note")
+    texts = ("messages",)
+    trains_answers = True
+    trims = "turns"
+    plain = True
+
+    def turns(self, example: Conversation) -> tuple[list[Message], ...]:
+        """Its turns."""
+        return (example.messages,)
+
+    def notes(self, example: Conversation, asked: Normalize) -> list[str]:
+        """Of its roles."""
+        return examples.notes(example.messages)
+
+    def ready(self, example: Conversation, asked: Normalize) -> list[Any]:
+        """The conversation, or one for each trained turn."""
+        ready = examples.conversation(example, asked.train_on)
+        return [*examples.turn_by_turn(ready)] if asked.turn_by_turn else [ready]
+
+    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+        """Turns, their weights, tools."""
+        turns = [row.messages if row else () for row in ready]
+        return {
+            "messages": turns_column(turns),
+            "turn_weights": weights.of_turns(turns),
+            "tools": [tools_text(row) for row in ready],
+        }
+
+
+KIND = Conversations()

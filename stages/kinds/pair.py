@@ -1,0 +1,51 @@
+"""Preference pairs: two answers to one prompt, the chosen one and the rejected one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from stages import examples, kinds
+from stages.contract import Message, Pair
+from stages.normalized import tools_text, turns_column
+
+if TYPE_CHECKING:
+    from stages.normalize import Normalize
+
+
+class Pairs(kinds.Kind):
+    """Both sides are whole conversations; what they do not share is compared."""
+
+    name = formats = kinds.PAIR
+    words = "preference pairs"
+    columns = ("chosen_messages", "rejected_messages", "tools", "margin", "note")
+    texts = ("chosen_messages", "rejected_messages")
+    ids = ("chosen_ids", "rejected_ids")
+    requires = (*ids, "prompt_length")
+    compares = True
+
+    def turns(self, example: Pair) -> tuple[list[Message], ...]:
+        """Prompt, chosen and rejected answer."""
+        return (example.prompt, example.chosen, example.rejected)
+
+    def notes(self, example: Pair, asked: Normalize) -> list[str]:
+        """Of the roles of both sides."""
+        sides = ([*example.prompt, *side] for side in (example.chosen, example.rejected))
+        return list(dict.fromkeys(note for side in sides for note in examples.notes(side)))
+
+    def ready(self, example: Pair, asked: Normalize) -> list[Any]:
+        """Both sides and the margin."""
+        return [(*examples.pair(example), example.margin)]
+
+    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+        """Turns of both sides, tools, margins."""
+        chosen, rejected = ([row[i].messages if row else () for row in ready] for i in (0, 1))
+        return {
+            "chosen_messages": turns_column(chosen),
+            "rejected_messages": turns_column(rejected),
+            "tools": [tools_text(row[0]) if row else None for row in ready],
+            "margin": [row[2] if row else None for row in ready],
+        }
+
+
+KIND = Pairs()

@@ -1,0 +1,70 @@
+"""Solutions in steps, each with a rating that is read at a marker after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from stages import examples, kinds
+from stages.contract import StepChain
+
+if TYPE_CHECKING:
+    from stages.normalize import Normalize
+
+
+class Steps(kinds.Kind):
+    """A problem and its steps; ``raw`` keeps the row's own text between its tags."""
+
+    name = formats = kinds.STEPS
+    words = "rated steps"
+    columns = ("problem", "steps", "tail", "step_labels", "note")
+    texts = ("problem", "steps")
+    requires = (*kinds.Kind.requires, "step_positions", "step_labels")
+    marks = True
+    trims = "steps"
+
+    def notes(self, example: StepChain, asked: Normalize) -> list[str]:
+        """Whether a chat loses what stands around its steps."""
+        rewritten = not asked.raw and examples.is_rewritten(example.steps)
+        return ["steps_rewritten"] if rewritten else []
+
+    def ready(self, example: StepChain, asked: Normalize) -> list[Any]:
+        """The chain with its steps stripped, beside its steps as the row has them."""
+        return [(examples.chain(example), example.steps)]
+
+    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+        """Problem, steps, what stands after the last of them, ratings."""
+        steps: list[list[str]] = []
+        tails: list[str | None] = []
+        for chain, written in (row or (None, []) for row in ready):
+            if chain is None or not asked.raw:
+                steps.append(chain.steps if chain else [])
+                tails.append(None)
+            elif chain.pieces is not None:
+                steps.append(chain.pieces[:-1])
+                tails.append(chain.pieces[-1])
+            else:
+                steps.append(_one_text(chain.problem, written, asked.step_separator))
+                tails.append("")
+        chains = [row[0] if row else None for row in ready]
+        return {
+            "problem": [chain.problem if chain else None for chain in chains],
+            "steps": steps,
+            "tail": tails,
+            "step_labels": [chain.labels if chain else [] for chain in chains],
+        }
+
+
+def _one_text(problem: str, steps: list[str], separator: str) -> list[str]:
+    """The pieces of one text from a problem and steps given as a list: the steps as written, with a
+    separator where the row has no line break between them."""
+    pieces, before = [], problem
+    for number, step in enumerate(steps):
+        between = separator if number else "\n"
+        broken = before.endswith("\n") or step.startswith("\n")
+        pieces.append(step if broken else f"{between}{step}")
+        before = step
+    return [problem + pieces[0], *pieces[1:]]
+
+
+KIND = Steps()

@@ -1,0 +1,35 @@
+"""Token ids and labels as the row gives them: nothing is rendered, only checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from stages import kinds
+from stages.contract import Tokens
+
+if TYPE_CHECKING:
+    from stages.normalize import Normalize
+
+
+class TokenIds(kinds.Kind):
+    """In the place of conversations, where a format gives them."""
+
+    name = formats = kinds.TOKENS
+    words = "token ids"
+    columns = ("input_ids", "labels")
+    given = True
+
+    def ready(self, example: Tokens, asked: Normalize) -> list[Any]:
+        """The ids themselves."""
+        return [example]
+
+    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+        """Ids and labels."""
+        return {
+            "input_ids": [row.ids if row else [] for row in ready],
+            "labels": [row.labels if row else [] for row in ready],
+        }
+
+
+KIND = TokenIds()
