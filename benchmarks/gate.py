@@ -28,6 +28,7 @@ from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
 from expectations.gate import Table
 from expectations.gx import suites
 from expectations.readback.dataset import Dataset
+from pipeline.tasks import kind_of
 from stages.profile import TargetModel
 from stages.profiles import all_profiles
 
@@ -41,7 +42,7 @@ def model() -> TargetModel:
     return TargetModel(profile, b"", {}, 151645, 151645, 151643, -1, -1, -1, 151646, {})
 
 
-CONTEXT = Context("sft", "packed", 4096, model(), PLANNED)
+CONTEXT = Context(kind_of("sft"), "packed", 4096, model(), PLANNED)
 
 
 def names(table: str) -> list[str]:

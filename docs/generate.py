@@ -24,6 +24,7 @@ from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, models, trainers
 from pipeline.stage_table import stage_table
+from pipeline.tasks import kind_of
 from stages import catalog
 
 ROOT = Path(__file__).parent.parent
@@ -114,7 +115,7 @@ def exported() -> dict[Path, str]:
     found = {}
     for name in catalog.names("pipeline.tasks"):
         for layout in tasks.load(name).layouts:
-            context = Context(name, layout, 0, None, PLANNED)
+            context = Context(kind_of(name), layout, 0, None, PLANNED)
             content = [suite.described() for suite in shipped(context)]
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             found[SUITES / f"{name}-{layout}.json"] = text

@@ -19,6 +19,7 @@ from pipeline.config import Config
 from pipeline.detection import recognise, rows_each
 from pipeline.inputs import Input
 from pipeline.reading import format_options, selection_of
+from pipeline.stage_tools import Tools
 from stages import catalog, encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
 from stages.binding import bind
@@ -124,7 +125,7 @@ class Recipe:
     def stages(self, format_name: str) -> tuple[Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        tools = tasks.Tools(self.config, self.task.kind, self.model, encoder)
+        tools = Tools(self.config, self.task.kind, self.model, encoder)
         if isinstance(formats.load(format_name), TokenRows):
             return (Accept(self.model, self.config.longest_example), Validate(tools.context))
         return self.task.stages(tools)

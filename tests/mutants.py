@@ -38,8 +38,8 @@ from stages import (
     examples,
     exchanges,
     fold,
+    kinds,
     normalize,
-    normalized,
     reasoning,
     render,
     weights,
@@ -47,6 +47,7 @@ from stages import (
 )
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
+from stages.kinds import conversation
 from stages.layouts import packed, padded
 from stages.profile import with_step_tokens
 from stages.profiles import all_profiles
@@ -326,7 +327,7 @@ def a_system_turn_is_dropped() -> None:
     def change(old: Any, conversations: Any) -> Any:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
-    wrap(normalized, "_turns", change)
+    wrap(conversation, "turns_column", change)
 
 
 @mutant("sft")
@@ -335,7 +336,7 @@ def contents_are_stripped() -> None:
         turns = [[replace(m, content=(m.content or "").strip()) for m in c] for c in conversations]
         return old(turns)
 
-    wrap(normalized, "_turns", change)
+    wrap(conversation, "turns_column", change)
 
 
 @mutant("flat")
@@ -357,16 +358,23 @@ def the_last_row_of_a_batch_is_dropped_by_normalize() -> None:
     after(normalize.Normalize, "__call__", lambda batch: batch.slice(0, batch.num_rows - 1))
 
 
+def wrap_pairs(change: Callable[[Any], Any]) -> None:
+    """Change both sides and the margin of every pair before they become columns."""
+
+    def filled(old: Any, kind: Any, ready: Any, asked: Any) -> Any:
+        return old(kind, [row and change(row) for row in ready], asked)
+
+    wrap(type(kinds.load(kinds.PAIR)), "filled", filled)
+
+
 @mutant("rm")
 def chosen_and_rejected_change_places() -> None:
-    fill = normalized.FILL["rm"]
-    normalized.FILL["rm"] = lambda rows: fill([(b, a, m) for a, b, m in rows])
+    wrap_pairs(lambda row: (row[1], row[0], row[2]))
 
 
 @mutant("rm")
 def a_margin_loses_its_sign() -> None:
-    fill = normalized.FILL["rm"]
-    normalized.FILL["rm"] = lambda rows: fill([(a, b, -m) for a, b, m in rows])
+    wrap_pairs(lambda row: (row[0], row[1], -row[2]))
 
 
 @mutant("prm")
@@ -375,7 +383,7 @@ def labels_move_to_the_next_step() -> None:
         made = old(*given)
         return {**made, "step_labels": [[x[-1], *x[:-1]] for x in made["step_labels"]]}
 
-    wrap(normalize, "of_chains", change)
+    wrap(type(kinds.load(kinds.STEPS)), "filled", change)
 
 
 @mutant("weights")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.build_dir.model_record import ModelRecord
+from pipeline.tasks import kind_of
 from stages.contract import Example, FormatOptions, Row
 from stages.detection import detect
 from stages.watched import Watched
@@ -37,10 +38,10 @@ def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> N
     It is read as it is and as a build reads it, which watches what is asked of it.
     """
     before = json.dumps(row)
-    found = detect([row] * 3, task, "x.jsonl")
+    found = detect([row] * 3, kind_of(task), "x.jsonl")
     assert found.reading == reading
-    assert found.format.read(row, task, FormatOptions()) == wanted
-    assert found.format.read(Watched(row), task, FormatOptions()) == wanted
+    assert found.format.read(row, FormatOptions()) == wanted
+    assert found.format.read(Watched(row), FormatOptions()) == wanted
     assert json.dumps(row) == before
 
 

@@ -37,6 +37,7 @@ from expectations.readback.undo_layout import Sequences
 from pipeline import drift
 from pipeline.build_dir.build import Build
 from pipeline.measured import read
+from pipeline.tasks import kind_of
 from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
 from stages.profile import TargetModel
@@ -107,13 +108,13 @@ def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> 
         ids = np.array([i for row in rows for i in row], np.int32)
         sides.append(Sequences(offsets, ids, offsets[:-1] + 2))
     names = pa.array([str(i) for i in range(len(pairs))])
-    context = Context("rm", "ragged", 64, model)
+    context = Context(kind_of("rm"), "ragged", 64, model)
     return Chunk("train", context, names, sides[0], np.zeros(len(sides[0].ids), bool), sides[1])
 
 
 def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> None:
     """Unique last tokens are guessed, whatever they are; one that all share tells all."""
-    context = Context("rm", "ragged", 64, model)
+    context = Context(kind_of("rm"), "ragged", 64, model)
     facts = Facts(context, {}, np.zeros(0, np.int64), 0, ())
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
     unique = np.arange(1000, 1100)
@@ -198,7 +199,7 @@ def test_layouts_unpack_to_the_same_examples(
     found = []
     for layout in ("packed", "ragged", "padded"):
         out = make(task, data, layout, layout=layout)
-        context = Context(task, layout, 4096, step_model)
+        context = Context(kind_of(task), layout, 4096, step_model)
         chunk = chunk_of(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
         steps = [] if chunk.step_owner is None else chunk.step_owner.tolist()
         rated = (
@@ -301,7 +302,7 @@ def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -
     ]
     offsets = offsets_of(np.array([len(row) for row in rows]))
     ids = np.array([i for row in rows for i in row], np.int32)
-    context = Context("prm", "ragged", 64, step_model)
+    context = Context(kind_of("prm"), "ragged", 64, step_model)
     names = pa.array(["a", "b", "c"])
     chunk = Chunk("test", context, names, Sequences(offsets, ids), np.zeros(len(ids), bool))
     ends = duplicates._prompt_ends(chunk) - offsets[:-1]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from small_tokenizers import small
 
 from pipeline.chain import split_off
+from pipeline.tasks import kind_of
 from stages import formats, stop_text
 from stages.binding import bind
 from stages.contract import FormatOptions, Record, Row
@@ -52,7 +53,7 @@ def door(task: str, name: str, model: TargetModel | None = None, **options: Any)
     by_turn = bool(model and model.profile.one_example_per_turn and task == "sft")
     allowed = FormatOptions(already_templated=True)
     return Normalize(
-        task, formats.load(name), allowed, turn_by_turn=by_turn, stop_text=stop, **options
+        kind_of(task), formats.load(name), allowed, turn_by_turn=by_turn, stop_text=stop, **options
     )
 
 

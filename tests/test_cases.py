@@ -17,6 +17,7 @@ from datasets import load_from_disk
 from support import ROOT, Ran, read_manifest
 from transformers import AutoTokenizer
 
+from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record
 from stages.detection import detect
@@ -209,7 +210,7 @@ def lines_of(text: str) -> list[str]:
 
 def door(rows: list[Any], task: str, reading: str, **options: Any) -> list[dict[str, Any]]:
     """What rows become after normalize."""
-    normalize = Normalize(task, formats.load(reading), FormatOptions(**options))
+    normalize = Normalize(kind_of(task), formats.load(reading), FormatOptions(**options))
     made: list[dict[str, Any]] = normalize(
         [Record(i, 0, b"", row) for i, row in enumerate(rows)]
     ).to_pylist()
@@ -225,9 +226,9 @@ def test_every_case_is_read_as_what_it_is(
     templated = "dolly" in name
     if templated:
         with pytest.raises(DataError, match="1000 of 1000 sampled rows") as caught:
-            detect(rows, task, name)
+            detect(rows, kind_of(task), name)
         assert "--already-templated" in caught.value.remedy
-    found = detect(rows, task, name, already_templated=templated)
+    found = detect(rows, kind_of(task), name, already_templated=templated)
     assert found.reading == reading
     assert f"in {len(rows)} of {len(rows)} sampled rows" in found.evidence
     if "twitter" in name:  # a column Label, which pipeline run asks about
@@ -275,7 +276,7 @@ def test_five_forms_of_real_solutions(cases: Path) -> None:
         (tagged, "tagged_messages"),
         (prefixes, "soft_prefix"),
     ):
-        assert detect(rows, "prm", "x.jsonl").reading == reading
+        assert detect(rows, kind_of("prm"), "x.jsonl").reading == reading
         assert examples(rows, reading) == wanted
 
 

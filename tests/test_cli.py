@@ -56,7 +56,7 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", "cut.jsonl"), 3, "line 1"),
         (("run", "sft", "array.jsonl"), 3, "array.jsonl:1 is not JSON"),
         (("run", "sft", "binary.jsonl"), 3, "is binary"),
-        (("run", "sft", "odd.jsonl"), 3, "no sft format fits"),
+        (("run", "sft", "odd.jsonl"), 3, "no format of conversations fits"),
         (("run", "rm", "unpaired.jsonl"), 3, "unpaired"),
         (("stage", "render", "odd.jsonl", "-o", "x"), 2, "is not a stage file"),
     ],

@@ -24,6 +24,7 @@ from support import ROOT, Ran, read_manifest
 
 from pipeline.config import Config
 from pipeline.inputs import scan
+from pipeline.tasks import kind_of
 from stages import formats, readers
 from stages.contract import FormatOptions, Record
 from stages.errors import ContainerError
@@ -86,7 +87,7 @@ def records(path: str, salvage: bool = False) -> tuple[list[Record], str | None]
 
 def normalized(format_name: str, task: str, path: str) -> pa.RecordBatch:
     """The columns that a path's rows become."""
-    door = Normalize(task, formats.load(format_name), FormatOptions())
+    door = Normalize(kind_of(task), formats.load(format_name), FormatOptions())
     return door(records(path)[0])
 
 

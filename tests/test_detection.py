@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
+from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.detection import detect
@@ -34,7 +35,7 @@ def lines(path: Path, *rows: Row) -> Path:
 
 def test_the_evidence_counts_rows() -> None:
     """The sentence says what was seen in how many rows, and the counts say what else was."""
-    found = detect([MESSAGES] * 9 + [{"id": 1}], "sft", "x.jsonl")
+    found = detect([MESSAGES] * 9 + [{"id": 1}], kind_of("sft"), "x.jsonl")
     assert found.reading == "openai"
     assert found.evidence == "messages with role and content in 9 of 10 sampled rows"
     assert found.counts == {"openai": 9}
@@ -63,16 +64,16 @@ def test_an_index_is_read_as_the_rows_together_show(
     rows: list[Row], reading: str, better: list[str | None]
 ) -> None:
     """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
-    found = detect(rows, "rm", "x.jsonl")
+    found = detect(rows, kind_of("rm"), "x.jsonl")
     assert found.reading == reading
     chosen: list[str | None] = []
     for row in rows:
         if row["label"] == "tie":
             with pytest.raises(RowError, match="equally good"):
-                found.format.read(row, "rm", FormatOptions())
+                found.format.read(row, FormatOptions())
             chosen.append(None)
             continue
-        (pair,) = found.format.read(row, "rm", FormatOptions())
+        (pair,) = found.format.read(row, FormatOptions())
         assert isinstance(pair, Pair)
         chosen.append(pair.chosen[0].content)
     assert chosen == better
@@ -99,9 +100,9 @@ def test_a_label_beside_steps_is_read_by_what_it_holds(
     rows: list[Row], reading: str, labels: list[float | None]
 ) -> None:
     """A rating per step, the first error's index, or the wrong steps' numbers, from 0 or 1."""
-    found = detect(rows, "prm", "x.jsonl")
+    found = detect(rows, kind_of("prm"), "x.jsonl")
     assert found.reading == reading
-    (chain,) = found.format.read(rows[-1], "prm", FormatOptions())
+    (chain,) = found.format.read(rows[-1], FormatOptions())
     assert isinstance(chain, StepChain)
     assert chain.labels == labels
 
@@ -178,7 +179,7 @@ OPEN: dict[str, tuple[str, list[Row], str, list[str]]] = {
 def test_nothing_is_guessed(task: str, rows: list[Row], what: str, flags: list[str]) -> None:
     """Where rows do not show what is meant, the message gives the choices and their flags."""
     with pytest.raises(DataError) as caught:
-        detect(rows, task, "x.jsonl")
+        detect(rows, kind_of(task), "x.jsonl")
     assert what in caught.value.what
     assert all(flag in caught.value.remedy for flag in flags)
 
@@ -187,23 +188,23 @@ def test_nothing_is_guessed(task: str, rows: list[Row], what: str, flags: list[s
 def test_each_flag_that_a_message_names_is_taken(task: str, rows: list[Row]) -> None:
     """Whatever --format a message offers can be chosen for the task."""
     with pytest.raises(DataError) as caught:
-        detect(rows, task, "x.jsonl")
+        detect(rows, kind_of(task), "x.jsonl")
     for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
-        assert formats.choose(name, task).name == name.partition("/")[0]
+        assert formats.choose(name, kind_of(task)).name == name.partition("/")[0]
 
 
 def test_a_variant_that_does_not_exist_is_a_usage_error() -> None:
     """The message names those that do."""
     with pytest.raises(UsageError, match="2-based") as caught:
-        formats.choose("indexed_pair/2-based", "rm")
+        formats.choose("indexed_pair/2-based", kind_of("rm"))
     assert "1-based" in caught.value.remedy
     with pytest.raises(UsageError):
-        formats.choose("openai/x", "sft")
+        formats.choose("openai/x", kind_of("sft"))
 
 
 def ranked(name: str, row: Row) -> list[tuple[str | None, str | None, float | None]]:
     """Both answers of each pair, and by how much one is better."""
-    made = formats.choose(name, "rm").read(row, "rm", FormatOptions())
+    made = formats.choose(name, kind_of("rm")).read(row, FormatOptions())
     pairs = [pair for pair in made if isinstance(pair, Pair)]
     return [(p.chosen[0].content, p.rejected[0].content, p.margin) for p in pairs]
 
@@ -219,7 +220,7 @@ def test_ranked_answers_pair_up_as_asked() -> None:
     ties = [
         one
         for name in ("ranked", "ranked/all", "ranked/extremes")
-        for one in formats.load(name).read(row, "rm", FormatOptions())
+        for one in formats.load(name).read(row, FormatOptions())
         if isinstance(one, Refused) and one.code == "tie"
     ]
     assert ties == [Refused("tie", "two answers have the same score 2")] * 2
@@ -264,7 +265,7 @@ def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path
 )
 def test_a_stray_row_is_left_to_the_door(rows: list[Row], change: bool) -> None:
     """One row of another shape is refused by name; more than one in a hundred stop the build."""
-    found = detect(rows, "sft", "x.jsonl")
+    found = detect(rows, kind_of("sft"), "x.jsonl")
     assert set(found.change or ()) == ({"openai", "alpaca"} if change else set())
 
 

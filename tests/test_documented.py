@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support import Ran, check_reading, read_manifest
 
+from pipeline.tasks import kind_of
 from stages import formats, templated
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Record, Row
 from stages.detection import detect
@@ -586,7 +587,7 @@ def test_what_cannot_be_trained_is_refused_by_its_name(
 ) -> None:
     """By its code, with a reason that names it."""
     with pytest.raises(RowError) as refused:
-        formats.choose(name, task).read(row, task, FormatOptions())
+        formats.choose(name, kind_of(task)).read(row, FormatOptions())
     assert refused.value.code == code
     assert words in refused.value.detail
 
@@ -630,14 +631,14 @@ MORE: list[tuple[str, Row, str]] = [
 def test_data_for_another_kind_of_training_is_named(task: str, row: Row, words: str) -> None:
     """Detection says what the rows are for, and what to give instead."""
     with pytest.raises(DataError) as refused:
-        detect([row] * 3, task, "x.jsonl")
+        detect([row] * 3, kind_of(task), "x.jsonl")
     assert words in refused.value.what
     assert refused.value.remedy
 
 
 def test_one_row_without_an_answer_is_no_file_of_prompts() -> None:
     """Among rows with answers it is refused alone."""
-    found = detect([{"messages": [Q, A]}] * 20 + [{"messages": [Q]}], "sft", "x.jsonl")
+    found = detect([{"messages": [Q, A]}] * 20 + [{"messages": [Q]}], kind_of("sft"), "x.jsonl")
     assert found.reading == "openai"
 
 
@@ -656,7 +657,7 @@ def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format(
     name: str, task: str, row: Row, code: str
 ) -> None:
     """Where the rows around it have one; the page on formats lists these codes."""
-    stage = Normalize(task, formats.load(name), FormatOptions())
+    stage = Normalize(kind_of(task), formats.load(name), FormatOptions())
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
 
 
@@ -709,7 +710,7 @@ def test_the_page_says_which_documentation_was_read(program: str) -> None:
 
 def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     """Keys of parts are columns like all others."""
-    stage = Normalize("sft", formats.load("openai"), FormatOptions())
+    stage = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions())
     row = parts("assistant", {**THOUGHT, "signature": "x"}, TEXT)
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [None]
     assert set(stage.tally.rows) == {"messages[].content[].signature"}
@@ -726,7 +727,7 @@ def test_a_better_answer_beside_the_one_that_trains_is_asked_about(
     value: Any, code: str | None
 ) -> None:
     """A text is; whether there is one, how often, or the same answer again is only named."""
-    stage = Normalize("sft", formats.load("alpaca"), FormatOptions())
+    stage = Normalize(kind_of("sft"), formats.load("alpaca"), FormatOptions())
     row = {"instruction": "q", "output": "a", "corrected": value}
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
     assert set(stage.tally.rows) == ({"corrected"} if code is None else set())

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from pipeline.chain import split_off
+from pipeline.tasks import kind_of
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, encoders, formats, stop_text
 from stages.binding import bind
@@ -83,7 +84,7 @@ def door(
     task: str, name: str, rows: Sequence[Row], train_on: str = "assistant", **more: Any
 ) -> Batch:
     """Rows through normalize."""
-    made = Normalize(task, formats.load(name), FormatOptions(), train_on, **more)
+    made = Normalize(kind_of(task), formats.load(name), FormatOptions(), train_on, **more)
     return made([Record(number, 0, b"", row) for number, row in enumerate(rows)])
 
 

@@ -18,9 +18,10 @@ from support import Ran, read_manifest
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
 from expectations import metric_tables
-from expectations.contract import EXAMPLE, ROW, Context
+from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
 from expectations.readback.stored_rows import StoredRows
+from pipeline.tasks import kind_of
 from stages import encoders, formats
 from stages.binding import bind
 from stages.contract import Batch, FormatOptions, Record, Row
@@ -93,7 +94,7 @@ def text_of(prompt: Any) -> str:
 
 def encoded(model: TargetModel, rows: list[Row], limit: int = LIMIT) -> Batch:
     """Rows as stages encode them; refused rows stay in."""
-    door = Normalize("rm", formats.load("preference"), FormatOptions())
+    door = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
     batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
     batch = RenderTexts(PairRenderer(model))(batch)
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
@@ -227,7 +228,7 @@ def test_unknown_words_are_no_control_tokens() -> None:
     model = bound("bert-base-uncased")
     batch = encoded(model, [{"prompt": "🏳️ ok", "chosen": "ж🏴", "rejected": "no"}])
     assert model.unk_id in batch.column("chosen_ids").to_pylist()[0]
-    context = Context("rm", "ragged", LIMIT, model)
+    context = Context(kind_of("rm"), "ragged", LIMIT, model)
     metrics = metric_tables.examples(StoredRows(pa.table(batch), context))
     assert metrics["chosen_n_controls"].to_list() == [3]
 
@@ -239,8 +240,8 @@ def tables(name: str) -> dict[str, tuple[pa.Table, Context]]:
     batch = pa.table(encoded(model, rows_of(5, TEXTS)))
     right = pad(batch, LIMIT, "right", model.pad_id, types)
     return {
-        "ragged": (ordered(batch), Context("rm", "ragged", LIMIT, model)),
-        "padded": (right, Context("rm", "padded", LIMIT, model)),
+        "ragged": (ordered(batch), Context(kind_of("rm"), "ragged", LIMIT, model)),
+        "padded": (right, Context(kind_of("rm"), "padded", LIMIT, model)),
     }
 
 
@@ -263,16 +264,16 @@ def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
     made = tables(name)
     for table, context in made.values():
         assert broken(table, context) == set()
-    own = [law for law in invariants() if law.families]
+    own = [law for law in invariants() if ENCODER in law.needs]
     assert {law.name for law in own} == {"encoders_begin_with_classifier", "token_types_in_place"}
     for law in own:
-        table, context = made["padded" if law.layouts else "ragged"]
+        table, context = made["padded" if PADS in law.needs else "ragged"]
         measured = metric_tables.training_rows if law.level == ROW else metric_tables.examples
         metrics = measured(StoredRows(table, context))
         assert law in applying(context, law.level)
         bad = metrics.with_columns(pl.lit(v).alias(k) for k, v in law.breaks.items())
         assert bad.select(law.bad(context).all()).item()
-    decoder = Context("rm", "padded", LIMIT, replace_pair(made["padded"][1].model))
+    decoder = Context(kind_of("rm"), "padded", LIMIT, replace_pair(made["padded"][1].model))
     assert not [law for level in (EXAMPLE, ROW) for law in applying(decoder, level) if law in own]
 
 

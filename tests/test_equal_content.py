@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tasks import kind_of
 from stages.contract import FormatOptions, Record, Row
 from stages.detection import detect
 from stages.normalize import Normalize
@@ -21,9 +22,9 @@ FILLED = WORDS.filter(lambda text: bool(text.strip()))
 
 def door(rows: Sequence[Row], task: str, **options: Any) -> tuple[str, list[dict[str, Any]]]:
     """The reading of some rows, and what they become."""
-    found = detect(rows, task, "x.jsonl")
+    found = detect(rows, kind_of(task), "x.jsonl")
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
-    batch = Normalize(task, found.format, FormatOptions(**options))(records)
+    batch = Normalize(kind_of(task), found.format, FormatOptions(**options))(records)
     own = ["sequence", *(["note"] if task == "prm" else [])]  # what this row lost, not the example
     return found.reading, batch.drop_columns(own).to_pylist()
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tasks import kind_of
 from stages import examples, formats
 from stages.contract import (
     Conversation,
@@ -163,7 +164,7 @@ def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
         {"messages": [{"role": r, "content": "x"} for r in roles]}
         for roles in (["user", "assistant"] * 2, ["user", "assistant"], ["user"])
     ]
-    door = Normalize("sft", formats.load("openai"), FormatOptions(), turn_by_turn=True)
+    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions(), turn_by_turn=True)
     batch = door([Record(i, 0, b"", row) for i, row in enumerate(rows)])
     assert door.fans_out
     assert batch["line"].to_pylist() == [0, 0, 1, 2]
@@ -188,12 +189,12 @@ def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
 def test_odd_conversations_are_noted_and_kept(roles: str, wanted: str | None) -> None:
     """What is odd but refuses nothing is counted under its own name."""
     found = examples.conversation(talk(*roles), "assistant")
-    assert examples.notes(found) == ([wanted] if wanted else [])
+    assert examples.notes(found.messages) == ([wanted] if wanted else [])
 
 
 def test_a_bare_text_is_not_odd() -> None:
     """A text row ends without an answer by its nature."""
-    assert examples.notes(Conversation([Message("text", "x")])) == []
+    assert examples.notes([Message("text", "x")]) == []
 
 
 def pair(**more: Any) -> Pair:
@@ -285,7 +286,7 @@ def test_the_empty_step_is_named() -> None:
 def test_ratings_travel_through_the_door_unchanged(labels: list[float | None]) -> None:
     """A soft rating is stored as float32, a missing one as null, in their order."""
     row = {"prompt": "p", "completions": ["s"] * len(labels), "labels": labels}
-    door = Normalize("prm", formats.load("stepwise"), FormatOptions())
+    door = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())
     batch = door([Record(0, 0, b"", row)])
     if all(label is None for label in labels):
         assert batch["reject_code"].to_pylist() == ["nothing_labelled"]

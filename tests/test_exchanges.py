@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tasks import kind_of
 from stages import exchanges, formats, stop_text
 from stages.contract import FormatOptions, Record
 from stages.normalize import Normalize
@@ -39,7 +40,7 @@ def _records(found: list[dict[str, Any]]) -> list[Record]:
     st.sampled_from(stop_text.POLICIES),
 )
 def test_both_ways_give_the_same_columns(found: list[Any], train_on: str, stops: str) -> None:
-    door = Normalize("sft", QUERY_RESPONSE, FormatOptions(), train_on, stop_text=stops)
+    door = Normalize(kind_of("sft"), QUERY_RESPONSE, FormatOptions(), train_on, stop_text=stops)
     assert door(_records(found)).equals(door._one_by_one(_records(found)))
 
 
@@ -47,7 +48,7 @@ def test_both_ways_give_the_same_columns(found: list[Any], train_on: str, stops:
 @given(st.lists(st.fixed_dictionaries({"question": texts, "answer": texts}), min_size=1))
 def test_plain_rows_take_the_short_way(found: list[dict[str, str]]) -> None:
     filled = all(row["answer"].strip() for row in found)
-    short = exchanges.texts(found, *QUERY_RESPONSE.exchange)
+    short = exchanges.texts(found, kind_of("sft"), *QUERY_RESPONSE.exchange)
     assert (short is not None) == filled
 
 
@@ -64,8 +65,8 @@ def test_plain_rows_take_the_short_way(found: list[dict[str, str]]) -> None:
 def test_one_row_that_says_more_takes_the_batch_along(row: dict[str, Any]) -> None:
     plain = {"question": "x", "answer": "y"}
     names = QUERY_RESPONSE.exchange
-    assert exchanges.texts([plain], *names) is not None
-    assert exchanges.texts([plain, row], *names) is None
-    door = Normalize("sft", QUERY_RESPONSE, FormatOptions())
+    assert exchanges.texts([plain], kind_of("sft"), *names) is not None
+    assert exchanges.texts([plain, row], kind_of("sft"), *names) is None
+    door = Normalize(kind_of("sft"), QUERY_RESPONSE, FormatOptions())
     records = _records([plain, row])
     assert door(records).equals(door._one_by_one(records))

@@ -15,6 +15,7 @@ import pytest
 from conversations import Speech, conversations
 from transformers import AutoTokenizer
 
+from pipeline.tasks import kind_of
 from pipeline.tokenizer_files import write_tokenizer
 from stages import encoders, formats
 from stages.binding import bind
@@ -122,7 +123,7 @@ def make(found: Family, rows: list[dict[str, Any]], refused: Counter[str]) -> It
     """Rows through normalize, the template and the encoder."""
     model = found.model
     by_turn = model.profile.one_example_per_turn
-    door = Normalize("sft", formats.load("openai"), FormatOptions(), "assistant", by_turn)
+    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions(), "assistant", by_turn)
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
     stages = (Render(Renderer(model)), Encode(SegmentEncoder(model, encoder, 10**6, "reject")))
     batch = door([Record(i, 0, b"", json.loads(json.dumps(row))) for i, row in enumerate(rows)])

@@ -13,6 +13,7 @@ import test_shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tasks import kind_of
 from stages import examples, formats, readers
 from stages.contract import (
     Conversation,
@@ -597,14 +598,16 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
 @pytest.mark.parametrize(("name", "task", "row", "wanted"), READ.values(), ids=READ)
 def test_a_row_says_what_it_says(name: str, task: str, row: Row, wanted: list[Example]) -> None:
     """Each format turns its row into exactly these examples, and recognises the row."""
-    found = formats.choose(name, task)
+    found = formats.choose(name, kind_of(task))
     assert found.matches(row)
-    assert found.read(row, task, FormatOptions()) == wanted
+    assert found.read(row, FormatOptions()) == wanted
 
 
 def test_every_format_is_tested() -> None:
     """No format is without an example here."""
-    known = {found.name for task in ("sft", "rm", "prm") for found in formats.for_task(task)}
+    known = {
+        found.name for task in ("sft", "rm", "prm") for found in formats.for_kind(kind_of(task))
+    }
     tables = (READ, test_shapes.READ, test_documented.READ)
     read = {name.partition("/")[0] for table in tables for name, *_ in table.values()}
     refused = {name for name, *_ in test_shapes.REFUSED.values()} | test_documented.UNUSABLE.keys()
@@ -1098,7 +1101,7 @@ def test_a_row_that_says_nothing_clear_is_refused(
 ) -> None:
     """Each fault has its code, and nobody guesses what was meant."""
     with pytest.raises(RowError) as caught:
-        formats.choose(name, task).read(row, task, FormatOptions())
+        formats.choose(name, kind_of(task)).read(row, FormatOptions())
     assert caught.value.code == code
 
 
@@ -1108,14 +1111,14 @@ def test_a_margin_that_no_stored_number_can_hold_is_refused(margin: float, name:
     """A margin is stored as float32; one that is infinite there, or no number, is not a margin."""
     told = {"score_chosen": margin, "score_rejected": 0.0} if name == "scores" else {name: margin}
     row = {"prompt": "q", "chosen": "a", "rejected": "b", **told}
-    door = Normalize("rm", formats.load("preference"), FormatOptions())
+    door = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
     assert door([Record(0, 0, b"", row)])["reject_code"].to_pylist() == ["bad_margin"]
 
 
 def test_a_prompt_that_the_sides_repeat_stands_once() -> None:
     """Beside whole conversations a prompt column is not a turn of its own (UltraFeedback's way)."""
     row = {"prompt": "q", "chosen": turns(Q, A), "rejected": turns(Q, B)}
-    (pair,) = formats.load("preference").read(row, "rm", FormatOptions())
+    (pair,) = formats.load("preference").read(row, FormatOptions())
     assert isinstance(pair, Pair)
     assert [*pair.prompt, *pair.chosen] == [user("q"), said("a")]
     assert [*pair.prompt, *pair.rejected] == [user("q"), said("b")]
@@ -1125,7 +1128,7 @@ def test_a_prompt_that_the_sides_do_not_repeat_is_no_prompt_of_theirs() -> None:
     """A prompt column that stands in neither conversation contradicts them."""
     row = {"prompt": "other", "chosen": turns(Q, A), "rejected": turns(Q, B)}
     with pytest.raises(RowError) as caught:
-        formats.load("preference").read(row, "rm", FormatOptions())
+        formats.load("preference").read(row, FormatOptions())
     assert caught.value.code == "prompt_differs"
 
 
@@ -1136,7 +1139,7 @@ def test_sides_that_go_on_over_several_turns_keep_their_prompt() -> None:
         "chosen": turns(A, ("user", "more"), A),
         "rejected": turns(B, ("user", "more"), B),
     }
-    (pair,) = formats.load("preference").read(row, "rm", FormatOptions())
+    (pair,) = formats.load("preference").read(row, FormatOptions())
     assert pair == Pair(
         [Message("system", "s"), user("q")],
         [said("a"), user("more"), said("a")],
@@ -1158,7 +1161,7 @@ def joined(marks: list[str]) -> str:
 
 def chains(name: str, row: Row, **options: Any) -> list[StepChain]:
     """The row's examples as they go on to rendering."""
-    found = formats.choose(name, "prm").read(row, "prm", FormatOptions(**options))
+    found = formats.choose(name, kind_of("prm")).read(row, FormatOptions(**options))
     return [examples.chain(one) for one in found if isinstance(one, StepChain)]
 
 
@@ -1212,7 +1215,7 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
         "input": problem + "".join(piece + tag for piece in pieces),
         "label": problem + "".join(p + sign for p, sign in zip(pieces, signs, strict=True)),
     }
-    (found,) = formats.load("math_shepherd").read(row, "prm", FormatOptions())
+    (found,) = formats.load("math_shepherd").read(row, FormatOptions())
     assert isinstance(found, StepChain)
     assert found.labels == [1.0 if sign == "+" else 0.0 for sign in signs]
     assert (found.problem, found.steps) == (problem, pieces)
@@ -1270,7 +1273,7 @@ def test_alternatives_fan_out_in_the_published_order(neutral: str, value: float 
     neither; rating 0 is what ``neutral`` says, in the chain too.
     """
     options = FormatOptions(neutral=neutral)
-    found = formats.load("prm800k").read(ALTERNATIVES, "prm", options)
+    found = formats.load("prm800k").read(ALTERNATIVES, options)
     before = [1.0, value, 1.0, 1.0]
     assert found == [
         StepChain("P", ["b"], [0.0]),
@@ -1293,7 +1296,7 @@ def test_a_chosen_completion_goes_before_a_human_one() -> None:
         completions=[completion("a", -1)], chosen_completion=0, human_completion={"text": "h"}
     )
     detail = "step 1: a human wrote a completion, and another was chosen"
-    assert formats.load("prm800k").read(row, "prm", FormatOptions()) == [
+    assert formats.load("prm800k").read(row, FormatOptions()) == [
         Refused("unrated_completion", detail),
         StepChain("P", ["a"], [0.0]),
     ]
@@ -1312,7 +1315,7 @@ def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObjec
             {"completions": made or None, "chosen_completion": chosen, "human_completion": human}
         )
     row = {"question": {"problem": "P"}, "label": {"steps": steps}}
-    found = formats.load("prm800k").read(row, "prm", FormatOptions())
+    found = formats.load("prm800k").read(row, FormatOptions())
     chains = [one for one in found if isinstance(one, StepChain)]
     used = {text for chain in chains for text in chain.steps}
     written = sum(len(step["completions"] or []) for step in steps)
@@ -1323,7 +1326,7 @@ def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObjec
 def test_alternatives_without_any_chosen_step_still_give_their_own_examples() -> None:
     """Where the first step has neither a chosen nor a human completion there is no chain."""
     row = steps_row(completions=[completion("a", -1), completion("b", 1)], chosen_completion=None)
-    assert formats.load("prm800k").read(row, "prm", FormatOptions()) == [
+    assert formats.load("prm800k").read(row, FormatOptions()) == [
         StepChain("P", ["a"], [0.0]),
         StepChain("P", ["b"], [1.0]),
     ]
@@ -1352,7 +1355,7 @@ def test_alternatives_without_any_chosen_step_still_give_their_own_examples() ->
 )
 def test_misshapen_alternatives_are_refused_as_a_row(row: Row) -> None:
     """A row of another shape in a PRM800K file is refused by name and stops nothing."""
-    door = Normalize("prm", formats.load("prm800k"), FormatOptions())
+    door = Normalize(kind_of("prm"), formats.load("prm800k"), FormatOptions())
     (found,) = door([Record(0, 0, b"", row)]).to_pylist()
     assert found["reject_code"] in ("bad_column", "malformed_row")
     assert found["reject_detail"]
@@ -1396,7 +1399,7 @@ def test_calls_one_after_another_are_one_turn() -> None:
     answer = {"role": "assistant", "content": "In Brig."}
     results = [{"role": "tool_response", "content": town} for town in ("9", "4")]
     row = {"messages": [asked, call("Brig"), call("Olten"), *results, answer]}
-    (found,) = formats.load("openai").read(row, "sft", FormatOptions())
+    (found,) = formats.load("openai").read(row, FormatOptions())
     assert isinstance(found, Conversation)
     assert [turn.role for turn in found.messages] == [
         *("user", "assistant", "tool", "tool", "assistant")
@@ -1405,7 +1408,7 @@ def test_calls_one_after_another_are_one_turn() -> None:
     assert [one["function"]["arguments"]["town"] for one in calls] == ["Brig", "Olten"]
     row = {"messages": [asked, call("Brig"), call("Olten", weight=0), *results, answer]}
     with pytest.raises(RowError, match="differ in what stands beside") as caught:
-        formats.load("openai").read(row, "sft", FormatOptions())
+        formats.load("openai").read(row, FormatOptions())
     assert caught.value.code == "bad_tool_call"
 
 
@@ -1414,10 +1417,10 @@ def test_calls_one_after_another_are_one_turn() -> None:
 def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
     """Any object comes out of any format's door once or refused; nothing else is raised."""
     for task in ("sft", "rm", "prm"):
-        for base in formats.for_task(task):
+        for base in formats.for_kind(kind_of(task)):
             variants = base.variants.values() if isinstance(base, Varied) else ()
             for found in (base, *variants):
-                door = Normalize(task, found, FormatOptions(), raw=raw, reasoning=None)
+                door = Normalize(kind_of(task), found, FormatOptions(), raw=raw, reasoning=None)
                 batch = door([Record(0, 0, b"", row)])
                 assert batch.num_rows == 1 or found.fans_out
                 assert found.matches(row) is None or isinstance(found.matches(row), str)
@@ -1429,30 +1432,30 @@ def test_no_rows_crash_detection(rows: list[Row]) -> None:
     """Any sample has one reading or is refused with a sentence; nothing else is raised."""
     for task in ("sft", "rm", "prm"):
         try:
-            found = detect(rows, task, "x.jsonl")
+            found = detect(rows, kind_of(task), "x.jsonl")
         except DataError as error:
             said = str(error)
         else:
             said = found.evidence
-            assert task in found.format.tasks
+            assert kind_of(task).name in found.format.kinds
         assert "\n" not in said
 
 
 def test_each_row_format_is_detected() -> None:
     """Rows of one format are recognised as that format among those of their task, with a reason."""
     for name, task, row, _ in READ.values():
-        found = detect([row] * 3, task, "x.jsonl")
+        found = detect([row] * 3, kind_of(task), "x.jsonl")
         assert found.reading.startswith(name)
         assert "3 of 3" in found.evidence
-    assert detect([ALTERNATIVES], "prm", "x.jsonl").reading == "prm800k"
+    assert detect([ALTERNATIVES], kind_of("prm"), "x.jsonl").reading == "prm800k"
 
 
 def test_the_format_of_most_rows_is_detected() -> None:
     """Some odd rows do not hide the format; their own refusal will name them."""
     good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
-    assert detect([good, odd, good], "sft", "x.jsonl").reading == "alpaca"
-    with pytest.raises(DataError, match="no sft format fits"):
-        detect([good, odd, odd], "sft", "x.jsonl")
+    assert detect([good, odd, good], kind_of("sft"), "x.jsonl").reading == "alpaca"
+    with pytest.raises(DataError, match="no format of conversations fits"):
+        detect([good, odd, odd], kind_of("sft"), "x.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -1466,7 +1469,7 @@ def test_the_format_of_most_rows_is_detected() -> None:
 def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
     """Where two formats fit equally well the user says which."""
     with pytest.raises(DataError, match="reads as") as caught:
-        detect([row], task, "x.jsonl")
+        detect([row], kind_of(task), "x.jsonl")
     assert "--format" in caught.value.remedy
 
 
@@ -1480,7 +1483,7 @@ def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None
 def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
     """One answer and a thumb up or down is no pair; the message says so."""
     with pytest.raises(DataError, match="unpaired") as caught:
-        detect([row, row], "rm", "x.jsonl")
+        detect([row, row], kind_of("rm"), "x.jsonl")
     assert caught.value.exit_code == 3
 
 
@@ -1488,19 +1491,19 @@ def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that read rows."""
     with pytest.raises(DataError, match="alpha, beta") as caught:
-        detect([{"beta": 1, "alpha": 2}], task, "x.jsonl")
-    names = {found.name for found in formats.usable_for(task)}
+        detect([{"beta": 1, "alpha": 2}], kind_of(task), "x.jsonl")
+    names = {found.name for found in formats.usable_for(kind_of(task))}
     assert all(name in caught.value.remedy for name in names)
-    refused = {found.name for found in formats.for_task(task)} - names
+    refused = {found.name for found in formats.for_kind(kind_of(task))} - names
     assert not any(name in caught.value.remedy for name in refused)
 
 
 def test_a_format_of_another_task_is_a_usage_error() -> None:
     """A format that cannot feed the task is refused, and so is one that does not exist."""
     with pytest.raises(UsageError, match="feeds sft, not rm"):
-        formats.choose("alpaca", "rm")
+        formats.choose("alpaca", kind_of("rm"))
     with pytest.raises(UsageError, match="alpacca") as caught:
-        formats.choose("alpacca", "sft")
+        formats.choose("alpacca", kind_of("sft"))
     assert "alpaca" in caught.value.remedy
 
 
@@ -1562,10 +1565,10 @@ def test_sample_files_are_recognised_and_read(
     """Each sample file has the format it shows; only the rows meant to be refused are refused."""
     found = records(SAMPLES / name)
     rows = [record.data for record in found if record.data is not None]
-    detected = detect(rows, task, name).format
+    detected = detect(rows, kind_of(task), name).format
     assert detected.name == format_name
     assert f"{len(found)} rows" == count
-    batch = Normalize(task, detected, FormatOptions())(found)
+    batch = Normalize(kind_of(task), detected, FormatOptions())(found)
     refused = batch["reject_code"].drop_null().to_pylist()
     assert sorted(refused) == codes
     assert set(batch["line"].to_pylist()) == {record.line for record in found}
@@ -1583,7 +1586,7 @@ def test_equal_samples_give_equal_step_chains() -> None:
     for name in ("math_shepherd", "value_list", "stepwise"):
         path = SAMPLES / "prm" / f"{name}.jsonl"
         found = formats.load(SAMPLE_FILES[f"prm/{name}.jsonl"][1])
-        batch = Normalize("prm", found, FormatOptions())(records(path)[:14])
+        batch = Normalize(kind_of("prm"), found, FormatOptions())(records(path)[:14])
         made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist())
     assert made[0] == made[1] == made[2]
     assert all(row["problem"] for row in made[0])
@@ -1603,14 +1606,14 @@ def test_a_templated_prompt_of_a_pair_is_never_templated_again(
     row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
     form = formats.load("preference")
     with pytest.raises(RowError, match="already carries a chat template") as caught:
-        form.read(row, "rm", FormatOptions())
+        form.read(row, FormatOptions())
     assert caught.value.code == "already_templated"
     allowed = FormatOptions(already_templated=True)
     if listed and opening:
         with pytest.raises(RowError, match="begins the answer with"):
-            form.read(row, "rm", allowed)
+            form.read(row, allowed)
         return
-    (pair,) = form.read(row, "rm", allowed)
+    (pair,) = form.read(row, allowed)
     assert isinstance(pair, Pair)
     assert pair.prompt == [user("q")]
     wanted = ["a", "b"] if listed else [opening + side for side in sides]
@@ -1621,7 +1624,7 @@ def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
     """It would stand where the answer begins."""
     row = {"instruction": THINK, "input": "more", "output": "a"}
     with pytest.raises(RowError, match="input has no place behind it"):
-        formats.load("alpaca").read(row, "sft", FormatOptions(already_templated=True))
+        formats.load("alpaca").read(row, FormatOptions(already_templated=True))
 
 
 def test_a_format_that_crashes_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1631,11 +1634,11 @@ def test_a_format_that_crashes_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatc
         raise TypeError("a fault of ours")
 
     with pytest.raises(DataError, match="but not its values"):
-        detect([{"problem": 1, "steps": 2}] * 3, "prm", "x.jsonl")
-    for found in formats.usable_for("prm"):
+        detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
+    for found in formats.usable_for(kind_of("prm")):
         monkeypatch.setattr(type(found), "read", broken)
     with pytest.raises(TypeError, match="a fault of ours"):
-        detect([{"problem": 1, "steps": 2}] * 3, "prm", "x.jsonl")
+        detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
 
 
 @pytest.mark.parametrize("value", ["User", "human", "gpt", "ASSISTANT"])
@@ -1643,7 +1646,7 @@ def test_a_masked_speaker_is_not_trained(value: str) -> None:
     """Whatever the spelling of the role, in the mask or in the turns."""
     said = [{"from": "human", "value": "q"}, {"from": "Assistant", "value": "a"}]
     row = {"mask": value, "conversations": said}
-    (found,) = formats.load("sharegpt").read(row, "sft", FormatOptions())
+    (found,) = formats.load("sharegpt").read(row, FormatOptions())
     assert isinstance(found, Conversation)
     masked = "assistant" if value in ("gpt", "ASSISTANT") else "user"
     assert [turn.trained for turn in found.messages] == [

@@ -23,6 +23,7 @@ from expectations.gx import library, runner, suites
 from expectations.invariants import applying
 from pipeline import publish
 from pipeline.build_dir.json_records import Sealed
+from pipeline.tasks import kind_of
 from pipeline.tasks import load as load_task
 from stages import catalog
 from stages.errors import GateError
@@ -48,7 +49,7 @@ def table(frame: pl.DataFrame, name: str = EXAMPLE, rows: int | None = None) -> 
 @pytest.fixture
 def context(model: TargetModel) -> Context:
     """A build of SFT rows."""
-    return Context("sft", "ragged", 64, model, PLANNED)
+    return Context(kind_of("sft"), "ragged", 64, model, PLANNED)
 
 
 def places(table: str, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -230,7 +231,9 @@ def contexts(model: TargetModel, step_model: TargetModel) -> Iterator[Context]:
     for name in catalog.names("pipeline.tasks"):
         task = load_task(name)
         for layout in task.layouts:
-            yield Context(name, layout, 64, step_model if task.with_steps else model, PLANNED)
+            yield Context(
+                kind_of(name), layout, 64, step_model if task.with_steps else model, PLANNED
+            )
 
 
 def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetModel) -> None:

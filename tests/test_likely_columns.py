@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Ran
 
+from pipeline.tasks import kind_of
 from stages.contract import Row
 from stages.detection import detect
 from stages.errors import DataError
@@ -84,16 +85,16 @@ def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
 def test_an_answer_by_another_name_is_no_data_for_reinforcement_learning() -> None:
     """A prompt alone is; a prompt beside a column that may answer it is asked about."""
     with pytest.raises(DataError) as caught:
-        detect([{"prompt": "q", "generation": "a"}], "sft", "x.jsonl")
+        detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
     assert "--map completion=generation" in caught.value.remedy
     with pytest.raises(DataError, match="reinforcement learning"):
-        detect([{"prompt": "q", "level": "3"}], "sft", "x.jsonl")
+        detect([{"prompt": "q", "level": "3"}], kind_of("sft"), "x.jsonl")
 
 
 def test_one_text_is_not_taken_for_a_tree() -> None:
     """A column that a format knows under a rare name says nothing about the rows."""
     with pytest.raises(DataError) as caught:
-        detect([{"text": "q a"}], "rm", "x.jsonl")
+        detect([{"text": "q a"}], kind_of("rm"), "x.jsonl")
     assert "message_tree, but" not in caught.value.what
 
 

@@ -40,18 +40,18 @@ def test_every_spelling_of_scores_gives_a_margin_or_a_tie(names: tuple[str, str]
     """The difference of the two, refused where they are equal."""
     better, worse = names
     row: Row = {"prompt": "q", "chosen": "a", "rejected": "b", better: 4, worse: 1.5}
-    (made,) = load("preference").read(row, "rm", FormatOptions())
+    (made,) = load("preference").read(row, FormatOptions())
     assert isinstance(made, Pair)
     assert made.margin == 2.5
     with pytest.raises(RowError) as refused:
-        load("preference").read({**row, worse: 4.0}, "rm", FormatOptions())
+        load("preference").read({**row, worse: 4.0}, FormatOptions())
     assert (refused.value.code, better in refused.value.detail) == ("tie", True)
     for alone in ({**row, worse: None}, {k: v for k, v in row.items() if k != worse}):
-        (made,) = load("preference").read(alone, "rm", FormatOptions())
+        (made,) = load("preference").read(alone, FormatOptions())
         assert isinstance(made, Pair)
         assert made.margin is None
     with pytest.raises(RowError, match=r"'4' is not a finite number") as refused:
-        load("preference").read({**row, better: "4"}, "rm", FormatOptions())
+        load("preference").read({**row, better: "4"}, FormatOptions())
     assert refused.value.code == "bad_margin"
 
 
@@ -61,7 +61,7 @@ def test_a_margin_that_is_no_finite_number_is_refused(value: Any) -> None:
     row: Row = {"prompt": "q", "chosen": "a", "rejected": "b"}
     for named in ({"margin": value}, {"score_chosen": value, "score_rejected": 0}):
         with pytest.raises(RowError) as refused:
-            load("preference").read(row | named, "rm", FormatOptions())
+            load("preference").read(row | named, FormatOptions())
         assert refused.value.code == "bad_margin"
 
 

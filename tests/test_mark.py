@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.tasks import kind_of
 from stages import encoders, formats, probes
 from stages.contract import FormatOptions, Record
 from stages.encode import EncodeSteps, SegmentEncoder
@@ -22,7 +23,7 @@ ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0
 def read_again(step_model: TargetModel, model: TargetModel) -> Witness:
     """The row built for one model, and read a second time for another."""
     encoder = encoders.load("tokenizers", step_model.tokenizer_json)
-    normalize = Normalize("prm", formats.load("stepwise"), FormatOptions())
+    normalize = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())
     record = Record(0, 0, b"", ROW)
     batch = normalize([record])
     segments = SegmentEncoder(step_model, encoder, 4096, "reject")
@@ -55,7 +56,9 @@ def test_a_rating_of_several_tokens_is_noticed(step_model: TargetModel, tokens: 
 def test_a_lost_marker_is_counted(step_model: TargetModel) -> None:
     """A step without a marker among the ids fills the reject columns with ``marker_count``."""
     encoder = encoders.load("tokenizers", step_model.tokenizer_json)
-    batch = Normalize("prm", formats.load("stepwise"), FormatOptions())([Record(0, 0, b"", ROW)])
+    batch = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())(
+        [Record(0, 0, b"", ROW)]
+    )
     batch = RenderSteps(Renderer(step_model))(batch)  # not marked
     found = EncodeSteps(step_model, SegmentEncoder(step_model, encoder, 4096, "reject"))(batch)
     assert found.column("reject_code").to_pylist() == ["marker_count"]

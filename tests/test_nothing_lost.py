@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import (
     Columns,
@@ -47,7 +48,7 @@ def said(*pairs: tuple[str, str], **fields: Any) -> list[Message]:
 def read(name: str, row: Row, **options: Any) -> list[Example]:
     """The examples of a row."""
     found = formats.load(name)
-    return found.read(row, found.tasks[0], FormatOptions(**options))
+    return found.read(row, FormatOptions(**options))
 
 
 def answer(**more: Any) -> Row:
@@ -259,14 +260,14 @@ def test_a_templated_problem_is_read_where_that_is_allowed(name: str, row: Row) 
 def test_a_file_of_templated_problems_is_refused_whole() -> None:
     """The message names the column and the way on, as for prompts of other tasks."""
     with pytest.raises(DataError, match="'prompt' already carries a chat template"):
-        detect([{**STEPS, "prompt": TEMPLATED}], "prm", "rows.jsonl")
+        detect([{**STEPS, "prompt": TEMPLATED}], kind_of("prm"), "rows.jsonl")
 
 
 def test_two_answers_to_an_instruction_are_asked_about() -> None:
     """An output and a response are two answers, until one is named."""
     row = {"instruction": "q", "output": "a", "response": "b"}
     with pytest.raises(DataError, match="output and response could each be the answer"):
-        detect([row], "sft", "rows.jsonl")
+        detect([row], kind_of("sft"), "rows.jsonl")
     found = formats.load("alpaca")
     assert isinstance(found, Doubtful)
     assert found.doubt([row], {"output": "response"}) is None
@@ -277,7 +278,9 @@ def test_two_answers_to_an_instruction_are_asked_about() -> None:
 def test_the_input_of_an_instruction_is_the_one_that_is_named(named: str) -> None:
     """--map input=input settles what --map input=context does."""
     row = {"instruction": "q", "input": "input", "context": "context", "output": "a"}
-    door = Normalize("sft", formats.load("alpaca"), FormatOptions(columns={"input": named}))
+    door = Normalize(
+        kind_of("sft"), formats.load("alpaca"), FormatOptions(columns={"input": named})
+    )
     batch = door([Record(1, 0, b"", row)])
     assert batch["messages"].to_pylist()[0][0]["content"] == f"q\n\n{named}"
 
@@ -285,7 +288,7 @@ def test_the_input_of_an_instruction_is_the_one_that_is_named(named: str) -> Non
 def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:
     """A batch that columns could carry as a whole is still read by the format's own rules."""
     rows = [{"instruction": "q", "input": str(i), "output": "a"} for i in range(3)]
-    door = Normalize("sft", formats.load("query_response"), FormatOptions())
+    door = Normalize(kind_of("sft"), formats.load("query_response"), FormatOptions())
     codes = door([Record(i, 0, b"", row) for i, row in enumerate(rows)])["reject_code"]
     assert codes.to_pylist() == ["bad_column"] * 3
 
@@ -294,7 +297,7 @@ class _Empty:
     """A format that finds nothing in a row, and says nothing about it."""
 
     name = "empty"
-    tasks = ("sft",)
+    kinds = ("conversation",)
     fans_out = False
     columns: Columns = {"rows": ("rows",)}
 
@@ -307,5 +310,5 @@ class _Empty:
 
 def test_a_row_without_any_example_is_refused() -> None:
     """A format that gives none for a row loses nothing: the row is refused by name."""
-    batch = Normalize("sft", _Empty(), FormatOptions())([Record(0, 0, b"", {"rows": 1})])
+    batch = Normalize(kind_of("sft"), _Empty(), FormatOptions())([Record(0, 0, b"", {"rows": 1})])
     assert batch.column("reject_code").to_pylist() == ["no_examples"]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran
 
+from pipeline.tasks import kind_of
 from stages import formats, null_fields, readers
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError
@@ -57,7 +58,7 @@ def normalized(path: Path, reading: str, choice: str | None) -> tuple[list[Any],
     """The turns of every row that is used, and the codes of the others."""
     reader = readers.load(str(readers.of_path(str(path))))
     options = FormatOptions(null_fields=choice)
-    stage = Normalize("sft", formats.load(reading), options)
+    stage = Normalize(kind_of("sft"), formats.load(reading), options)
     turns, codes = [], set()
     for split in reader.splits(str(path)):
         for lines in reader.read(split):

@@ -60,7 +60,7 @@ SECONDS = [
 
 def read(reading: str, row: Row, **columns: str) -> list[Example]:
     """A row's examples."""
-    return formats.load(reading).read(row, "rm", FormatOptions(columns=columns))
+    return formats.load(reading).read(row, FormatOptions(columns=columns))
 
 
 def _as_held(reading: str, name: str, value: Any) -> Any:

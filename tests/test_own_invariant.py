@@ -20,6 +20,7 @@ from expectations.checks import Between, none
 from expectations.contract import EXAMPLE, PLANNED, STORED, Context, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
 from pipeline import recipe
+from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
 from stages.profile import TargetModel
@@ -149,7 +150,7 @@ def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
 @pytest.mark.usefixtures("installed")
 def test_its_break_trips_it(model: TargetModel) -> None:
     """The metrics that it declares as broken break it, and it alone."""
-    context = Context("sft", "ragged", 64, model, PLANNED)
+    context = Context(kind_of("sft"), "ragged", 64, model, PLANNED)
     rows = pa.table(
         {
             "input_ids": pa.array([[5, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
@@ -193,7 +194,7 @@ def test_metrics_that_would_judge_wrongly_are_refused(
     monkeypatch.setattr(invariants, "subjects", lambda: {"own": subject(values, column)} | known)
     ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
     rows = StoredRows(
-        pa.table({"input_ids": ids, "labels": ids}), Context("sft", "ragged", 64, model)
+        pa.table({"input_ids": ids, "labels": ids}), Context(kind_of("sft"), "ragged", 64, model)
     )
     with pytest.raises(GateError, match=why):
         metric_tables.examples(rows)

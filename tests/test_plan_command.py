@@ -182,8 +182,8 @@ def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
     ran = pipeline("plan", "odd.jsonl", "--model", MODEL)
     assert ran.status == 3
-    assert "no sft format fits" in ran.err
-    assert "no prm format fits" in ran.err
+    assert "no format of conversations fits" in ran.err
+    assert "no format of rated steps fits" in ran.err
 
 
 def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) -> None:

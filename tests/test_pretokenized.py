@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
+from pipeline.tasks import kind_of
 from stages import formats
 from stages.accept import Accept
 from stages.contract import FormatOptions, Record, Row
@@ -25,7 +26,7 @@ MODEL = ("--model", "qwen2-1.5b")
 
 def door(rows: list[Row]) -> pa.RecordBatch:
     """Rows after normalize."""
-    normalize = Normalize("sft", formats.load("pretokenized"), FormatOptions())
+    normalize = Normalize(kind_of("sft"), formats.load("pretokenized"), FormatOptions())
     return normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
 
 

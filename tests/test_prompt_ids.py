@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_broken_answers import bound
 
+from pipeline.tasks import kind_of
 from stages import encoders, formats
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
@@ -24,7 +25,7 @@ TEXTS = st.text(st.sampled_from("\n a."), min_size=1, max_size=4).filter(str.str
 def examples(model: TargetModel, messages: list[Any]) -> list[dict[str, Any]]:
     """A conversation's examples, encoded."""
     by_turn = model.profile.one_example_per_turn
-    door = Normalize("sft", formats.load("openai"), FormatOptions(), "assistant", by_turn)
+    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions(), "assistant", by_turn)
     reference = encoders.load("tokenizers", model.tokenizer_json)
     batch = Render(Renderer(model))(door([Record(0, 0, b"", {"messages": messages})]))
     batch = Encode(SegmentEncoder(model, reference, 10**6, "reject"))(batch)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran, check_reading, read_manifest
 
+from pipeline.tasks import kind_of
 from stages import examples, formats
 from stages.contract import (
     Conversation,
@@ -350,7 +351,7 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
 def test_what_says_nothing_clear_is_refused(name: str, task: str, row: Row, code: str) -> None:
     """By its code, with a reason."""
     with pytest.raises(RowError) as refused:
-        formats.choose(name, task).read(row, task, FormatOptions())
+        formats.choose(name, kind_of(task)).read(row, FormatOptions())
     assert refused.value.code == code
     assert refused.value.detail
 
@@ -370,16 +371,16 @@ def test_what_is_open_is_asked_and_each_answer_reads(
 ) -> None:
     """The choices are in the message, and each of them makes examples."""
     with pytest.raises(DataError) as asked:
-        detect([row] * 2, task, "x.jsonl")
+        detect([row] * 2, kind_of(task), "x.jsonl")
     assert all(f"--format {one}" in asked.value.remedy for one in offered)
     for one in offered:
-        found = formats.choose(one, task).read(row, task, FormatOptions())
+        found = formats.choose(one, kind_of(task)).read(row, FormatOptions())
         assert any(not isinstance(example, Refused) for example in found)
 
 
 def texts(reading: str, row: Row) -> list[tuple[str | None, str | None]]:
     """Both answers of each pair."""
-    found = formats.choose(reading, "rm").read(row, "rm", FormatOptions())
+    found = formats.choose(reading, kind_of("rm")).read(row, FormatOptions())
     pairs = [one for one in found if isinstance(one, Pair)]
     return [(pair.chosen[0].content, pair.rejected[0].content) for pair in pairs]
 
@@ -394,20 +395,22 @@ def test_several_answers_pair_up_as_asked() -> None:
 
 def test_trees_follow_the_best_or_all() -> None:
     """The best path has what is ranked first at each message; the others are counted."""
-    best = formats.choose("message_paths/best", "sft").read(TREE, "sft", FormatOptions())
+    best = formats.choose("message_paths/best", kind_of("sft")).read(TREE, FormatOptions())
     assert [one for one in best if isinstance(one, Conversation)] == [
         Conversation([user("q"), said("a"), user("r"), said("c")])
     ]
     codes = [one.code for one in best if isinstance(one, Refused)]
     assert codes == ["deleted_message", "not_the_best", "not_the_best"]
-    whole = formats.choose("message_paths/all", "sft").read(TREE, "sft", FormatOptions())
+    whole = formats.choose("message_paths/all", kind_of("sft")).read(TREE, FormatOptions())
     assert sum(isinstance(one, Conversation) for one in whole) == 3
 
 
 def test_the_sign_of_a_strength_can_be_turned() -> None:
     """By --format; the evidence says which way it is read."""
     name, task, row, _ = READ["strength"]
-    assert "below 0 the first answer is the better one" in detect([row], task, "x").evidence
+    assert (
+        "below 0 the first answer is the better one" in detect([row], kind_of(task), "x").evidence
+    )
     assert texts(name, row) == [("a", "b")]
     assert texts("strength_pair/positive-is-first", row) == [("b", "a")]
 
@@ -415,7 +418,7 @@ def test_the_sign_of_a_strength_can_be_turned() -> None:
 def test_one_answer_with_a_number_is_refused_by_name() -> None:
     """The message says what such data is for, and what would be read."""
     with pytest.raises(DataError, match="regression") as refused:
-        detect([REWARD, REWARD], "rm", "x.jsonl")
+        detect([REWARD, REWARD], kind_of("rm"), "x.jsonl")
     assert "one response with one helpfulness" in refused.value.what
     assert "chosen and rejected" in refused.value.remedy
 
@@ -450,7 +453,7 @@ def answers_of(found: Row) -> list[str]:
 @given(trees())
 def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: Row) -> None:
     """All paths together train each answer exactly once."""
-    found = formats.choose("message_paths/all", "sft").read(tree, "sft", FormatOptions())
+    found = formats.choose("message_paths/all", kind_of("sft")).read(tree, FormatOptions())
     made = [one for one in found if isinstance(one, Conversation)]
     ready = [examples.conversation(one, "assistant") for one in made]
     trained = [m.content for one in ready for m in one.messages if m.trained]
@@ -463,7 +466,7 @@ def test_every_answer_of_a_ranked_tree_is_in_a_pair_or_counted(tree: Row) -> Non
     """Those in no pair are refused by name, and the better one has the lower rank."""
     if not tree["prompt"]["replies"]:
         return
-    found = formats.choose("message_tree/all", "rm").read(tree, "rm", FormatOptions())
+    found = formats.choose("message_tree/all", kind_of("rm")).read(tree, FormatOptions())
     pairs = [one for one in found if isinstance(one, Pair)]
     used = {m.content for p in pairs for m in (*p.prompt, *p.chosen, *p.rejected)}
     lost = [text for text in answers_of(tree["prompt"]) if text not in used]

@@ -21,6 +21,7 @@ from small_tokenizers import SMALL, small
 from support import Ran, read_manifest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from pipeline.tasks import kind_of
 from stages import encoders, formats
 from stages.binding import bind
 from stages.columns import IGNORED
@@ -63,7 +64,7 @@ def conversations(count: int, texts: tuple[str, ...], system: bool, seed: int = 
 
 
 def encoded(model: TargetModel, rows: list[Row]) -> Batch:
-    door = Normalize("sft", formats.load("openai"), FormatOptions())
+    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions())
     batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
     batch = Render(Renderer(model))(batch)
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
+from pipeline.tasks import kind_of
 from stages import examples, formats
 from stages.contract import FormatOptions, Record, Row, StepChain
 from stages.errors import RowError
@@ -114,7 +115,7 @@ def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
     """Problem and steps of a joined text."""
     options = FormatOptions(prompt_separator=separator)
     row: Row = {"input": text, "value": [1] * text.count(TAG)}
-    (made,) = formats.load("openrlhf_prm").read(row, "prm", options)
+    (made,) = formats.load("openrlhf_prm").read(row, options)
     assert isinstance(made, StepChain)
     return made.problem, made.steps
 
@@ -172,5 +173,5 @@ def test_notes_are_a_column_of_the_door() -> None:
         {"prompt": "P", "completions": ["s"], "labels": [1]},
     ]
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
-    batch = Normalize("prm", formats.load("stepwise"), FormatOptions())(records)
+    batch = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())(records)
     assert batch.column("note").to_pylist() == ["steps_rewritten", None, None]

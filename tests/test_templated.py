@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran
 
+from pipeline.tasks import kind_of
 from stages import formats, templated
 from stages.contract import Conversation, FormatOptions, Message, Pair, Row
 from stages.detection import detect
@@ -135,9 +136,9 @@ def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from(ending: str) -
             ALPACA_INPUT.format("Add.", "1\n\n2"),
         ),
     ):
-        plain = formats.load("alpaca").read(row, "sft", FormatOptions())
+        plain = formats.load("alpaca").read(row, FormatOptions())
         cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
-        assert formats.load("query_response").read(cut, "sft", ALLOWED) == plain
+        assert formats.load("query_response").read(cut, ALLOWED) == plain
 
 
 WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
@@ -206,17 +207,17 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
     """By the file, with the flag that lets them in; by the row; and then their turns are read."""
     found = formats.load(name.removesuffix("_whole"))
     with pytest.raises(DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
-        detect([row] * 3, task, "x.jsonl")
+        detect([row] * 3, kind_of(task), "x.jsonl")
     assert "--already-templated" in caught.value.remedy
     with pytest.raises(RowError) as refused:
-        found.read(row, task, FormatOptions())
+        found.read(row, FormatOptions())
     assert refused.value.code == "already_templated"
     assert "--already-templated" in refused.value.detail
-    detected = detect([row] * 3, task, "x.jsonl", already_templated=True)
+    detected = detect([row] * 3, kind_of(task), "x.jsonl", already_templated=True)
     assert detected.reading == found.name
     assert "already templated (ChatML)" in detected.evidence
     turns = wanted(TALK, True)
-    (example,) = found.read(row, task, ALLOWED)
+    (example,) = found.read(row, ALLOWED)
     if task == "sft":
         assert example == Conversation(turns)
     else:
@@ -226,8 +227,8 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
 def test_markers_inside_messages_are_content() -> None:
     """The same text as a turn of its own stays what it is."""
     row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
-    detected = detect([row], "sft", "x.jsonl")
-    assert detected.format.read(row, "sft", FormatOptions()) == [
+    detected = detect([row], kind_of("sft"), "x.jsonl")
+    assert detected.format.read(row, FormatOptions()) == [
         Conversation([Message("user", PROMPT), Message("assistant", "a")])
     ]
 
@@ -236,9 +237,9 @@ def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     """Two system texts are refused; the same one twice is one."""
     row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
     found = formats.load("query_response")
-    assert found.read(row, "sft", ALLOWED) == [Conversation(wanted(TALK, True))]
+    assert found.read(row, ALLOWED) == [Conversation(wanted(TALK, True))]
     with pytest.raises(RowError) as caught:
-        found.read({**row, "system": "Be brief."}, "sft", ALLOWED)
+        found.read({**row, "system": "Be brief."}, ALLOWED)
     assert caught.value.code == "two_system_texts"
 
 

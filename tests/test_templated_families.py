@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tasks import kind_of
 from stages import formats, notes, templated
 from stages.contract import FormatOptions, Message, Record, Row
 from stages.errors import RowError
@@ -148,7 +149,7 @@ def test_a_templated_problem_may_open_the_answer() -> None:
             "completions": ["a"],
             "labels": [True],
         }
-        (chain,) = formats.load("stepwise").read(row, "prm", ALLOWED)
+        (chain,) = formats.load("stepwise").read(row, ALLOWED)
         assert getattr(chain, "problem", None) == "q"
 
 
@@ -191,7 +192,7 @@ def test_markers_of_any_template_are_told_of_from_the_first_row(shape: str) -> N
     markers = [m for m in notes.MARKERS if m != "</s>"]  # which ends a struck-through word too
     rows = [_filled(row, marker) for marker in (*markers, "plain", "a < b", "[1]", "### Notes")]
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows) if isinstance(row, dict)]
-    batch = Normalize(task, formats.load(name), FormatOptions())(records)
+    batch = Normalize(kind_of(task), formats.load(name), FormatOptions())(records)
     assert batch["reject_code"].null_count == len(rows)
     assert batch["note"].to_pylist() == ["template_text"] * len(markers) + [None] * 4
     assert notes.tally(batch) == {"template_text": len(markers)}

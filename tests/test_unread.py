@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support import Ran
 
 from pipeline.questions import condition_for
+from pipeline.tasks import kind_of
 from stages import catalog, column_names, formats
 from stages.contract import Format, FormatOptions, Record, Row
 from stages.detection import detect
@@ -174,7 +175,7 @@ MEANT = sorted(
 def normalized(reading: str, row: Row, **more: Any) -> tuple[str, set[str], str | None]:
     """What one row becomes: everything that the examples hold, what is not read, the refusal."""
     task, _ = ROWS[reading]
-    stage = Normalize(task, formats.load(reading), FormatOptions(), **more)
+    stage = Normalize(kind_of(task), formats.load(reading), FormatOptions(), **more)
     batch = stage([Record(0, 0, b"", row)])
     code = batch.column("reject_code").to_pylist()[0]
     return json.dumps(batch.to_pylist(), ensure_ascii=False), set(stage.tally.rows), code
@@ -194,9 +195,9 @@ def test_a_format_without_a_readable_row_refuses_by_its_name(name: str) -> None:
     found: Format = formats.load(name)
     assert found.matches(row)
     with pytest.raises(DataError):
-        detect([row, row], task, "x.jsonl")
+        detect([row, row], kind_of(task), "x.jsonl")
     with pytest.raises(RowError):
-        found.read(row, task, FormatOptions())
+        found.read(row, FormatOptions())
 
 
 @pytest.mark.parametrize("reading", ROWS)
@@ -253,10 +254,10 @@ def test_one_more_key_of_a_turn_is_read_or_named_or_refuses_the_row(
 @pytest.mark.parametrize("reading", ROWS)
 def test_a_format_reads_no_column_that_it_does_not_declare(reading: str) -> None:
     """``--map`` takes the names that are declared, and there are no others."""
-    task, row = ROWS[reading]
+    _, row = ROWS[reading]
     found: Format = formats.load(reading)
     watched = Watched({**dict.fromkeys(KNOWN), **row})
-    found.read(watched, task, FormatOptions())
+    found.read(watched, FormatOptions())
     assert watched.read_columns <= set(formats.names_of(found))
 
 

@@ -19,6 +19,7 @@ from pipeline import stagewise
 from pipeline.chain import split_off
 from pipeline.check import check
 from pipeline.config import Config
+from pipeline.tasks import kind_of
 from stages import encoders, formats, weights
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
@@ -48,7 +49,9 @@ def encoded(
     turn_by_turn: bool = False,
 ) -> tuple[list[Row], list[Row]]:
     """Rows through door, render and encode: those that came through, and those that did not."""
-    door = Normalize("sft", formats.load("openai"), FormatOptions(), train_on, turn_by_turn)
+    door = Normalize(
+        kind_of("sft"), formats.load("openai"), FormatOptions(), train_on, turn_by_turn
+    )
     encoder = encoders.load("fastokens", model.tokenizer_json)
     batch = door([Record(n, 0, b"", row) for n, row in enumerate(rows)])
     refused = []
@@ -164,10 +167,10 @@ def test_only_trained_turns_take_a_weight(model: TargetModel) -> None:
         "chosen": [{"role": "assistant", "content": "b", "weight": 0.5}],
         "rejected": [{"role": "assistant", "content": "c"}],
     }
-    door = Normalize("rm", formats.load("preference"), FormatOptions())
+    door = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
     assert door([Record(0, 0, b"", pair)]).column("reject_code").to_pylist() == ["bad_weight"]
     steps = talk(("user", "1+1? Step 1: 2", None), ("assistant", "+", 0.5))
-    door = Normalize("prm", formats.load("step_conversations"), FormatOptions())
+    door = Normalize(kind_of("prm"), formats.load("step_conversations"), FormatOptions())
     assert door([Record(0, 0, b"", steps)]).column("reject_code").to_pylist() == ["bad_weight"]
 
 

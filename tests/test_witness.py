@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.tasks import kind_of
 from stages import columns, formats
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
@@ -44,7 +45,7 @@ class Bench:
 
     def __call__(self, task: str, rows: Sequence[Row]) -> tuple[Batch, dict[int, Record], Witness]:
         name = {"sft": "openai", "rm": "preference", "prm": "stepwise"}[task]
-        normalize = Normalize(task, formats.load(name), FormatOptions(), self.train_on)
+        normalize = Normalize(kind_of(task), formats.load(name), FormatOptions(), self.train_on)
         records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
         batch = normalize(records)
         for stage in self._stages(task):

@@ -2,54 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.config import Config
 from stages import catalog
 from stages.kinds import Kind
 
 if TYPE_CHECKING:  # a command's help lists tasks, and imports nothing heavy for it
-    from expectations.contract import Context
+    from pipeline.stage_tools import Tools
     from stages.contract import Stage
-    from stages.encode import SegmentEncoder
-    from stages.encoders import Encoder
-    from stages.profile import TargetModel
-    from stages.render import Renderer
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a task's stages are made from."""
-
-    config: Config
-    kind: Kind
-    model: TargetModel
-    encoder: Encoder
-
-    @property
-    def family(self) -> str:
-        """``encoder`` or ``decoder``."""
-        return self.model.profile.family
-
-    @property
-    def renderer(self) -> Renderer:
-        from stages.render import Renderer
-
-        return Renderer(self.model, self.config.train_on)
-
-    @property
-    def segment_encoder(self) -> SegmentEncoder:
-        from stages.encode import SegmentEncoder
-
-        config = self.config
-        return SegmentEncoder(self.model, self.encoder, config.longest_example, config.too_long)
-
-    @property
-    def context(self) -> Context:
-        from expectations.contract import STREAM, Context
-
-        return Context(self.kind, STREAM, self.config.longest_example, self.model)
 
 
 class Task(Protocol):

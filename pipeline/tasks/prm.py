@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from expectations.validate import Validate
-from pipeline.tasks import Tools
+from pipeline.stage_tools import Tools
 from stages import kinds
 from stages.contract import Stage
 from stages.encode import EncodeSteps

@@ -1,0 +1,41 @@
+"""What the stages of a task are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from expectations.contract import STREAM, Context
+from pipeline.config import Config
+from stages.encode import SegmentEncoder
+from stages.encoders import Encoder
+from stages.kinds import Kind
+from stages.profile import TargetModel
+from stages.render import Renderer
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a task's stages are made from."""
+
+    config: Config
+    kind: Kind
+    model: TargetModel
+    encoder: Encoder
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return self.model.profile.family
+
+    @property
+    def renderer(self) -> Renderer:
+        return Renderer(self.model, self.config.train_on)
+
+    @property
+    def segment_encoder(self) -> SegmentEncoder:
+        config = self.config
+        return SegmentEncoder(self.model, self.encoder, config.longest_example, config.too_long)
+
+    @property
+    def context(self) -> Context:
+        return Context(self.kind, STREAM, self.config.longest_example, self.model)
