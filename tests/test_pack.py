@@ -101,7 +101,7 @@ def test_a_plan_in_buckets_is_valid_as_well(
     """Beyond the limit examples are planned by bucket, under the same law."""
     lengths, capacity = load
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pack, "PACKS_PER_BUCKET", packs_per_bucket)
+        patch.setattr(packing, "PACKS_PER_BUCKET", packs_per_bucket)
         packs = packing.plan(ints(lengths), capacity, limit)
     check_valid(lengths, capacity, packs)
     assert packing.lower_bound(ints(lengths), capacity) <= len(set(packs.tolist()))
