@@ -289,8 +289,14 @@ def test_keys_of_a_newer_version_are_kept(builds: Path, tmp_path: Path, cache_di
 COMMANDS = ["check DIR", "show DIR", "report DIR", "export trl DIR -o x"]
 
 
+KEYS_INSIDE = ("model.pad_token_id", "rows.in", "files")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("key", ["splits", "model.pad_token_id", "rows.in", "files"])
+@pytest.mark.parametrize(
+    "key",
+    ["splits", *(pytest.param(key, marks=pytest.mark.slow) for key in KEYS_INSIDE)],
+)
 def test_commands_name_the_key_that_is_missing(
     builds: Path, pipeline: Run, tmp_path: Path, command: str, key: str
 ) -> None:

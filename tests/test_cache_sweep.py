@@ -113,9 +113,10 @@ def _builds(tmp_path: Path, cache_dir: Path, count: int) -> int:
     chance = random.Random(11)
     places = [(path, at) for path, content in files.items() for at in range(len(content))]
     report = [place for place in places if place[0].suffix == ".json"]
-    for path, at in [*chance.sample(report, count // 2), *chance.sample(places, count // 2)]:
+    chosen = [*chance.sample(report, count // 2), *chance.sample(places, count // 2)]
+    for number, (path, at) in enumerate(chosen):
         path.write_bytes(_flipped(files[path], at, chance.randrange(1, 256)))
-        output = tmp_path / f"built-{path.suffix}-{at}"
+        output = tmp_path / f"built-{number}"
         build(_config(tmp_path, output.name), lambda *_: None)
         assert _files(output) == clean, f"byte {at} of {path.name}"
         assert {each: each.read_bytes() for each in files} == files

@@ -312,7 +312,7 @@ def test_the_table_of_all_cases(cases: Path) -> None:
     assert refused == {*UNPAIRED, "rm/trl_zen/standard_implicit_prompt_preference.jsonl"}
     assert all(row[3] == "0" for row in rows if row[1] not in refused)
     flags = {row[2] for row in rows if row[2]}
-    assert flags == {"`--already-templated`", "`--reasoning-in think`"}
+    assert flags == {"`--already-templated`", "`--reasoning-in think`", "`--ignore Label`"}
 
 
 def test_no_text_can_forge_a_control_token(cases: Path, pipeline: Run, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def lines(path: Path, rows: list[dict[str, str]]) -> Path:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("layout", ["packed", "padded"])
+@pytest.mark.parametrize("layout", ["packed", pytest.param("padded", marks=pytest.mark.slow)])
 def test_it_judges_what_is_written(make: Callable[..., Path], tmp_path: Path, layout: str) -> None:
     """Every example of a good build, in any layout; and the law is listed with ours."""
     assert "no_long_runs" in {law.name for law in invariants.invariants()}
