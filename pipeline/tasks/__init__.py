@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from stages import catalog
-from stages.kinds import Kind
+from stages.kinds import Kind, declared
 
 if TYPE_CHECKING:  # a command's help lists tasks, and imports nothing heavy for it
     from pipeline.stage_tools import Tools
@@ -57,4 +57,5 @@ def kind_of(name: str) -> Kind:
 def load(name: str) -> Task:
     """The task of this name."""
     task: Task = catalog.load(__name__, name, "TASK")
+    declared(task.kind)
     return task

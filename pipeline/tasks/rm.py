@@ -31,7 +31,9 @@ class _RenderPair:
         return batch
 
 
-class _Rm:
+class Rm:
+    """Pairs whose sides end where the reward is read."""
+
     name = "rm"
     kind = kinds.load(kinds.PAIR)
     help = "Reward models: pairs of answers to one prompt."
@@ -48,4 +50,4 @@ class _Rm:
         return (render, EncodePair(tools.segment_encoder), Validate(tools.context))
 
 
-TASK = _Rm()
+TASK = Rm()

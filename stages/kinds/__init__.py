@@ -27,7 +27,7 @@ class Kind:
         words: what its rows are called in messages.
         formats: the name under which formats feed it; a kind of yours may be fed by pairs.
         columns: those that normalize writes, beside ``normalized.IDENTITY``.
-        types: of columns that no other kind has.
+        types: of columns that no other kind has; a task that stores them names them.
         texts: columns whose texts may hold the markers of a template, as ordinary text.
         ids: the columns of token ids that its encoded examples have, one for each sequence.
         requires: the columns that a stored row must have, in every layout.
@@ -93,4 +93,13 @@ def load(name: str) -> Kind:
         UsageError: there is none.
     """
     kind: Kind = catalog.load(__name__, name, "KIND")
+    return declared(kind)
+
+
+def declared(kind: Kind) -> Kind:
+    """The kind, once the types of its own columns are known where columns are made."""
+    if kind.types:
+        from stages import columns
+
+        columns.TYPES.update(kind.types)
     return kind

@@ -24,8 +24,9 @@ ORDER = (
 
 
 def ordered(table: pa.Table) -> pa.Table:
-    """The stored columns of some examples, in their declared order and types."""
-    names = [name for name in ORDER if name in table.schema.names]
+    """The stored columns of some examples, ours in their order, then those of other kinds."""
+    others = [name for name in table.schema.names if name not in ORDER]
+    names = [*(name for name in ORDER if name in table.schema.names), *others]
     chunks = [columns.whole(table.column(name)) for name in names]
     return pa.table(dict(zip(names, chunks, strict=True)), schema=columns.schema(names))
 
