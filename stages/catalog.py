@@ -72,6 +72,14 @@ def load(package: str, name: str, attribute: str) -> Any:
     raise unknown(package.rpartition(".")[2].rstrip("s"), name, names(package))
 
 
+def summary(package: str, name: str) -> str:
+    """What a module says of itself in its first paragraph, on one line."""
+    own = name in _own(package)
+    where = f"{package}.{name}" if own else _foreign(package)[name].module
+    text = importlib.import_module(where).__doc__ or ""
+    return " ".join(text.strip().split("\n\n")[0].split())
+
+
 def unknown(kind: str, name: str, known: list[str]) -> UsageError:
     """An error that says what else there is."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)

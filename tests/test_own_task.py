@@ -26,7 +26,7 @@ from stages.errors import RowError
 from stages.kinds.pair import Pairs
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SurePair(Pair):
     sure: float = 1.0
 

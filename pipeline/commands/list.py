@@ -27,13 +27,6 @@ def models() -> list[tuple[str, str]]:
     return [(name, ", ".join(p.model_ids)) for name, p in sorted(all_profiles().items())]
 
 
-def _summary(package: str, name: str) -> str:
-    import importlib
-
-    text = importlib.import_module(f"{package}.{name}").__doc__ or ""
-    return " ".join(text.strip().split("\n\n")[0].split())
-
-
 def formats() -> list[tuple[str, str]]:
     """Record formats and what a row is."""
     from stages import catalog
@@ -45,7 +38,7 @@ def formats() -> list[tuple[str, str]]:
         found = known.load(name)
         ways = [f"{name}/{way}" for way in found.variants] if isinstance(found, Varied) else []
         said = f" Also named: {', '.join(ways)}." if ways else ""
-        rows.append((name, _summary("stages.formats", name) + said))
+        rows.append((name, catalog.summary("stages.formats", name) + said))
     return rows
 
 
@@ -69,7 +62,7 @@ def containers() -> list[tuple[str, str]]:
     for name in catalog.names(readers.__name__):
         suffixes = " ".join(readers.load(name).suffixes)
         found.append(
-            (name, _summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
+            (name, catalog.summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
         )
     return found
 
@@ -78,7 +71,8 @@ def tasks() -> list[tuple[str, str]]:
     """Tasks and what they train."""
     from stages import catalog
 
-    return [(name, _summary("pipeline.tasks", name)) for name in catalog.names("pipeline.tasks")]
+    package = "pipeline.tasks"
+    return [(name, catalog.summary(package, name)) for name in catalog.names(package)]
 
 
 def expectations() -> list[tuple[str, str]]:
@@ -91,9 +85,13 @@ def expectations() -> list[tuple[str, str]]:
 def audits() -> list[tuple[str, str]]:
     """Audits, what they look at, and their tolerances."""
     from expectations.audits import audits as every
+    from stages import catalog
 
     return [
-        (found.name, f"{_summary('expectations.audits', found.name)}{_limits(found.tolerances)}")
+        (
+            found.name,
+            f"{catalog.summary('expectations.audits', found.name)}{_limits(found.tolerances)}",
+        )
         for found in every()
     ]
 
