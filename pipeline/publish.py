@@ -155,7 +155,8 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manife
         GateError: the verdict is not one that passed, or the folder holds another.
     """
     held = json.loads((folder / VALIDATION).read_bytes())
-    if not verdict.passed or held != json.loads(json.dumps(verdict.described())):
+    judged = verdict.findings and verdict.passed
+    if not judged or held != json.loads(json.dumps(verdict.described())):
         raise GateError("What was built was not judged, or did not pass.", "Please report it.")
     found = sealed(manifest)
     write_json(folder / MANIFEST, as_json(found))

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 import pipeline.build
 from expectations.gx import library
+from expectations.verdict import Verdict
 from pipeline import chain, gather, manifest, part, publish, rejects
 from pipeline.config import Config
 from stages import compile as compiling
@@ -42,6 +43,7 @@ from stages import (
     normalize,
     reasoning,
     render,
+    turns,
     weights,
     witness,
 )
@@ -395,7 +397,7 @@ def weights_of_turns_are_not_read() -> None:
 
 
 def _answers(change: Callable[[int, int], tuple[int, int]]) -> None:
-    after(compiling.Compiler, "_answer", lambda span: change(*span))
+    after(turns.Spans, "_answer", lambda span: change(*span))
 
 
 @mutant("sft", "qwen3", "rm")
@@ -423,14 +425,15 @@ def the_think_block_of_the_prompt_is_trained() -> None:
     def shortest(*values: Any) -> int:
         return min(*values)
 
-    compiling.max = shortest
+    turns.max = shortest
 
 
 @mutant("qwen3")
 def control_text_is_not_hidden_when_a_row_is_rendered() -> None:
-    def segments(self: Any, turns: Any, tools: Any) -> Any:
-        text, spans = self._rendered(turns, tools)
-        return compiling.cut(text, spans, self._controls)
+    def segments(self: Any, seen: Any, tools: Any) -> Any:
+        chat = turns.Chat(seen, tools, placed=False)
+        text = self._template.render(chat.seen, tools)
+        return compiling.cut(text, self._spans(chat, text), self._controls)
 
     compiling.Compiler.segments = segments
 
@@ -462,7 +465,7 @@ def a_masked_answer_loses_its_first_character() -> None:
 
 @mutant("all")
 def all_trains_answers_alone() -> None:
-    wrap(compiling.Compiler, "_all_turns", lambda old, self, text, turns, answers, ends: answers)
+    wrap(turns.Spans, "_all_turns", lambda old, self, text, said, answers, ends: answers)
 
 
 @mutant("rm")
@@ -891,7 +894,7 @@ def a_shard_is_named_by_another_hash() -> None:
 
 @mutant("flat")
 def a_build_is_published_unjudged() -> None:
-    wrap(pipeline.build.gate, "judge", lambda old, *rest: None)
+    wrap(pipeline.build.gate, "judge", lambda old, *rest: Verdict((), {}, {}))
 
 
 @mutant(
@@ -941,6 +944,9 @@ def _tried(found: Mutant | None, build: Build, tokenizers: Path) -> str:
     try:
         if found is not None:
             found.apply()
+    except Exception as error:
+        return f"BROKEN: it cannot be put in: {type(error).__name__}: {error}"
+    try:
         out = build.run(folder, tokenizers)
         return "published" if (out / publish.MANIFEST).exists() else "nothing published"
     except BaseException as error:  # whatever ends it ends it
@@ -950,7 +956,9 @@ def _tried(found: Mutant | None, build: Build, tokenizers: Path) -> str:
 
 
 def verdict(found: Mutant, said: str) -> str:
-    """``caught``, ``reason`` or ``MISSED``."""
+    """``caught``, ``reason``, ``MISSED``, or ``BROKEN`` where the mutant itself does not run."""
+    if said.startswith(("BROKEN", "AttributeError", "NameError")):
+        return "BROKEN"
     if said != "published":
         return "caught"
     return "reason" if found.reason else "MISSED"
@@ -970,7 +978,7 @@ def main(words: list[str]) -> int:
     for one in chosen:
         said = outcome(one, BUILDS[one.build], tokenizers)
         found = verdict(one, said)
-        bad += found == "MISSED"
+        bad += found in ("MISSED", "BROKEN")
         why = one.reason if found == "reason" else said
         tell(f"{found:8}  {one.name}\n          {why[:200]}")
     tell(f"{len(chosen)} mutants, {bad} missed or broken")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -85,3 +87,15 @@ def example(name: str) -> ModuleType:
     sys.modules[name] = module  # where dataclasses look their annotations up
     spec.loader.exec_module(module)
     return module
+
+
+def run_python(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of a few lines in a process of its own, in a folder."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Ran, run_python
 
 import posttrain_pipeline as pp
 from pipeline import tasks
@@ -175,14 +174,7 @@ def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind
     shadow = tmp_path / name / "__init__.py" if kind == "package" else tmp_path / f"{name}.py"
     shadow.parent.mkdir(exist_ok=True)
     shadow.write_text("raise SystemExit('it was imported')\n")
-    done = subprocess.run(
-        [sys.executable, "-c", _STARTS[start]],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(_STARTS[start], tmp_path, PYTHONPATH=str(tmp_path))
     where = shadow.parent if kind == "package" else shadow
     sentence = f"Python finds package {name!r} in {where}, in front of posttrain-pipeline's."
     if start != "import":
@@ -198,14 +190,7 @@ def test_a_folder_without_python_code_shadows_nothing(tmp_path: Path) -> None:
     for name in ("stages", "pipeline", "expectations"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows.jsonl").write_text("{}\n")
-    done = subprocess.run(
-        [sys.executable, "-c", _COMMAND],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(_COMMAND, tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
 
 

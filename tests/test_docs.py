@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT, SAMPLES
+from support import ROOT, SAMPLES, run_python
 
 from stages import readers
 from stages.contract import Record
@@ -51,14 +51,7 @@ def test_the_python_page_runs(tmp_path: Path, cache_home: Path) -> None:
     os.symlink(SAMPLES, tmp_path / "sample_data")
     text = (ROOT / "docs" / "python.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_CACHE_HOME": str(cache_home)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(code, tmp_path, XDG_CACHE_HOME=str(cache_home))
     assert done.returncode == 0, done.stderr
 
 

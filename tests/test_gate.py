@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -341,10 +342,11 @@ def test_one_module_imports_it_and_one_function_permits() -> None:
 
 
 def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> None:
-    """A verdict that failed, or another than the one written down, permits nothing."""
+    """A verdict that failed, judged nothing, or is not the one written down permits nothing."""
     good = judged(GOOD, suite(LENGTH), context)
     bad = judged(pl.DataFrame({"n_tokens": [65]}), suite(LENGTH), context)
-    for written, given in ((bad, bad), (good, bad), (bad, good)):
+    none = replace(good, findings=())
+    for written, given in ((bad, bad), (good, bad), (bad, good), (none, none)):
         (tmp_path / "validation.json").write_text(json.dumps(written.described()))
         with pytest.raises(GateError):
             publish.write_manifest(tmp_path, Sealed(), given)
