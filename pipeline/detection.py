@@ -84,7 +84,7 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError
                 f"Split the file there, or add --format {named.name} to have the other rows "
                 "refused one by one.",
             )
-    return DataError(f"{source.path} holds rows of two shapes.", "Name one with --format.")
+    return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
 
 
 def _columns_of(rows: list[Row]) -> str:

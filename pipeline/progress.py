@@ -82,7 +82,7 @@ def _lines(manifest: Manifest) -> list[str]:
             f"{packing.efficiency:.2%} full"
         )
     if manifest.options.get("test_size") and "test" not in manifest.splits:
-        lines.append("test      none: --test-size asks for less than one row of these")
+        lines.append("test      none: --test-size is less than one row of these")
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

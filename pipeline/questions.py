@@ -86,7 +86,7 @@ def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
 def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
     what = (
         f"{where}: column {path!r} ({_held(column, len(rows))}) rates the answers, and sft would "
-        f"train every answer, whatever it says.{_alike(rows, config, where)}"
+        f"train every answer.{_alike(rows, config, where)}"
     )
     ways = [f"train all of them with {ignore(path)}"]
     chosen = condition_for(path, column.values)

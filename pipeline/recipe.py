@@ -184,7 +184,7 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
     """
     if profile.pair is not None and config.task != "rm":
         raise ModelError(
-            f"{profile.name} is an encoder: it reads a pair of texts and writes none.",
+            f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
             f"Use it for rm, or name a language model for {config.task}.",
         )
     if profile.pair is not None and config.padding_side == "left":

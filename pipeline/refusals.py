@@ -34,7 +34,7 @@ def _for_long(lengths: Sequence[int], config: Config) -> str:
     trim = _TRIMS.get(config.task) if config.too_long == "reject" else None
     return (
         f"{fitting} of the {len(lengths)} examples that are too long fit --max-length {length}."
-        + (f" --too-long {trim} cuts whole {trim[5:]} off their ends." if trim else "")
+        + (f" --too-long {trim} drops whole {trim[5:]} from their ends." if trim else "")
     )
 
 
@@ -51,7 +51,7 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
         return
     error = error_of(ledger, rows, bool(left), config)
     listed = failed.folder_of(config.output) / REJECTS
-    raise DataError(error.what, f"{error.remedy} Every refused row stands in {listed}.".lstrip())
+    raise DataError(error.what, f"{error.remedy} Every refused row is in {listed}.".lstrip())
 
 
 def error_of(ledger: Ledger, rows: int, left: bool, config: Config, of: str = "rows") -> DataError:

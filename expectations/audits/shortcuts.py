@@ -131,7 +131,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="shortcuts",
-    why="a feature that tells every pair apart is all that a reward model would learn",
+    why="if one feature separates every pair, a reward model learns only that feature",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.75, "fail": 0.98, "least": 50},

@@ -37,7 +37,7 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="labels_fit_ids",  # every token has its label, and no label is left over
-            why="labels of another length than the ids stop a trainer, or shift against them",
+            why="if labels and ids differ in length, a trainer stops or uses shifted labels",
             checks=(holds("labels_fit"),),
             breaks={"labels_fit": 0},
             tasks=LABELLED,
@@ -66,7 +66,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="turns_end_supervised",  # every trained turn ends in a trained end-of-turn token
-            why="a model that is never taught the end of a turn never stops",
+            why="a model that is not trained on the end of a turn does not stop",
             checks=(none("n_open_turns"),),
             breaks={"n_open_turns": 1},
             tasks=("sft",),

@@ -28,7 +28,7 @@ def _launch(facts: Facts) -> str:
 def _detail(facts: Facts) -> str:
     said = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
     if facts.layout == "packed":
-        said.append("packs are taken apart, and the trainer packs anew")
+        said.append("packs are split into documents, and the trainer packs them again")
     if "loss_weights" in facts.columns:
         said.append("loss weights are its loss mask, and the loss is divided by their sum")
     return "; ".join(said)

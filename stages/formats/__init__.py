@@ -66,7 +66,7 @@ def choose(reading: str, task: str) -> Format:
     found = load(reading)
     if task not in found.tasks:
         raise UsageError(
-            f"Format {found.name} feeds {' and '.join(found.tasks)}, not {task}.",
+            f"Format {found.name} is for {' and '.join(found.tasks)}, not {task}.",
             f"For {task}: {', '.join(f.name for f in usable_for(task))}.",
         )
     return found

@@ -23,6 +23,6 @@ FORMAT = Unusable(
     what="lines of a batch file, which hold either the requests or the answers to them",
     instead=(
         "Join both files by custom_id, and write rows with messages: those of body.messages, and "
-        "behind them response.body.choices[0].message"
+        "after them response.body.choices[0].message"
     ),
 )
