@@ -156,7 +156,7 @@ def _check_columns(recipe: Recipe) -> None:
         missing = set(stage.reads) - present
         if missing:
             raise UsageError(
-                f"Stage {stage.name} reads {', '.join(sorted(missing))}; nothing writes it."
+                f"Stage {stage.name} reads {', '.join(sorted(missing))}; no stage writes it."
             )
         present |= set(stage.writes)
 

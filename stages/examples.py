@@ -63,7 +63,7 @@ def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
     """Whether a turn is trained: its own flag, else the policy."""
     if message.trained is not None:
         if message.trained and message.role != "assistant" and train_on != "all":
-            detail = f"turn {where + 1} ({message.role}) asks to be trained; see --train-on all"
+            detail = f"turn {where + 1} ({message.role}) is marked as trained; see --train-on all"
             raise RowError("untrainable_turn", detail)
         return message.trained
     if train_on == "all":

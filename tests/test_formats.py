@@ -1404,7 +1404,7 @@ def test_calls_one_after_another_are_one_turn() -> None:
     calls = (found.messages[1].fields or {})["tool_calls"]
     assert [one["function"]["arguments"]["town"] for one in calls] == ["Brig", "Olten"]
     row = {"messages": [asked, call("Brig"), call("Olten", weight=0), *results, answer]}
-    with pytest.raises(RowError, match="differ in the keys besides") as caught:
+    with pytest.raises(RowError, match="differ in the fields besides") as caught:
         formats.load("openai").read(row, "sft", FormatOptions())
     assert caught.value.code == "bad_tool_call"
 

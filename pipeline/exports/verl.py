@@ -19,8 +19,8 @@ def _launch(facts: Facts) -> str:
         ["model.path=$MODEL", "model.use_remove_padding=True"],
     ]
     notes = [
-        "Each epoch it leaves out what does not fill a last data.train_batch_size (256 documents);",
-        "a build of fewer trains nothing until that is set lower.",
+        "Each epoch drops the documents that do not fill a last data.train_batch_size (256);",
+        "a smaller build trains nothing until it is set lower.",
     ]
     return script("with verl", "verl.sh", lines, notes)
 

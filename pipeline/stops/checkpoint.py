@@ -54,7 +54,7 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examin
     other = {text: index for text, index in ours.items() if theirs.get(text) != index}
     if other:
         named = ", ".join(f"{text!r} = {index}" for text, index in list(other.items())[:4])
-        what = f"it has no such tokens of the build's tokenizer, or other ids for them: {named}"
+        what = f"tokens of the build's tokenizer are missing or have other ids: {named}"
         found.add("other_tokenizer", str(path), what, _overlay(folder, build))
         return
     for prompt in asked:
@@ -62,8 +62,8 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examin
         ids = tokenizer.encode(prompt.text, add_special_tokens=False).ids
         if ids != mine:
             what = (
-                f"the prompt of {prompt.row} gives {len(ids)} ids, but with the build's "
-                f"tokenizer {len(mine)} ids, or others"
+                f"the prompt of {prompt.row} gives {len(ids)} ids, but the build's "
+                f"tokenizer gives {len(mine)}, or other ids"
             )
             found.add("other_tokenizer", str(path), what, _overlay(folder, build))
             return

@@ -83,6 +83,6 @@ def together(first: Message, second: Message, where: str) -> Message:
     calls = [call for fields in said for call in fields.pop("tool_calls")]
     flags = [(turn.trained, turn.weight) for turn in (first, second)]
     if said[0] != said[1] or flags[0] != flags[1]:
-        detail = f"{where} is a call right after another, and they differ in the keys besides"
+        detail = f"{where} is a call right after another, and they differ in the fields besides"
         raise RowError("bad_tool_call", f"{detail} them")
     return replace(first, fields={"tool_calls": calls, **said[0]})

@@ -168,7 +168,7 @@ def in_order(
         best = None
     elif best is None:
         raise RowError(
-            "unrated_answer", f"no answer of {name} has a number, and nothing orders them"
+            "unrated_answer", f"no answer of {name} has a number, and nothing gives their order"
         )
     found: list[Answer] = []
     unrated: list[str] = []
