@@ -210,7 +210,7 @@ def _input_lines(said: dict[str, Any]) -> Iterator[str]:
             columns = ", ".join(f"{name} ({n} rows)" for name, n in look["unread"].items())
             yield f"          not read: {columns}"
     if said["files"] > len(said["inputs"]):
-        yield f"          {len(said['inputs'])} of {said['files']} files were looked at"
+        yield f"          {len(said['inputs'])} of {said['files']} files were sampled"
     if said["files_left_out"]:
         yield f"not read  {in_words(said['files_left_out'])}"
 

@@ -121,7 +121,7 @@ def _scored(path: str, found: Survey, rows: Sequence[Row], where: str) -> DataEr
         )
     return DataError(
         f"{where}: column {path!r} ({held}) may be the score of one answer, or the margin between "
-        "two, and nothing reads it alone under this name.",
+        "two, and no format reads it alone under this name.",
         f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
     )
 

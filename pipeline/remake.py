@@ -92,5 +92,5 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
             if there is None and made not in digests:
                 found.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
-                found.differ.append((row, "rebuilt from the source, it is another example"))
+                found.differ.append((row, "rebuilt from the source, it is a different example"))
     return found

@@ -221,7 +221,7 @@ def test_two_judges_that_disagree_stop_the_build(
         return run(self, definition, asked, given, good, first)
 
     monkeypatch.setattr(runner.Runner, "run", blind)
-    with pytest.raises(GateError, match="disagree on something_trained"):
+    with pytest.raises(GateError, match="different rows for something_trained"):
         gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
 
 

@@ -155,7 +155,7 @@ def _not_learnt(where: str, build: Declared, found: Examined) -> None:
     what = f"answers run on and never contain {build.end}: the model did not learn to end a turn"
     remedy = (
         "Look at how it was trained: labels that leave out the end of a turn (pipeline show "
-        f"{build.folder} draws the build's), too few steps, or another chat template."
+        f"{build.folder} shows the build's), too few steps, or another chat template."
     )
     found.add("end_of_turn_not_learnt", where, what, remedy)
 

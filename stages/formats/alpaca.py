@@ -88,7 +88,7 @@ class _Alpaca:
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         more = next((name for row in rows if (name := _unread(row, columns))), None)
         if more is not None:
-            return f"instruction and {more} could each be what is asked", _either(more).capitalize()
+            return f"instruction and {more} could each be the question", _either(more).capitalize()
         said = [[peek(row, name) for name in _OUTPUTS if says(row, name)] for row in rows]
         if all(one == values[0] for values in said for one in values) or any(
             name in columns for name in _OUTPUTS
