@@ -1,4 +1,4 @@
-"""How many answers (PRM: steps) have next to nothing in them."""
+"""How many answers (PRM: steps) are almost empty."""
 
 from __future__ import annotations
 

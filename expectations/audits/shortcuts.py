@@ -1,4 +1,4 @@
-"""RM: how well one simple feature of the two answers alone tells chosen from rejected.
+"""RM: how well one simple feature of the two answers alone separates chosen from rejected.
 
 A reward model is trained on pairs, so the measure is the paired AUC: the share of pairs in which
 the feature is larger on the chosen side, a tie counting half, taken towards whichever side wins.

@@ -1,4 +1,4 @@
-"""PRM: how the step labels are balanced, and where the first errors stand."""
+"""PRM: how the step labels are balanced, and where the first errors are."""
 
 from __future__ import annotations
 

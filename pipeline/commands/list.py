@@ -108,7 +108,7 @@ def stages() -> list[tuple[str, str]]:
     from pipeline.stage_table import stage_table
 
     return [
-        (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, judged'}")
+        (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, checked'}")
         for task, name, reads, writes in stage_table()
     ]
 

@@ -1,4 +1,4 @@
-"""Lines of a batch file for an inference server: requests without answers, or answers alone."""
+"""Lines of a batch file for an inference server: requests without answers, or only the answers."""
 
 from __future__ import annotations
 

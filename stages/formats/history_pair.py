@@ -1,4 +1,4 @@
-"""``response_chosen`` and ``response_rejected``, or the same words the other way round."""
+"""Sides named ``response_chosen`` and ``response_rejected``, or ``chosen_response`` and so on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PRM800K: alternatives at each step, rated -1, 0 or 1, of which one was chosen to go on from.
+"""PRM800K: several completions per step, each rated -1, 0 or 1; one of them was chosen.
 
 As TRL published it: one example for each completion that is not the chosen one (the chosen steps
 before it, then it), and one for the whole chosen chain. Following only the chosen completions

@@ -1,4 +1,4 @@
-"""Turns of which the assistant's have a rating each: a question, then one rated step a turn.
+"""Turns where each assistant turn has a rating: a question, then one rated step per turn.
 
 ``rated_messages/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good). A turn of somebody
 else between two steps has no place in a chain of steps: such rows are refused by name.

@@ -1,4 +1,4 @@
-"""A conversation or an exchange whose answer is the chosen one, and a rejected answer beside it.
+"""A conversation or an exchange whose answer is the chosen one, and a separate rejected answer.
 
 ``messages`` with ``rejected_response``, ``rejected_message`` or ``rejected_messages``; ``query``
 and ``response`` with ``rejected_response``.
