@@ -1,4 +1,4 @@
-"""Sides named ``response_chosen`` and ``response_rejected``, or ``chosen_response`` and so on."""
+"""``response_chosen`` and ``response_rejected``, or ``chosen_response``/``rejected_response``."""
 
 from __future__ import annotations
 
