@@ -52,7 +52,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="first_label_untrained",
-            why="a trainer's shift would predict it from the last token of the document before it",
+            why="a trainer would predict this label from the last token of the document before",
             checks=(none("first_is_trained"),),
             breaks={"first_is_trained": 1},
             tasks=LABELLED,
