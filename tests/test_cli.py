@@ -44,7 +44,7 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", "folder"), 2, "has no data files"),
         (("run", "sft", "data.csv"), 2, "no reader for this suffix"),
         (("run", "sft", GOOD, "--format", "foo"), 2, "no format named 'foo'"),
-        (("run", "sft", GOOD, "--format", "preference"), 2, "feeds rm, not sft"),
+        (("run", "sft", GOOD, "--format", "preference"), 2, "is for rm, not sft"),
         (("run", "sft", GOOD, "--bogus"), 2, "No such option"),
         (("run", "sft", GOOD, "--map", "x"), 2, "is not NAME=COLUMN"),
         (("run", "sft", GOOD, "--too-long", "trim-steps"), 2, "is for prm"),

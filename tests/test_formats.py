@@ -1497,7 +1497,7 @@ def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
 
 def test_a_format_of_another_task_is_a_usage_error() -> None:
     """A format that cannot feed the task is refused, and so is one that does not exist."""
-    with pytest.raises(UsageError, match="feeds sft, not rm"):
+    with pytest.raises(UsageError, match="is for sft, not rm"):
         formats.choose("alpaca", "rm")
     with pytest.raises(UsageError, match="alpacca") as caught:
         formats.choose("alpacca", "sft")
