@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[str, str, Row, str, str]] = {
         "sft",
         parts("user", THOUGHT, TEXT),
         "unsupported_content",
-        "only the",
+        "only an assistant turn",
     ),
     "result_of_an_assistant": (
         "openai",
