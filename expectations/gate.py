@@ -67,8 +67,8 @@ def _chunks(table: Table, limit: int) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting)
     if seen + count != table.rows or not table.rows:
         raise GateError(
-            f"The {table.name} table has {seen + count} rows where {table.rows} were written.",
-            HELP if table.rows else "There is nothing to judge, so nothing was published.",
+            f"The {table.name} table has {seen + count} rows, but {table.rows} were written.",
+            HELP if table.rows else "The table has no rows, so nothing was published.",
         )
 
 
@@ -111,7 +111,7 @@ def _shipped(
     for chunk in _chunks(table, CHUNK_ROWS):
         missing = sorted(set(names) - set(chunk.columns))
         if missing:
-            raise GateError(f"The {table.name} table lacks {', '.join(missing)}.", HELP)
+            raise GateError(f"The {table.name} table has no columns {', '.join(missing)}.", HELP)
         found = runner.run(definition, suite, given, chunk.select(names), first)
         total = [f.after(total[i] if total else None) for i, f in enumerate(found)]
         for name, seen in _second(chunk, context, table.name, first).items():
@@ -131,8 +131,8 @@ def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked
         j.passed == bool(j.broken) for j in judged
     ):
         raise GateError(
-            f"Two judges disagree on {name}: {[j.broken for j in judged]} rows and "
-            f"{list(law.each)}.",
+            f"Great Expectations and polars count different rows for {name}: "
+            f"{[j.broken for j in judged]} and {list(law.each)}.",
             "Nothing was published; please report it with the recipe.",
         )
     declared = suite.expectations[mine[0]]
@@ -181,8 +181,8 @@ def _require_columns(declared: Sequence[Declared], frame: pl.DataFrame, suite: S
     if missing:
         raise GateError(
             f"Suite {suite.name} asks for {', '.join(missing)}, which the {suite.table} table "
-            "has not.",
-            f"It has {', '.join(frame.columns)}.",
+            "does not have.",
+            f"Its columns: {', '.join(frame.columns)}.",
         )
 
 
@@ -202,7 +202,7 @@ def judge(
         GateError: something could not be judged, so that nothing can be said.
     """
     if not suites:
-        raise GateError("There is no suite to judge by.", HELP)
+        raise GateError("There is no suite to check against.", HELP)
     runner = Runner()
     findings: list[Finding] = []
     counts: dict[str, int] = {}

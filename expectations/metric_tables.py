@@ -20,7 +20,7 @@ from expectations.readback.shard_file import ShardFile
 from expectations.readback.stored_rows import StoredRows
 from stages.errors import GateError
 
-_HELP = "Correct the metrics of that subject; nothing can be judged by them."
+_HELP = "Fix the metrics of that subject."
 
 
 def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.Series:
@@ -33,7 +33,7 @@ def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.S
         )
     if column.shape != (count,):
         raise GateError(
-            f"{subject} measures {name} for {column.shape} things; there are {count}.", _HELP
+            f"{subject} measures {name} for {column.shape} items; there are {count}.", _HELP
         )
     return pl.Series(name, column.astype(np.int64, copy=False))
 

@@ -286,9 +286,9 @@ def _assemble(
         len(np.unique(plan.examples.row)) - len(np.unique(plan.examples.row[plan.kept])),
         rated,
     )
-    report("judge", 0, 1)
+    report("check", 0, 1)
     verdict = _judge(outcome, folder, users)
-    report("judge", 1, 1)
+    report("check", 1, 1)
     return _completed(outcome, folder, verdict), verdict
 
 

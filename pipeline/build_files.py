@@ -27,7 +27,7 @@ def open_build(folder: Path, found: Checked) -> Build | None:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        found.add(MANIFEST, "missing", "there is none, so this is not a build")
+        found.add(MANIFEST, "missing", "the file does not exist, so this is not a build")
         return None
     data = path.read_bytes()
     problem = seal.problem(data)
@@ -69,12 +69,14 @@ def check_figures(manifest: Manifest, found: Checked) -> None:
     """The manifest agrees with itself: sums, hashes it names twice, its own id."""
     for what, said, counted in _sums(manifest):
         if said != counted:
-            found.add(MANIFEST, "figures", f"{what}: {said} is said, {counted} adds up")
+            found.add(
+                MANIFEST, "figures", f"{what}: the manifest says {said}, the sum is {counted}"
+            )
     for shard in manifest.shards:
         if manifest.files.get(shard.path) != shard.sha256:
             found.add(MANIFEST, "figures", f"{shard.path} has two hashes")
     if identity.of_manifest(manifest) != manifest.build_id:
-        found.add(MANIFEST, "figures", "build_id is not that of its recipe and inputs")
+        found.add(MANIFEST, "figures", "build_id does not match its recipe and inputs")
 
 
 def check_record(folder: Path, found: Checked) -> None:

@@ -83,7 +83,7 @@ def _measured(build: Build, metrics: Path, context: Context, found: Checked) -> 
             one = measure(shard.path, said.path, split.name, metrics, context, sources, None)
             one.counts["n_rows_planned"] = said.rows
             if one.rows and one.counts["n_tokens"] != said.tokens:
-                text = f"it holds {one.counts['n_tokens']} tokens, not {said.tokens}"
+                text = f"it has {one.counts['n_tokens']} tokens, not {said.tokens}"
                 found.add(said.path, "tokens", text)
             made.append(one)
     return made
@@ -114,7 +114,7 @@ def _judge(build: Build, metrics: Path, model: TargetModel, found: Checked) -> l
         evidence = Evidence(build.folder, metrics, shards, hashes, declared)
         verdict = gate.judge(evidence, context, [])
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
-        found.add(VALIDATION, "unjudged", f"the shards cannot be judged: {error}")
+        found.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
         return []
     found.verdict = verdict
     for finding in verdict.findings:
@@ -160,15 +160,17 @@ def _check_export(build: Build, work: Path, model: TargetModel, found: Checked) 
     ours, metrics = work / "ours", work / METRICS
     metrics.mkdir()
     if not (build.folder / VALIDATION).is_file():
-        found.add(VALIDATION, "unjudged", "it is missing, and says what its rows were judged by")
+        found.add(VALIDATION, "unjudged", "it is missing, so the rows cannot be checked")
         return
     try:
         back = exporting.bring_back(build, ours)
     except Exception as error:  # whatever damaged files make of their readers
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        found.add(MANIFEST, "unjudged", f"the rows cannot be read in our columns: {what}")
+        found.add(
+            MANIFEST, "unjudged", f"the rows cannot be converted to a build's columns: {what}"
+        )
         return
-    found.notes.append("This is an export: none of its rows is made again from the source.")
+    found.notes.append("This is an export: its rows are not rebuilt from the source.")
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
     _judge(back, metrics, model, found)
     if (build.folder / "dataset_dict.json").is_file():
@@ -191,7 +193,7 @@ def _make_again(
         inputs = build.run.inputs
         gone = [path for path in inputs if not Path(path).exists()]  # an address of a server
         if gone:
-            found.notes.append(f"No row was made again from the source: {gone[0]} is not here.")
+            found.notes.append(f"No row was rebuilt from the source: {gone[0]} is not here.")
             return
         config = Config(
             data=inputs,
@@ -202,7 +204,7 @@ def _make_again(
         )
         result = remake.remake(config, build.manifest, metrics, shards)
     except (PipelineError, OSError, KeyError, TypeError) as error:
-        found.notes.append(f"No row was made again from the source: {error}")
+        found.notes.append(f"No row was rebuilt from the source: {error}")
         return
     found.rows_made_again = result.rows
     for where, detail in result.differ:

@@ -55,7 +55,7 @@ def _from_system(error: OSError) -> SurroundingsError:
     if error.errno == errno.ENOSPC:
         return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
     if error.errno == errno.ENOENT:
-        remedy = "Check the path, and leave data and cache alone while a build runs."
+        remedy = "Check the path, and do not change data or cache while a build runs."
         return SurroundingsError(f"{error}.", remedy)
     return SurroundingsError(f"{error}.", "Check permissions and paths.")
 
@@ -98,7 +98,7 @@ def _status(debug: bool) -> int:
             raise
         text = " ".join(str(error).split())[:300]
         click.echo(
-            f"error: a fault of this program{_place(error)}, {type(error).__name__}: {text}\n"
+            f"error: internal error{_place(error)}, {type(error).__name__}: {text}\n"
             f"       Run again with --debug and report it to {REPORT_TO}.",
             err=True,
         )

@@ -89,7 +89,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
-            raise UsageError(f"--max-length {self.max_length} leaves no room.", "Give at least 8.")
+            raise UsageError(f"--max-length {self.max_length} is too small.", "Give at least 8.")
         number = int(self.pad_to) if self.pad_to.isascii() and self.pad_to.isdigit() else 0
         if self.pad_to not in ("longest", "max-length") and number < 8:
             raise UsageError(
@@ -104,15 +104,13 @@ class Config:
             raise UsageError(f"--train-on {self.train_on} is not for {self.task}.", "Leave it out.")
         if self.reasoning == "mask" and (not kind.trains_answers or self.train_on == "all"):
             raise UsageError(
-                "--reasoning mask leaves reasoning out of what sft trains of answers.",
+                "--reasoning mask is only for sft, and not with --train-on all.",
                 "Use it for sft without --train-on all, or use --reasoning strip.",
             )
         for text in self.where:
             condition(text)  # raises where it cannot be read
         if self.thinking != "auto" and kind.marks:
-            raise UsageError(
-                "--thinking chooses what a model answers to.", f"Leave it out for {self.task}."
-            )
+            raise UsageError(f"--thinking is not for {self.task}.", "Leave it out.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if not 0 <= self.max_reject <= 1:

@@ -80,12 +80,12 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError
         elif begun is not None and said and all(kind is not begun[0] for kind, _ in said):
             named = next((kind for kind, _ in (begun, said[0]) if kind in usable), begun[0])
             return DataError(
-                f"{source.name}:{line} has another shape than the rows before it: {said[0][1]} "
+                f"{source.name}:{line} has a different shape from the rows before it: {said[0][1]} "
                 f"({said[0][0].name}) after {begun[1]} ({begun[0].name}).",
                 f"Split the file there, or add --format {named.name} to have the other rows "
                 "refused one by one.",
             )
-    return DataError(f"{source.path} holds rows of two shapes.", "Name one with --format.")
+    return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
 
 
 def _columns_of(rows: list[Row]) -> str:

@@ -239,7 +239,7 @@ class Shards:
                     return split, before + row, at - int(offsets[row])
                 before += shard.record.rows
         raise UsageError(
-            f"No example is called {row_id!r}.", "It may have been refused: see rejects.jsonl."
+            f"No example has the row_id {row_id!r}.", "It may have been refused: see rejects.jsonl."
         )
 
     def strips(

@@ -210,7 +210,7 @@ def _input_lines(said: dict[str, Any]) -> Iterator[str]:
             columns = ", ".join(f"{name} ({n} rows)" for name, n in look["unread"].items())
             yield f"          not read: {columns}"
     if said["files"] > len(said["inputs"]):
-        yield f"          {len(said['inputs'])} of {said['files']} files were looked at"
+        yield f"          {len(said['inputs'])} of {said['files']} files were sampled"
     if said["files_left_out"]:
         yield f"not read  {in_words(said['files_left_out'])}"
 
@@ -224,7 +224,7 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
     if rejects["too_long"]:
         trimmed = "" if said["too_long"] == "reject" else ", and cannot be trimmed to that"
         examples = f"{rejects['too_long']} of {said['lengths']['examples']} sampled examples"
-        yield f"          {examples} are longer than --max-length{trimmed}; they go too"
+        yield f"          {examples} are longer than --max-length{trimmed}; they are refused too"
     if rejects["build_would_stop"]:
         yield (
             "          a build would stop: more rows than --max-reject allows, nothing left, "
@@ -261,7 +261,7 @@ def _length_lines(said: dict[str, Any]) -> Iterator[str]:
         full = "-" if entry["efficiency"] is None else f"{entry['efficiency']:.2%}"
         mark = "  <- --max-length" if entry["max_length"] == said["max_length"] else ""
         yield (f"{entry['max_length']:>16,} {entry['too_long']:>9.2%} {packs:>12} {full:>8}{mark}")
-    yield "          packs and fill are worked out on the sample's lengths"
+    yield "          packs and fill are estimated from the sample's lengths"
 
 
 def as_text(found: Forecast) -> str:

@@ -174,7 +174,7 @@ def require_passed(verdict: Verdict) -> None:
     lines = "\n".join(line(finding) for finding in broken)
     ours = all(finding.suite == suites.SHIPPED for finding in broken)
     raise ExpectationError(
-        f"What was written breaks {', '.join(f.name for f in broken)}:\n{lines}",
+        f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
         "Nothing was published; "
-        + ("please report it with the recipe." if ours else "mend the data, or the suite."),
+        + ("please report it with the recipe." if ours else "fix the data, or the suite."),
     )

@@ -98,14 +98,14 @@ def lines(manifest: Manifest) -> list[str]:
     said = manifest.inference
     if said:
         counts = ", ".join(f"{n} {name}" for name, n in said.trained_turns.items() if n)
-        found.append(f"prompts   trained turns by the prompt that they stand behind: {counts}")
+        found.append(f"prompts   trained turns, by the prompt before them: {counts}")
         if said.arguments:
             keywords = ", ".join(f"{k}={v}" for k, v in said.arguments.items())
             found.append(f"          at inference render with {keywords} (see serving.json)")
         if said.mixed:
             found += [
-                "warning   answers with reasoning and without it are trained behind different",
-                "          prompts, and a server feeds one of them: choose with --thinking on,",
+                "warning   answers with reasoning and without it are trained after different",
+                "          prompts, and a server uses one of them: choose with --thinking on,",
                 "          or with --reasoning strip --thinking off",
             ]
     added = manifest.model.added_tokens

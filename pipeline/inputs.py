@@ -138,7 +138,7 @@ def scan(config: Config) -> list[Input]:
 
     Raises:
         UsageError, DataError: an input is missing, empty or not what its name says.
-        SurroundingsError: one may not be read.
+        SurroundingsError: one is not readable.
     """
     files = expand(config.data, config.cache_dir)
     found = []
@@ -147,11 +147,12 @@ def scan(config: Config) -> list[Input]:
             found.append(_opened(file, name, config.salvage))
         except PermissionError as error:
             raise SurroundingsError(
-                f"{file.origin} may not be read.", "Check its permissions."
+                f"{file.origin} is not readable.", "Check its permissions."
             ) from error
         except FileNotFoundError as error:
             raise SurroundingsError(
-                f"{file.origin} vanished while it was being read.", "Build again when it is there."
+                f"{file.origin} disappeared while it was being read.",
+                "Put it back and build again.",
             ) from error
     return found
 

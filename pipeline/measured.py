@@ -125,7 +125,7 @@ def measure(
     except _UNMEASURED as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise GateError(
-            f"{shard} cannot be judged: {what}.",
+            f"{shard} cannot be checked: {what}.",
             "Nothing was published; please report it with the recipe.",
         ) from error
     rows = _kept(made, folder, shard)

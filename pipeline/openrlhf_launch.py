@@ -52,7 +52,7 @@ def check_version(task: str, version: tuple[int, ...]) -> None:
     if version < FIRST[task]:
         first = ".".join(map(str, FIRST[task]))
         raise UsageError(
-            f"OpenRLHF {shown} batches {task} in another form than {first} and newer.",
+            f"OpenRLHF {shown} batches {task} in a different form from {first} and newer.",
             f"Install openrlhf {first} or newer.",
         )
     if task == "prm" and version > LAST_PRM:

@@ -66,7 +66,7 @@ def _arguments(table: Mapping[str, Any], where: str) -> list[str]:
                 f"{where}: there is no option {key!r}.", "See: pipeline run sft --help"
             )
         if name != key and name in table:
-            raise UsageError(f"{where}: {key} stands there twice.", f"Leave {name} out.")
+            raise UsageError(f"{where}: {key} is given twice.", f"Leave {name} out.")
         try:
             arguments += _spelled(value, known[name])
         except TypeError as error:

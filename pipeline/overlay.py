@@ -212,11 +212,11 @@ def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Build) 
     markers = _markers(model)
     given = [f"{text} from {_MEANING[name][0]!r}" for name, (text, _) in markers.items()]
     added = model.added_tokens
-    given += [f"{text} from the tokens that its text was before" for text in added]
+    given += [f"{text} from the tokens that its text had before" for text in added]
     names = ", ".join(given)
     modules = sorted({name.rsplit(".", 2)[-2] for name in changed})
     train = "They are still untrained: under LoRA, or with frozen embeddings, train them too"
-    served = f"Serve the model with this directory's tokenizer: another has no {', '.join(added)}."
+    served = f"Serve the model with this directory's tokenizer: others have no {', '.join(added)}."
     return [
         *([served] if added else []),
         f"{len(rows)} rows of {', '.join(changed)} were given values: {names}.",

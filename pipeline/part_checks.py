@@ -62,7 +62,7 @@ def require_counted(report: PartReport, work: Work, last: int, kept: int) -> Non
     found = None if report.damage else row_counts.count(work.split)
     read = row_counts.Count(report.rows, report.lines, last)
     if found is not None and found != read:
-        raise ReadingError(f"{work}: {read} were read, and {found} are there.")
+        raise ReadingError(f"{work}: {read} were read, but there are {found}.")
     if kept and not report.sampled + report.skipped:
         raise ReadingError(f"{work}: none of its {kept} rows was read a second time.")
 

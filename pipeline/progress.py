@@ -68,7 +68,9 @@ def _lines(manifest: Manifest) -> list[str]:
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
     beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
-    lines += [f"          {n} examples of rows with others: {code}" for code, n in beside.items()]
+    lines += [
+        f"          {n} examples of rows with other examples: {code}" for code, n in beside.items()
+    ]
     if rows.duplicates_found and not rows.duplicates:
         lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
     rated = margins.line(manifest.margins)
@@ -82,7 +84,7 @@ def _lines(manifest: Manifest) -> list[str]:
             f"{packing.efficiency:.2%} full"
         )
     if manifest.options.get("test_size") and "test" not in manifest.splits:
-        lines.append("test      none: --test-size asks for less than one row of these")
+        lines.append("test      none: --test-size is less than one of these rows")
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

@@ -53,7 +53,7 @@ def check_target(target: Path) -> Path:
     """
     real = Path(os.path.realpath(target))
     if real == Path.cwd() or real in Path.cwd().parents:
-        raise UsageError(f"{target} holds the working directory.", "Give another with -o.")
+        raise UsageError(f"{target} contains the working directory.", "Give another with -o.")
     if real.exists() and not real.is_dir():
         raise UsageError(f"{target} is a file.", "Give a directory with -o.")
     if real.is_dir() and any(real.iterdir()):
@@ -157,7 +157,7 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manife
     held = json.loads((folder / VALIDATION).read_bytes())
     judged = verdict.findings and verdict.passed
     if not judged or held != json.loads(json.dumps(verdict.described())):
-        raise GateError("What was built was not judged, or did not pass.", "Please report it.")
+        raise GateError("The build was not checked, or failed its checks.", "Please report it.")
     found = sealed(manifest)
     write_json(folder / MANIFEST, as_json(found))
     return found

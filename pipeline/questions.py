@@ -86,7 +86,7 @@ def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
 def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
     what = (
         f"{where}: column {path!r} ({_held(column, len(rows))}) rates the answers, and "
-        f"{config.task} would train every answer, whatever it says.{_alike(rows, config, where)}"
+        f"{config.task} would train every answer.{_alike(rows, config, where)}"
     )
     ways = [f"train all of them with {ignore(path)}"]
     chosen = condition_for(path, column.values)
@@ -121,7 +121,7 @@ def _scored(path: str, found: Survey, rows: Sequence[Row], where: str) -> DataEr
         )
     return DataError(
         f"{where}: column {path!r} ({held}) may be the score of one answer, or the margin between "
-        "two, and nothing reads it alone under this name.",
+        "two, and no format reads it alone under this name.",
         f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
     )
 

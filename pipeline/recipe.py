@@ -164,7 +164,7 @@ def _check_columns(recipe: Recipe) -> None:
         missing = set(stage.reads) - present
         if missing:
             raise UsageError(
-                f"Stage {stage.name} reads {', '.join(sorted(missing))}; nothing writes it."
+                f"Stage {stage.name} reads {', '.join(sorted(missing))}; no stage writes it."
             )
         present |= set(stage.writes)
 
@@ -192,7 +192,7 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
     """
     if profile.pair is not None and not tasks.kind_of(config.task).compares:
         raise ModelError(
-            f"{profile.name} is an encoder: it reads a pair of texts and writes none.",
+            f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
             f"Use it for rm, or name a language model for {config.task}.",
         )
     if profile.pair is not None and config.padding_side == "left":

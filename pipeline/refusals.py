@@ -33,7 +33,7 @@ def _for_long(lengths: Sequence[int], config: Config) -> str:
     trims = tasks.kind_of(config.task).trims if config.too_long == "reject" else ""
     return (
         f"{fitting} of the {len(lengths)} examples that are too long fit --max-length {length}."
-        + (f" --too-long trim-{trims} cuts whole {trims} off their ends." if trims else "")
+        + (f" --too-long trim-{trims} drops whole {trims} from their ends." if trims else "")
     )
 
 
@@ -50,7 +50,7 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
         return
     error = error_of(ledger, rows, bool(left), config)
     listed = failed.folder_of(config.output) / REJECTS
-    raise DataError(error.what, f"{error.remedy} Every refused row stands in {listed}.".lstrip())
+    raise DataError(error.what, f"{error.remedy} Every refused row is in {listed}.".lstrip())
 
 
 def error_of(ledger: Ledger, rows: int, left: bool, config: Config, of: str = "rows") -> DataError:

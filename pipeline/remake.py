@@ -34,9 +34,9 @@ class Remade:
 def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
     for source, known in zip(inputs, said, strict=False):
         if (source.name, source.sha256) != (known.path, known.sha256):
-            raise SurroundingsError(f"{source.path} is not the file that was built.")
+            raise SurroundingsError(f"{source.path} is not the file that the build was made from.")
     if len(inputs) != len(said):
-        raise SurroundingsError("The inputs are not those that were built.")
+        raise SurroundingsError("The inputs are not those of the build.")
 
 
 def _records(source: Input) -> list[Record]:
@@ -90,7 +90,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
             made = (int(halves[0]), int(halves[1]))
             there = stored.get((ordinal, line + 1, sequence))
             if there is None and made not in digests:
-                found.differ.append((row, "the source has it, and no shard"))
+                found.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
-                found.differ.append((row, "made again from the source, it is another example"))
+                found.differ.append((row, "rebuilt from the source, it is a different example"))
     return found

@@ -67,7 +67,7 @@ def shards_of(folder: Path) -> dict[Path, list[str]]:
         files = sorted(folder.glob("*.safetensors"))
     missing = [path.name for path in files if not path.exists()]
     if missing:
-        raise DataError(f"{folder} lacks {', '.join(missing)}.", "Download it again.")
+        raise DataError(f"{folder} has no {', '.join(missing)}.", "Download it again.")
     if not files:
         raise UsageError(
             f"{folder} has no safetensors files.", "Save the model with safe_serialization."

@@ -36,8 +36,8 @@ def problem(data: bytes) -> str | None:
     except ValueError as error:
         return f"it is not JSON: {error}"
     if KEY not in found:
-        return "it carries no seal"
+        return "it has no seal"
     if sealed(found)[KEY] != found[KEY]:
-        return "its content is not what was sealed"
+        return "its content changed after it was sealed"
     spelled = json_text(found).encode(errors="surrogatepass")  # a lone half is not text, but JSON
-    return None if spelled == data else "it is spelled otherwise"
+    return None if spelled == data else "its JSON is written differently"

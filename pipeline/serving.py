@@ -49,11 +49,11 @@ def marker(model: TargetModel, text: str) -> dict[str, Any]:
     one = len(ids) == 1
     stock = _seen_by_stock(model, text) if one else False
     if not one:
-        why = f"it is written as {len(ids)} tokens, so that no single id stands for it"
+        why = f"it is written as {len(ids)} tokens, so no single id stands for it"
     elif stock:
-        why = f"it is token {ids[0]} of the untouched tokenizer as well"
+        why = f"it is token {ids[0]} of the original tokenizer too"
     else:
-        why = f"its id {ids[0]} is unknown to a server that loads an untouched tokenizer"
+        why = f"its id {ids[0]} is unknown to a server that loads the original tokenizer"
     use = EITHER if one and stock else STRING
     if text in model.profile.added_tokens:
         use, why = REGISTERED, f"{why}, which decodes it to nothing and cannot write it in a prompt"

@@ -70,7 +70,9 @@ def describe(path: Path) -> StageFile:
 
 def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None:
     if not batches:
-        raise DataError(f"Stage {stage} has no rows left to write.", "See the rejects beside it.")
+        raise DataError(
+            f"Stage {stage} has no rows left to write.", "See the rejects file next to it."
+        )
     schema = batches[0].schema.with_metadata(_metadata(recipe, stage))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
@@ -119,9 +121,7 @@ def _through(
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
     kinds = {isinstance(formats.load(name), TokenRows) for name in recipe.formats}
     if len(kinds) > 1:
-        raise UsageError(
-            "Token ids and texts do not go through the same stages.", "Run them one by one."
-        )
+        raise UsageError("Token ids and texts need different stages.", "Run them one by one.")
     return recipe.stages(recipe.formats[0])
 
 
@@ -136,7 +136,7 @@ def run_until(config: Config, until: str) -> int:
     """
     if config.dedup or config.shuffle or config.test_size:
         raise UsageError(
-            "Stages look at rows alone; --dedup, --shuffle and --test-size need them all.",
+            "A stage sees one row at a time; --dedup, --shuffle and --test-size need all rows.",
             "Leave them out, or use: pipeline run",
         )
     inputs = scan(config)
@@ -195,7 +195,7 @@ def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path
     missing = sorted(set(reads) - set(batches[0].schema.names if batches else []))
     if missing:
         raise UsageError(
-            f"{source} lacks {', '.join(missing)}, which stage {name} reads.",
+            f"{source} has no {', '.join(missing)}, which stage {name} reads.",
             "Run the stages in the order of: pipeline list stages",
         )
 

@@ -49,7 +49,7 @@ def run(
     Raises:
         UsageError: an option, the model or a path is wrong (exit 2 of the command).
         DataError: the rows were refused (3); ``DIR.failed`` then says which.
-        GateError: what was built could not be judged (4).
+        GateError: the shards could not be checked (4).
         SurroundingsError: disk, lock, permissions, a changing input (5).
     """
     given = {name: value for name, value in options.items() if value is not None}
@@ -59,7 +59,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a build would give, judged by a sample of its rows. ``str(plan)`` is the whole page.
+    """What a build would give, estimated from a sample of rows. ``str(plan)`` is the whole page.
 
     Attributes:
         task, layout: what would be built; ``output``: where.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _MARK = 'DISTRIBUTION = "posttrain-pipeline"'
 _PACKAGES = ("pipeline", "stages", "expectations")
-_ELSEWHERE = "Rename that folder, run from another one, or take it off PYTHONPATH."
+_ELSEWHERE = "Rename that folder, run from another one, or remove it from PYTHONPATH."
 
 
 class ShadowedError(ImportError):
@@ -58,10 +58,10 @@ def require_ours() -> None:
             )
         if found != wanted:
             where = found.parent if found.name == "__init__.py" else found
-            what = f"Python finds package {name!r} in {where}, in front of posttrain-pipeline's."
+            what = f"Python finds package {name!r} in {where}, before posttrain-pipeline's."
             raise ShadowedError(what, _ELSEWHERE)
         if _MARK not in found.read_text("utf-8"):
             raise ShadowedError(
                 f"{found} was overwritten by another distribution.",
-                "Install posttrain-pipeline in an environment of its own.",
+                "Install posttrain-pipeline in a separate environment.",
             )

@@ -106,9 +106,9 @@ def seen(name: str, kind: Kind) -> str | None:
     if word in SYSTEM or word in HISTORY or word in TOOLS:
         return "belongs to the conversation"
     if word in ARGUMENTS:
-        return "is for the chat template, which is told the same for all rows"
+        return "is for the chat template, which gets the same arguments for all rows"
     if word in MEDIA:
-        return "is not text, which is all that is trained here"
+        return "is not text, and only text is trained"
     if word in CONTEXT:
         return "looks like something that the model should read"
     if word in REASONING and kind.trains_answers:

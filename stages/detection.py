@@ -60,7 +60,7 @@ def _unpaired(rows: Sequence[Row]) -> bool:
 def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
     if rows and _unpaired(rows):
         raise DataError(
-            f"{where} holds unpaired data: one completion and a label a row. A reward model is "
+            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
             "trained on pairs, and there is no second answer to compare with.",
             "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
         )

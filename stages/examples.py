@@ -63,7 +63,7 @@ def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
     """Whether a turn is trained: its own flag, else the policy."""
     if message.trained is not None:
         if message.trained and message.role != "assistant" and train_on != "all":
-            detail = f"turn {where + 1} ({message.role}) asks to be trained; see --train-on all"
+            detail = f"turn {where + 1} ({message.role}) is marked as trained; see --train-on all"
             raise RowError("untrainable_turn", detail)
         return message.trained
     if train_on == "all":
@@ -89,7 +89,7 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
         return Conversation([replace(messages[0], trained=True)])
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
-        raise RowError("no_answer", "no turn of an assistant: there is nothing to learn")
+        raise RowError("no_answer", "no assistant turn: there is nothing to train")
     _require_asked(messages)
     some = False
     for i, message in enumerate(messages):
@@ -117,7 +117,7 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
     upto = list(itertools.accumulate(sizes, initial=0))
     total = sum(upto[i + 1] for i in answers)
     if len(answers) > 1 and total > MOST_SPLIT:
-        detail = f"the chat template wants one example per trained turn, and the {len(answers):,} "
+        detail = f"the chat template needs one example per trained turn, and the {len(answers):,} "
         detail += f"of this conversation would repeat {total:,} characters of earlier turns, "
         detail += f"above the limit of {MOST_SPLIT:,}; cut it into shorter rows, or use "
         raise RowError("too_many_turns", f"{detail}--train-on last")
@@ -149,17 +149,17 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
     _require_asked(found.prompt)
     if found.prompt[-1].role == "assistant":
-        raise RowError("prompt_ends_in_answer", "the prompt ends with a turn of the assistant")
+        raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
     for message in (*found.prompt, *found.chosen, *found.rejected):
         if message.weight is not None:
             raise RowError(
-                "bad_weight", f"weight {message.weight:g} in a pair: it has no loss of turns"
+                "bad_weight", f"weight {message.weight:g} in a pair: a pair has no loss per turn"
             )
     prompt = [replace(message, trained=False) for message in found.prompt]
     sides = []
     for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
         if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
-            raise RowError("empty_answer", f"{name} ends in no answer")
+            raise RowError("empty_answer", f"{name} does not end with an answer")
         if any(message.trained is False for message in answer):
             raise RowError(
                 "bad_weight", f"a turn of {name} is not to be trained: a pair trains both"

@@ -92,7 +92,8 @@ class FileVersion:
 def changed(path: str) -> SurroundingsError:
     """The error for an input whose bytes differ from those that were planned over."""
     return SurroundingsError(
-        f"{path} changed while the build was reading it.", "Build again when nothing writes to it."
+        f"{path} changed while the build was reading it.",
+        "Build again when no other process writes to it.",
     )
 
 
@@ -152,8 +153,8 @@ class _Compared(io.RawIOBase):
             self._file = Path(version.path).open("rb")  # noqa: SIM115  # closed with this object
         except FileNotFoundError as error:
             raise SurroundingsError(
-                f"{version.path} vanished while the build was reading it.",
-                "Build again when it is there.",
+                f"{version.path} disappeared while the build was reading it.",
+                "Put it back and build again.",
             ) from error
 
     def readable(self) -> bool:

@@ -141,7 +141,7 @@ class Normalize:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
         if not found:
-            raise RowError("no_examples", "the row holds no example")
+            raise RowError("no_examples", "the row has no example")
         return found
 
     def _account(self, row: Watched, found: Sequence[Example]) -> None:

@@ -19,11 +19,11 @@ from stages.contract import Batch
 WORDS = {
     "ends_without_answer": "the conversation ends with a turn that has no answer",
     "repeated_role": "two turns of one role in a row",
-    "template_text": "a text holds the markers of a chat template, as ordinary text",
+    "template_text": "a text contains the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
-    "stop_text_stripped": "an answer ended in the text of a stop token, which was taken off",
+    "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
     "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
-    "salvaged_before_damage": "read before the damage of an input",
+    "salvaged_before_damage": "read from before the damage of an input",
 }
 WARNINGS = ("template_text", "stop_text_kept")  # what a model learns from these is seldom meant
 MARKERS = (

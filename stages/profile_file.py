@@ -88,7 +88,7 @@ def _require(where: str, given: Mapping[str, Any], wanted: list[str]) -> None:
     missing = [key for key in wanted if key not in given]
     if missing:
         raise ModelError(
-            f"{where} lacks {', '.join(missing)}.", "See docs/profiles.md for what each means."
+            f"{where} has no {', '.join(missing)}.", "See docs/profiles.md for what each means."
         )
 
 
@@ -122,7 +122,7 @@ def _template(path: Path, given: dict[str, Any]) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{path}: chat_template_file {named!r} cannot be read: {error}.",
-            "It is looked for beside the profile.",
+            "Its path starts at the profile's directory.",
         ) from error
 
 

@@ -165,7 +165,7 @@ class Renderer:
             for text in (row.tools, *row.fields):
                 found = self._controls.search(text or "")
                 if found:
-                    detail = f"a field beside the content holds {found.group()!r}"
+                    detail = f"a field next to the content contains {found.group()!r}"
                     raise RowError("control_text", detail)
             program = self._compiler.compile(row.turns(), _parsed(row.tools))
         except RowError as error:

@@ -194,4 +194,4 @@ def require_covered(path: str, splits: Sequence[Split]) -> None:
     for split in splits:
         at = split.stop if split.start == at else -1
     if at != end:
-        raise ReadingError(f"{path} was cut into pieces that are not all of it.")
+        raise ReadingError(f"{path} was cut into pieces that do not cover it.")

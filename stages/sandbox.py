@@ -75,7 +75,7 @@ def size(value: Any) -> int:
         elif isinstance(item, (list, tuple, set, frozenset)):
             waiting += item
         if total > LARGEST:
-            raise SecurityError("a value grows beyond all measure")
+            raise SecurityError("a value grows too large")
     return total
 
 
@@ -281,7 +281,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(left, int) and isinstance(right, int):
             bits, more = left.bit_length(), right.bit_length()
             if (bits * abs(right) if op == "**" else bits + more) > DIGITS:
-                raise SecurityError("a number grows beyond all measure")
+                raise SecurityError("a number grows too large")
         elif op == "*":
             for one, other in ((left, right), (right, left)):
                 if isinstance(one, int) and not isinstance(other, (int, float)):
@@ -312,18 +312,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
         """What Jinja would answer with nothing is refused at once."""
-        raise SecurityError(f"it reaches for {attribute!r} of a {type(obj).__name__}")
+        raise SecurityError(f"it accesses {attribute!r} of a {type(obj).__name__}")
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> Any:
         for barred in source.find_all(_BARRED):
             kind = type(barred).__name__.lower()
-            raise SecurityError(f"a chat template stands alone, without {kind}")
+            raise SecurityError(f"a chat template must be one file, without {kind}")
         return super()._generate(source, *args, **kwargs)
 
 
 def _checked(amount: int) -> int:
     if amount > LARGEST:
-        raise SecurityError("a text grows beyond all measure")
+        raise SecurityError("a text grows too large")
     return amount
 
 

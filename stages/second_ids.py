@@ -183,7 +183,7 @@ class SecondReading:
         ]
         fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
         if not fitting:
-            raise ReadingError(f"turn {len(before) + 1} does not stand behind its own prompt.")
+            raise ReadingError(f"turn {len(before) + 1} does not come after its own prompt.")
         return max(fitting)
 
     def _reasoning(self, text: str, start: int, stop: int) -> int:
@@ -265,7 +265,7 @@ class SecondReading:
             weights = [1.0, *weights]
         if len(ends) != len(weights):  # a template that joins turns
             if set(weights) != {1.0}:
-                raise ReadingError("turns have weights of their own, and no ends of their own.")
+                raise ReadingError("turns have separate weights, but no separate ends.")
             weights = [1.0] * len(ends)
         found = [0.0] * len(ids)
         for (start, stop), weight in zip(itertools.pairwise([0, *ends]), weights, strict=True):

@@ -59,7 +59,7 @@ def _answers(example: Example) -> list[Message]:
     return [turn for turn in turns if turn.role in ("assistant", BARE)]
 
 
-_CHOICE = "add --stop-text strip to take it off, or --stop-text keep to train it as text"
+_CHOICE = "add --stop-text strip to remove it, or --stop-text keep to train it as text"
 
 
 def _refuse(stop: str, where: str) -> RowError:

@@ -48,7 +48,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> Row:
     if len(row) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise RowError("duplicate_key", f"key {twice!r} stands twice in one object")
+        raise RowError("duplicate_key", f"key {twice!r} is given twice in one object")
     return row
 
 

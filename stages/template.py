@@ -135,7 +135,7 @@ class Template:
     def _strftime(self, pattern: str) -> str:
         plain_format(pattern)
         if len(pattern) > _LONGEST_MESSAGE:
-            raise SecurityError("a date is not written at such length")
+            raise SecurityError("the date format is too long")
         return self._date.strftime(pattern)
 
     def render(

@@ -205,7 +205,7 @@ class Spans:
         ]
         fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
         if not fitting:
-            detail = f"turn {index + 1} is not rendered behind the prompt that inference would feed"
+            detail = f"turn {index + 1} is not rendered after the prompt that inference would feed"
             raise RowError("not_prefix_stable", detail)
         return max(fitting)
 

@@ -43,5 +43,5 @@ def require_finished(message: Message, where: str) -> None:
     for name, value in (message.fields or {}).items():
         if name in FLAGS and isinstance(value, str | bool) and FLAGS[name](value):
             said = str(value).lower() if isinstance(value, bool) else repr(value)
-            detail = f"{where} says {name}: {said}, so it is the beginning of an answer"
+            detail = f"{where} has {name}: {said}, so it is the beginning of an answer"
             raise RowError("unfinished_answer", f"{detail}; leave it out, or do not train it")

@@ -161,7 +161,7 @@ def require_asked(left: Left, kind: Kind, examples: Sequence[Example]) -> None:
     if left.turn and column_names.is_flag(path, value):
         raise AskError(
             "unknown_flag",
-            f"{shown}, a flag of a turn that nothing here reads",
+            f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
     if column_names.rates(path, value, kind):

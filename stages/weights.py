@@ -103,7 +103,7 @@ def of_segments(
     if None in owned or not set(trained) <= set(owners) or len(set(owners)) != len(owners):
         raise RowError(
             "weight_unplaced",
-            "the template does not end each turn by itself: weights have no place",
+            "the template does not end each turn separately, so weights cannot be placed",
         )
     made = [0.0] * len(texts)
     start = 0

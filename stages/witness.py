@@ -138,7 +138,7 @@ class Witness:
         if self._examples.setdefault(row["digest"], example) != example:
             raise ReadingError("it has the digest of another row.")
         if self._digests.setdefault(example, row["digest"]) != row["digest"]:
-            raise ReadingError("it has not the digest of its equal.")
+            raise ReadingError("its digest differs from that of an equal row.")
 
     def said(self, row: Row, record: Record) -> Said | None:
         """What the record says of a row; None where that is something else."""
@@ -249,11 +249,11 @@ class Witness:
         if row["truncated"]:
             upto = min(upto, len(ours))
         elif upto == len(theirs) != len(ours):
-            raise ParityError(f"{len(ours)} tokens, and {len(theirs)} when it is read again")
+            raise ParityError(f"{len(ours)} tokens, but the reference encoder gives {len(theirs)}")
         at = next((i for i in range(upto) if ours[i : i + 1] != theirs[i : i + 1]), None)
         if at is not None:
             raise ParityError(
-                f"id {at} is {ours[at : at + 1]}, {theirs[at : at + 1]} when read again"
+                f"id {at} is {ours[at : at + 1]}, the reference gives {theirs[at : at + 1]}"
             )
         if reading.whole and not row["merged_cuts"] and reading.whole[:upto] != theirs[:upto]:
             raise ParityError("the tokenizer merges across the start of an answer, uncounted")
@@ -265,5 +265,5 @@ def _same(what: str, ours: list[Any], theirs: list[Any]) -> None:
         return
     at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
     if at is None:
-        raise ReadingError(f"{len(ours)} {what}, and {len(theirs)} when it is read again.")
-    raise ReadingError(f"{what}[{at}] is {ours[at]}, and {theirs[at]} when it is read again.")
+        raise ReadingError(f"{len(ours)} {what}, but the second reading gives {len(theirs)}.")
+    raise ReadingError(f"{what}[{at}] is {ours[at]}, the second reading gives {theirs[at]}.")

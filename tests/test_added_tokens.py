@@ -74,7 +74,7 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
     assert manifest["options"]["add_token"] == ["<search>"]
     again = pipeline("check", folder)
     assert again.status == 0, again.err
-    assert "2 examples made again" in again.out
+    assert "2 examples rebuilt" in again.out
 
 
 def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> None:

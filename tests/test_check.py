@@ -61,7 +61,7 @@ def codes(found: Checked) -> dict[str, set[str]]:
 
 
 def test_a_good_build_has_no_fault(built: Path, cache_dir: Path) -> None:
-    """Everything was looked at: the gate judged, and rows were made again from the source."""
+    """Everything was looked at: the gate judged, and rows were rebuilt from the source."""
     found = check(built, cache_dir)
     assert found.faults == []
     assert found.notes == []
@@ -194,9 +194,9 @@ def test_a_source_that_changed_is_no_fault(
     found = check(copy, cache_dir)
     assert found.faults == []
     assert found.rows_made_again == 0
-    assert "not the file that was built" in found.notes[0]
+    assert "not the file that the build was made from" in found.notes[0]
     moved.unlink()
-    assert "No row was made again" in check(copy, cache_dir).notes[0]
+    assert "No row was rebuilt" in check(copy, cache_dir).notes[0]
 
 
 def test_a_folder_that_is_none(tmp_path: Path, cache_dir: Path) -> None:
@@ -210,7 +210,7 @@ def test_on_the_command_line(pipeline: Run, copy: Path) -> None:
     """0 and a sentence, or 3 and every fault; --json says the same."""
     ran = pipeline("check", copy)
     assert ran.status == 0, ran.err
-    assert "made again from the source" in ran.out
+    assert "rebuilt from the source" in ran.out
     (copy / "serving.json").write_text("{}")
     ran = pipeline("check", copy, "--json")
     assert ran.status == 3

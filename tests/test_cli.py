@@ -176,7 +176,7 @@ def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind
     shadow.write_text("raise SystemExit('it was imported')\n")
     done = run_python(_STARTS[start], tmp_path, PYTHONPATH=str(tmp_path))
     where = shadow.parent if kind == "package" else shadow
-    sentence = f"Python finds package {name!r} in {where}, in front of posttrain-pipeline's."
+    sentence = f"Python finds package {name!r} in {where}, before posttrain-pipeline's."
     if start != "import":
         assert done.returncode == 2
         assert done.stderr.startswith(f"error: {sentence}\n")
@@ -261,7 +261,7 @@ def test_a_recipe_is_the_command_in_a_file(pipeline: Run, tmp_path: Path) -> Non
     ("text", "says"),
     [
         ("task = ", "is not TOML"),
-        ('task = "sft"', "lacks data, model"),
+        ('task = "sft"', "has no data, model"),
         ('task = "kto"\ndata = "x"\nmodel = "m"', "no task 'kto'"),
         ('task = "sft"\ndata = "x"\nmodel = "m"\nspeed = 9', "no option 'speed'"),
         ('task = "sft"\ndata = []\nmodel = "m"', "data must be paths"),
@@ -271,7 +271,7 @@ def test_a_recipe_is_the_command_in_a_file(pipeline: Run, tmp_path: Path) -> Non
         ('task = "sft"\ndata = "x"\nmodel = ["m", "n"]', "model must be"),
         ('task = "sft"\ndata = "x"\nmodel = "m"\nsystem = {a = "b"}', "system must be"),
         ('task = "sft"\ndata = "x"\nmodel = "m"\nstop = ["a", true]', "stop must be"),
-        ('task = "sft"\ndata = "x"\nmodel = "m"\npad_to = 8\npad-to = 16', "pad-to stands there"),
+        ('task = "sft"\ndata = "x"\nmodel = "m"\npad_to = 8\npad-to = 16', "pad-to is given twice"),
     ],
 )
 def test_a_bad_recipe_exits_2(pipeline: Run, tmp_path: Path, text: str, says: str) -> None:

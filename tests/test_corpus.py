@@ -69,7 +69,7 @@ def printed(message: str) -> list[str]:
 
     An option without its value (``Name one with --format.``) offers nothing that can be run.
     """
-    message = message.partition("Every refused row stands in")[0]
+    message = message.partition("Every refused row is in")[0]
     if message.startswith("--"):  # what was given, not what is offered
         message = message.partition(": ")[2]
     found: list[str] = []

@@ -244,7 +244,7 @@ def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path
     ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
     assert ran.status == 3
     kinds = "messages with role and content (openai) after instruction and output (alpaca)"
-    assert f"mixed.jsonl:4 has another shape than the rows before it: {kinds}" in ran.err
+    assert f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}" in ran.err
     named = ("--format", "openai", "--max-reject", "1")
     forced = pipeline("run", "sft", data, *MODEL, "-o", "out", *named)
     assert forced.status == 0, forced.err
@@ -274,7 +274,7 @@ def test_head_middle_and_tail_are_sampled(pipeline: Run, tmp_path: Path) -> None
     data = lines(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
     ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
     assert ran.status == 3
-    assert "long.jsonl:3001 has another shape" in ran.err
+    assert "long.jsonl:3001 has a different shape" in ran.err
 
 
 def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:

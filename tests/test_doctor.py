@@ -122,7 +122,7 @@ def test_double_bos(clinic: Clinic) -> None:
     changes = {"bos_token": "<|im_start|>", "chat_template": "{{ bos_token }}{{ bos_token }}"}
     changes["chat_template"] += TEMPLATE
     sentence = failed(clinic(changes))["no_double_bos"]
-    assert "bos tokens '<|im_start|>' where it must hold 1 at its start" in sentence
+    assert "bos tokens '<|im_start|>' where it must have 1 at its start" in sentence
 
 
 @pytest.mark.parametrize("number", [151643, "151643"])

@@ -473,21 +473,21 @@ REFUSED: dict[str, tuple[str, str, Row, str, str]] = {
         "sft",
         parts("assistant", TEXT, THOUGHT),
         "unsupported_content",
-        "behind its answer",
+        "after its answer",
     ),
     "text_behind_a_call": (
         "openai",
         "sft",
         parts("assistant", USE, TEXT),
         "unsupported_content",
-        "behind a tool call",
+        "after a tool call",
     ),
     "user_thinks": (
         "openai",
         "sft",
         parts("user", THOUGHT, TEXT),
         "unsupported_content",
-        "only the",
+        "only an assistant turn",
     ),
     "result_of_an_assistant": (
         "openai",
@@ -522,7 +522,7 @@ REFUSED: dict[str, tuple[str, str, Row, str, str]] = {
         "sft",
         {"messages": [Q, turn("assistant", [THOUGHT, TEXT], reasoning="other")]},
         "bad_column",
-        "inside its content and beside it",
+        "inside its content and next to it",
     ),
     "answer_goes_on": (
         "exchange_list",

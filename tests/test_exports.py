@@ -296,7 +296,7 @@ def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_pa
     command = ("run", "prm", data, "--model", "qwen2-1.5b", "--layout", "ragged", "-o")
     ran = pipeline(*command, "out", "--for", "trl")
     assert ran.status == 2
-    assert "soft labels cannot be said" in ran.err
+    assert "cannot express soft labels" in ran.err
     assert not (tmp_path / "out").exists()
     ran = pipeline(*command, "plain")
     assert ran.status == 0, ran.err
@@ -414,7 +414,7 @@ def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, progr
         assert words[words.index(batch) + 1] == size
         assert words[words.index(rate) + 1] == step
         assert words[-1] == "--more"
-    assert "A beginning for small sets: 4 pairs" in text
+    assert "Defaults for small sets: 4 pairs" in text
     assert "lengths" in text
 
 
@@ -480,7 +480,7 @@ def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     forged.write_text(json.dumps(row) + "\n")
     ran = pipeline(*command, "bad", forged)
     assert ran.status == 2
-    assert "is tokenized otherwise when it is text (forged.jsonl:1)" in ran.err
+    assert "is tokenized differently as text (forged.jsonl:1)" in ran.err
 
 
 @pytest.mark.parametrize("name", ["open-r1", "megatron"])

@@ -1285,7 +1285,7 @@ def test_alternatives_fan_out_in_the_published_order(neutral: str, value: float 
         StepChain("P", ["a", "e", "g", "h"], before),
         Refused(
             "behind_chain_end",
-            "step 6 completion 0: nothing was chosen at step 5, so no step goes on from there",
+            "step 6 completion 0: nothing was chosen at step 5, so no later step continues from it",
         ),
     ]
 
@@ -1407,7 +1407,7 @@ def test_calls_one_after_another_are_one_turn() -> None:
     calls = (found.messages[1].fields or {})["tool_calls"]
     assert [one["function"]["arguments"]["town"] for one in calls] == ["Brig", "Olten"]
     row = {"messages": [asked, call("Brig"), call("Olten", weight=0), *results, answer]}
-    with pytest.raises(RowError, match="differ in what stands beside") as caught:
+    with pytest.raises(RowError, match="differ in the fields besides") as caught:
         formats.load("openai").read(row, FormatOptions())
     assert caught.value.code == "bad_tool_call"
 
@@ -1623,7 +1623,7 @@ def test_a_templated_prompt_of_a_pair_is_never_templated_again(
 def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
     """It would stand where the answer begins."""
     row = {"instruction": THINK, "input": "more", "output": "a"}
-    with pytest.raises(RowError, match="input has no place behind it"):
+    with pytest.raises(RowError, match="input has no place after it"):
         formats.load("alpaca").read(row, FormatOptions(already_templated=True))
 
 

@@ -75,11 +75,11 @@ GOOD = pl.DataFrame({"n_tokens": [3, 64, 7], "n_trained": [1, 2, 3]})
         (suite({**LENGTH, "type": "expect_column_values_to_be_betwen"}), "unknown type"),
         (suite({**LENGTH, "severity": "fatal"}), "severity 'fatal'"),
         (suite(), "is empty"),
-        ("[]", "holds no suite"),
+        ("[]", "has no suite"),
         ("{}", "no list of expectations"),
         ("{", "does not load"),
-        (suite({**LENGTH, "kwargs": {"column": "n_tokens", "minimum": 1}}), "cannot be made"),
-        (suite({**LENGTH, "kwargs": {"column": "n_tokens"}}), "cannot be made"),
+        (suite({**LENGTH, "kwargs": {"column": "n_tokens", "minimum": 1}}), "cannot be created"),
+        (suite({**LENGTH, "kwargs": {"column": "n_tokens"}}), "cannot be created"),
         (suite({**LENGTH, "kwargs": {"column": "n_token", "min_value": 1}}), "asks for n_token"),
         (suite(LENGTH, meta={"table": "everything"}), "for a table 'everything'"),
         (suite(LENGTH, meta={"table": "rows"}), "has none"),
@@ -118,9 +118,9 @@ def test_the_bare_library_drops_what_it_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("frame", "rows", "why"),
     [
-        (GOOD.clear(), None, "nothing to judge"),
-        (GOOD.clear(), 3, "has 0 rows where 3"),
-        (GOOD, 4, "has 3 rows where 4"),
+        (GOOD.clear(), None, "has no rows"),
+        (GOOD.clear(), 3, "has 0 rows, but 3"),
+        (GOOD, 4, "has 3 rows, but 4"),
         (GOOD.with_columns(n_tokens=pl.lit(None, pl.Int64)), None, "nulls in n_tokens"),
         (
             GOOD.with_columns(n_tokens=pl.Series([1, None, 2], dtype=pl.Int64)),
@@ -223,7 +223,7 @@ def test_two_judges_that_disagree_stop_the_build(
         return run(self, definition, asked, given, good, first)
 
     monkeypatch.setattr(runner.Runner, "run", blind)
-    with pytest.raises(GateError, match="disagree on something_trained"):
+    with pytest.raises(GateError, match="different rows for something_trained"):
         gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
 
 

@@ -227,7 +227,7 @@ def test_raw_rows_of_every_form_become_the_same_tokens(
     ("task", "source", "says"),
     [
         ("sft", "sft/chat.jsonl", "more than one stretch of tokens"),
-        ("rm", None, r"tokenized otherwise when it is text \(forged.jsonl:1\)"),
+        ("rm", None, r"tokenized differently as text \(forged.jsonl:1\)"),
     ],
 )
 def test_what_medicalgpt_would_train_otherwise_is_refused(

@@ -209,7 +209,7 @@ def test_an_empty_answer_is_refused_as_one(reading: str) -> None:
     """Not as a column that is missing."""
     (made,) = read(reading, {"prompt": "q", **EMPTY_SIDES[reading]})
     assert isinstance(made, Pair)
-    with pytest.raises(RowError, match="ends in no answer"):
+    with pytest.raises(RowError, match="does not end with an answer"):
         examples.pair(made)
 
 

@@ -122,8 +122,8 @@ def test_a_known_profile_survives_the_file(name: str, tmp_path: Path) -> None:
             ("position_offset = 2", "position_offset = 2.5"),
             "pair.position_offset must be",
         ),
-        (('before = ["<c>"]\n', ""), "pair lacks before"),
-        (('pad_token = "<p>"\n', ""), "lacks pad_token"),
+        (('before = ["<c>"]\n', ""), "pair has no before"),
+        (('pad_token = "<p>"\n', ""), "has no pad_token"),
         (('pad_token = "<p>"', 'pad_tokn = "<p>"'), "there is no key 'pad_tokn'"),
         (('padding_side = "right"', 'padding_side = "up"'), "padding_side must be left or right"),
         (('bos_token = "<b>"\n', ""), "bos_policy 'template' needs a bos_token"),
@@ -151,7 +151,7 @@ def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
         resolve.resolve("no.toml", tmp_path, Overrides())
     (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
-    with pytest.raises(ModelError, match=r"tokenizer './no' is not a directory beside it"):
+    with pytest.raises(ModelError, match=r"tokenizer './no' is not a directory next to it"):
         resolve.resolve(str(tmp_path / "mine.toml"), tmp_path, Overrides())
 
 

@@ -574,7 +574,7 @@ def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
         (HEAD + "{{ m.content }}{% endfor %}" + TAIL[TAIL.index("{% if") :], "does not end"),
         (
             (HEAD + "{{ m.content }}" + TAIL).replace(">assistant{{", ">bot{{"),
-            "not rendered behind",
+            "not rendered after",
         ),
         (HEAD + "{% if m.role == 'user' %}{{ m.content }}{% endif %}" + TAIL, "drops or repeats"),
         ("{{ raise_exception('never') }}", "never"),

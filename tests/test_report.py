@@ -73,7 +73,7 @@ def test_figures_are_the_manifests(make: Make, task: str) -> None:
     assert cards["rows used"] == f"{rows['used']} of {rows['in']} read"
     examples = manifest["examples"]
     assert cards["examples"] == f"{examples['kept']} of {examples['made']} made"
-    assert cards["tokens"] == f"{tokens['total']} {tokens['padding']} padding beside"
+    assert cards["tokens"] == f"{tokens['total']} and {tokens['padding']} of padding"
     trained = f"{tokens['trained']} {tokens['trained'] / tokens['total']:.1%} of all"
     assert cards["compared" if task == "rm" else "trained"] == trained
     assert cards["refused"].startswith(f"{rows['rejected']} ")
@@ -87,7 +87,7 @@ def test_figures_are_the_manifests(make: Make, task: str) -> None:
     for name in manifest["probes"]:
         assert name.replace("_", " ") in page.text
     for law in json.loads((folder / "validation.json").read_text("utf-8"))["expectations"]:
-        judged = f"{law['name']} {law['broken']} of {law['checked']} holds {law['severity']}"
+        judged = f"{law['name']} {law['broken']} of {law['checked']} passed {law['severity']}"
         assert judged in page.text
     for reject in (folder / "rejects.jsonl").read_text("utf-8").splitlines():
         assert json.loads(reject)["id"] in page.text
@@ -157,7 +157,7 @@ def test_the_page_can_be_made_again(make: Make, pipeline: Run, tmp_path: Path) -
     (folder / "serving.json").write_text(json.dumps({**serving, "stop_strings": ["other"]}))
     ran = pipeline("report", "out")
     assert ran.status == 2
-    assert "is not the one that out was published with" in ran.err
+    assert "differs from the published page of out" in ran.err
     assert (folder / "report.html").read_bytes() == page
     assert pipeline("report", "out", "-o", "other.html").status == 0
     assert "other" in Page((tmp_path / "other.html").read_text("utf-8")).texts

@@ -194,7 +194,7 @@ def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:
     assert show(folder, "--pack", 2).split("\n", 1)[1] == drawn[1]
     assert show(folder, "--random", 2, "--seed", 7) == show(folder, "--random", 2, "--seed", 7)
     shards = Shards(Build.open(folder))
-    with pytest.raises(UsageError, match="No example is called 'word_problems"):
+    with pytest.raises(UsageError, match="No example has the row_id 'word_problems"):
         shards.find("word_problems.jsonl:99")
     with pytest.raises(UsageError, match="train has no row 10"):
         shards.row("train", 10)

@@ -153,7 +153,7 @@ def test_a_step_that_quotes_itself_is_not_cut() -> None:
 def test_a_question_that_alone_numbers_steps_is_refused() -> None:
     """No step ends between its first and its second one, so they are no steps of the answer."""
     text = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
-    with pytest.raises(RowError, match=r"'Step 2:' stands behind") as refused:
+    with pytest.raises(RowError, match=r"'Step 2:' occurs after") as refused:
         split_of(text)
     assert refused.value.code == "two_first_steps"
     assert split_of(text, "Two.")[1] == ["Two. "]

@@ -158,7 +158,7 @@ def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Callable[.
     assert (said["passed"], said["share_running_on"]) == (False, 1.0)
     assert said["findings"][0]["code"] == "eos_not_in_generation_config"
     assert "generation_config.json" in said["findings"][0]["remedy"]
-    with pytest.raises(SurroundingsError, match="cannot be asked"):
+    with pytest.raises(SurroundingsError, match="cannot be reached"):
         examine(Wanted("http://127.0.0.1:9/v1", folder))
 
 

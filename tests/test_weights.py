@@ -180,7 +180,7 @@ def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:
     kinds = bytes([TRAINED, TRAINED, CONTROL | TRAINED])
     assert weights.of_segments(texts[1:], kinds[1:], [0.0, 0.5], "</s>", None) == [0.5, 0.5]
     for ends in (None, [3, 14]):
-        with pytest.raises(RowError, match="weights have no place") as caught:
+        with pytest.raises(RowError, match="weights cannot be placed") as caught:
             weights.of_segments(texts, kinds, [2.0, 0.5], "</s>", ends)
         assert caught.value.code == "weight_unplaced"
 

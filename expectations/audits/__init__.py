@@ -182,7 +182,7 @@ def with_tolerances(given: Mapping[str, float]) -> dict[str, dict[str, float]]:
         if limit not in ("warn", "fail", "least"):
             raise UsageError(
                 f"--tolerance {key}: {limit or 'nothing'} is not a limit.",
-                f"For example --tolerance {name}.warn=0.9; there are warn, fail and least.",
+                f"For example --tolerance {name}.warn=0.9; the limits are warn, fail and least.",
             )
         found[name][limit] = value
     return found
@@ -225,7 +225,7 @@ def run_audits(
             results.append(result)
     except _UNJUDGED as error:
         raise GateError(
-            f"What was written cannot be audited: {type(error).__name__}: {error}.",
+            f"The written shards cannot be audited: {type(error).__name__}: {error}.",
             "Nothing was published; please report it with the recipe.",
         ) from error
     return results

@@ -35,13 +35,13 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
     examples, found = (int(n) for n in totals.summed("rows"))
     value = share(found, examples)
     names = tuple(totals.joined("names")[:5].tolist()) if found else ()
-    detail = f"{found} of {examples} examples hold the text of a control token"
+    detail = f"{found} of {examples} examples contain the text of a control token"
     return [Figure("examples", value, "share", detail, level(value, tolerances, examples), names)]
 
 
 AUDIT = Audit(
     name="control_text",
-    why="text of control tokens in content often means data that had been templated already",
+    why="text of control tokens often means that the data already carries a chat template",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.0, "least": 1},  # one row is worth a look

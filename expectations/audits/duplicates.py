@@ -69,7 +69,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="duplicates",
-    why="what is there twice is learnt twice, and a test that was trained on measures nothing",
+    why="duplicates are trained twice, and a test that was trained on measures nothing",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.01, "least": 20},

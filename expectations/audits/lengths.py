@@ -37,6 +37,6 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="lengths",
-    why="a length limit, a pack size and a batch size are chosen by these",
+    why="these help to choose --max-length, the pack size and the batch size",
     judge=_judge,
 )

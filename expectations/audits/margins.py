@@ -43,12 +43,12 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="margins",
-    why="a loss with a negative margin is content when the rejected answer wins",
+    why="with a negative margin the loss is low when the rejected answer wins",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.0, "fail": 0.5},
     needs=(COMPARES,),
-    instead="If the sides are swapped, swap them and their scores, by the names of their columns: "
+    instead="If the sides are swapped, swap them and their scores, as columns: "
     "--map chosen=rejected --map rejected=chosen --map score_chosen=score_rejected --map "
     "score_rejected=score_chosen; otherwise drop the rows whose rejected answer is the better one",
 )

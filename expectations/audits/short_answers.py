@@ -1,4 +1,4 @@
-"""How many answers (PRM: steps) have next to nothing in them."""
+"""How many answers (PRM: steps) are almost empty."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="short_answers",
-    why="answers of a word or none teach a model to stop at once",
+    why="answers of one word or none teach a model to stop at once",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.05, "least": 50},

@@ -1,4 +1,4 @@
-"""RM: how well one simple feature of the two answers alone tells chosen from rejected.
+"""RM: how well one simple feature of the two answers alone separates chosen from rejected.
 
 A reward model is trained on pairs, so the measure is the paired AUC: the share of pairs in which
 the feature is larger on the chosen side, a tie counting half, taken towards whichever side wins.
@@ -132,7 +132,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="shortcuts",
-    why="a feature that tells every pair apart is all that a reward model would learn",
+    why="if one feature separates every pair, a reward model learns only that feature",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.75, "fail": 0.98, "least": 50},

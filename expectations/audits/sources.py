@@ -14,7 +14,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
     ordered = sorted(facts.sources, key=lambda source: (-source.tokens, source.name))
     empty = [source.name for source in facts.sources if source.rows and not source.examples]
     if empty:
-        detail = f"nothing is left of {', '.join(empty[:5])}"
+        detail = f"no example is left of {', '.join(empty[:5])}"
         figures.append(Figure("empty inputs", len(empty), "count", detail, WARN))
     for source in ordered[:MOST]:
         detail = f"{source.rows} rows, {source.examples} examples, {source.tokens} {what}"
@@ -24,6 +24,6 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="sources",
-    why="an input that dominates, or of which nothing is left, is a mixture that nobody chose",
+    why="an input that dominates, or has no example left, is often a mistake in the mixture",
     judge=_judge,
 )

@@ -1,4 +1,4 @@
-"""PRM: how the step labels are balanced, and where the first errors stand."""
+"""PRM: how the step labels are balanced, and where the first errors are."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="step_labels",
-    why="where nearly every step has one label, answering it always is already a low loss",
+    why="if nearly every step has one label, always predicting it already gives a low loss",
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.95, "least": 100},

@@ -58,7 +58,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="trained_share",
-    why="turns that nobody meant to leave out, or to train, show here as a share of 0 or 1",
+    why="a share near 0 or 1 shows turns that were left out, or trained, by mistake",
     judge=_judge,
     measure=_measure,
     needs=(ANSWERS,),

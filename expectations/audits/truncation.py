@@ -32,7 +32,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
 
 AUDIT = Audit(
     name="truncation",
-    why="long rows are not like the others: without them a model learns to answer briefly",
+    why="long rows differ from the others: without them a model learns to answer briefly",
     judge=_judge,
     tolerances={"warn": 0.05, "least": 50},
 )

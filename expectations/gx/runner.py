@@ -62,7 +62,7 @@ class Runner:
             except Exception as error:
                 text = " ".join(str(error).split())[:300]
                 raise GateError(
-                    f"Suite {suite.name}: {declared.type} cannot be made: {text}.", HELP
+                    f"Suite {suite.name}: {declared.type} cannot be created: {text}.", HELP
                 ) from error
         loaded = self._gx.ExpectationSuite(name=suite.name, expectations=made)
         if len(loaded.expectations) != len(suite.expectations):
@@ -113,8 +113,8 @@ class Runner:
                   found.results}  # fmt: skip
         if sorted(judged) != list(range(len(suite.expectations))):
             raise GateError(
-                f"Suite {suite.name} has {len(suite.expectations)} expectations, and "
-                f"{len(judged)} were judged.",
+                f"Suite {suite.name} has {len(suite.expectations)} expectations, but "
+                f"{len(judged)} were run.",
                 HELP,
             )
         return [judged[at] for at in range(len(suite.expectations))]
@@ -155,7 +155,7 @@ def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Ju
     raised = _raised(found.exception_info or {})
     if raised is not None or not result:
         text = " ".join((raised or "it gave no result").split())[:300]
-        raise GateError(f"Suite {suite.name}: {config.type} could not judge: {text}.", HELP)
+        raise GateError(f"Suite {suite.name}: {config.type} could not run: {text}.", HELP)
     declared = suite.expectations[config.meta["at"]]
     if result.get("missing_count"):
         raise GateError(f"Suite {suite.name}: {config.type} skipped rows as missing.", HELP)

@@ -18,7 +18,7 @@ from expectations.invariants import applying
 from stages.errors import GateError
 
 SHIPPED = "shipped"
-_REMEDY = "Nothing was published; mend the suite."
+_REMEDY = "Nothing was published; fix the suite."
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def load(name: str, text: str) -> list[Suite]:
         raise GateError(f"{name} does not load: {what}.", _REMEDY) from error
     listed = found if isinstance(found, list) else [found]
     if not listed:
-        raise GateError(f"{name} holds no suite.", _REMEDY)
+        raise GateError(f"{name} has no suite.", _REMEDY)
     several = len(listed) > 1
     stem = name.rsplit(".", 1)[0]
     return [
@@ -132,7 +132,7 @@ def _read(found: Any, where: str, stem: str) -> Suite:
             f"{where} is for a table {table!r}; there are {', '.join(LEVELS)}.", _REMEDY
         )
     if not found["expectations"]:
-        raise GateError(f"{where} is empty: a suite that asks nothing passes everything.", _REMEDY)
+        raise GateError(f"{where} is empty: a suite without expectations always passes.", _REMEDY)
     name = str(found.get("name") or stem)
     if name.startswith(SHIPPED):
         raise GateError(f"{where} is called {name}, which only a shipped suite may.", _REMEDY)

@@ -23,7 +23,7 @@ def subjects() -> dict[str, Subject]:
             raise UsageError(
                 f"The entry point {name} of posttrain_pipeline.invariants gives an object of type "
                 f"{type(subject).__name__}.",
-                "Let it give an expectations.contract.Subject, with its metrics and invariants.",
+                "Return an expectations.contract.Subject, with its metrics and invariants.",
             )
     return found
 

@@ -55,7 +55,7 @@ SUBJECT = Subject(
         Invariant(
             # Every row and every example is used, refused or a duplicate, exactly one of the three.
             name="ledger_balanced",
-            why="data that vanishes without a reason is a fault nobody looks for",
+            why="rows must not disappear without a recorded reason",
             checks=(
                 Equal("rows_in", "rows_accounted"),
                 Equal("examples_made", "examples_accounted"),
@@ -65,8 +65,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="counts_match",  # what is stored adds up to what the plan kept
-            why="an example that is missing, or there twice, changes what is trained and what is "
-            "reported",
+            why="a missing or repeated example changes what is trained and what is reported",
             checks=(
                 Equal("examples_stored", "examples_kept"),
                 Equal("tokens_stored", "tokens_kept"),
@@ -78,22 +77,21 @@ SUBJECT = Subject(
         Invariant(
             # As many examples equal an earlier one as the manifest says; none after --dedup.
             name="duplicates_as_declared",
-            why="duplicates weigh an example more than the data did",
+            why="duplicates give an example more weight than it has in the data",
             checks=(Equal("duplicates_stored", "duplicates_declared"),),
             breaks={"duplicates_stored": -1},
             level=DATASET,
         ),
         Invariant(
             name="row_ids_unique",
-            why="an example that is there twice is trained twice, and its name no longer says "
-            "which",
+            why="an example that is stored twice is trained twice, and its id no longer says which",
             checks=(none("n_names_repeated"),),
             breaks={"n_names_repeated": 1},
             level=DATASET,
         ),
         Invariant(
             name="sides_disjoint",  # no row has examples on both the train and the test side
-            why="a row that is trained on and tested on makes the test say what one hopes to hear",
+            why="a row in both train and test makes the test results too good",
             checks=(none("n_rows_on_both_sides"),),
             breaks={"n_rows_on_both_sides": 1},
             level=DATASET,

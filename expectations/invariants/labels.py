@@ -35,7 +35,7 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="labels_fit_ids",  # every token has its label, and no label is left over
-            why="labels of another length than the ids stop a trainer, or shift against them",
+            why="if labels and ids differ in length, a trainer stops or uses shifted labels",
             checks=(holds("labels_fit"),),
             breaks={"labels_fit": 0},
             needs=(LABELLED,),
@@ -50,7 +50,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="first_label_untrained",
-            why="a trainer's shift would predict it from the last token of the document before it",
+            why="a trainer would predict this label from the last token of the document before",
             checks=(none("first_is_trained"),),
             breaks={"first_is_trained": 1},
             needs=(LABELLED,),
@@ -64,7 +64,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="turns_end_supervised",  # every trained turn ends in a trained end-of-turn token
-            why="a model that is never taught the end of a turn never stops",
+            why="a model that is not trained on the end of a turn does not stop",
             checks=(none("n_open_turns"),),
             breaks={"n_open_turns": 1},
             needs=(ANSWERS,),

@@ -73,29 +73,28 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="row_ids_known",  # every row id is an input of the build and a line of it
-            why="an example that comes from nowhere was not in the data",
+            why="every stored example must come from a row of the data",
             checks=(Between("source", 0), Between("line", 1)),
             breaks={"source": -1},
             evidence=STORED,
         ),
         Invariant(
             name="row_ids_as_planned",
-            why="an example under another row's name leads every later question to the wrong row",
+            why="an example with the id of another row points to the wrong row",
             checks=(none("name_differs"),),
             breaks={"name_differs": 1},
             evidence=PLANNED,
         ),
         Invariant(
             name="examples_as_encoded",  # ids, labels, ratings, weights and numbers
-            why="a token that was lost, moved or changed on the way to disk is not what was proved",
+            why="the stored tokens must be the encoded ones: none lost, moved or changed",
             checks=(none("digest_differs"), none("n_values_differ")),
             breaks={"digest_differs": 1},
             evidence=PLANNED,
         ),
         Invariant(
             name="examples_whole",  # each has its planned length: none is split or joined
-            why="a boundary one token off gives a document another's token, and keeps every sum as "
-            "it was",
+            why="a boundary that is off by one gives a document a wrong token, and no sum shows it",
             checks=(Equal("n_tokens", "n_tokens_planned"),),
             breaks={"n_tokens_planned": -1},
             needs=(LABELLED,),

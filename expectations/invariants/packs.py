@@ -53,7 +53,7 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="seq_lengths_fill_the_pack",
-            why="attention is cut at seq_lengths; a wrong one lets one document read another",
+            why="attention ends at seq_lengths; a wrong one lets a document attend to another",
             checks=(Equal("n_tokens", "n_in_examples"),),
             breaks={"n_in_examples": 0},
             needs=(PACKS,),
@@ -61,7 +61,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="positions_reset",  # they start again at each example, once for every name
-            why="positions that run on let one document follow another, as if they were one text",
+            why="positions that do not restart join two documents, as if they were one text",
             checks=(Equal("n_restarts", "n_names"), Equal("n_examples", "n_names")),
             breaks={"n_restarts": -1},
             needs=(PACKS,),
@@ -77,7 +77,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="packs_filled",  # no two packs would fit into one: the least packing must achieve
-            why="half empty packs are twice the steps, and twice the money",
+            why="half-empty packs double the number of steps and the cost",
             checks=(none("n_packs_mergeable"),),
             breaks={"n_packs_mergeable": 1},
             needs=(PACKS,),

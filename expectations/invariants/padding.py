@@ -68,7 +68,7 @@ SUBJECT = Subject(
         Invariant(
             # Padding is the pad token, on the declared side, exactly where the attention mask is 0.
             name="padding_in_place",
-            why="padding on the other side breaks flash-attention and moves the token a reward is "
+            why="padding on the wrong side breaks flash-attention and moves the token a reward is "
             "read at",
             checks=(
                 none("n_mask_out_of_place"),
@@ -82,7 +82,7 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="token_types_in_place",  # 1 on the answer and nowhere else
-            why="BERT tells the two texts apart by their token types",
+            why="BERT separates the two texts by their token types",
             checks=(none("n_types_out_of_place"),),
             breaks={"n_types_out_of_place": 1},
             needs=(COMPARES, PADS, ENCODER),

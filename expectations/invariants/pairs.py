@@ -42,7 +42,7 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="chosen_differs",
-            why="equal sides have a loss of log 2 whatever the model says",
+            why="equal sides have a loss of log 2, whatever the model predicts",
             checks=(none("sides_equal"),),
             breaks={"sides_equal": 1},
             needs=(COMPARES,),
@@ -74,8 +74,8 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="encoders_begin_with_classifier",
-            why="an encoder's reward is read at its first token, which no text may take the place "
-            "of",
+            why="an encoder's reward is read at its first token, which must not be a token of "
+            "a text",
             checks=(
                 Between("chosen_first_id", "first_id", "first_id"),
                 Between("rejected_first_id", "first_id", "first_id"),

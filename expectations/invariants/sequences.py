@@ -80,7 +80,7 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="length_within_bounds",  # no example is empty or longer than --max-length
-            why="a trainer cuts what is too long, and the end-of-turn token is what it cuts first",
+            why="a trainer truncates long sequences, and the end-of-turn token is lost first",
             checks=every_sequence(Between("n_tokens", 1, "max_length")),
             breaks=dict.fromkeys(("n_tokens", "n_tokens_planned", "rejected_n_tokens"), 2**31 - 1),
         ),
@@ -95,8 +95,8 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="no_bos_inside",  # the beginning-of-text token stands nowhere but at the beginning
-            why="a second one inside a text is what a template and a tokenizer that both print it "
-            "leave",
+            why="a second bos token appears where a template and a tokenizer both add one, and the "
+            "model has not seen it",
             checks=every_sequence(none("n_bos_inside")),
             breaks={"n_bos_inside": 1, "chosen_n_bos_inside": 1},
         ),

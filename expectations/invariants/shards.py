@@ -80,7 +80,7 @@ SUBJECT = Subject(
     invariants=(
         Invariant(
             name="shards_open",  # with pyarrow, polars and datasets, with their columns
-            why="a shard that a trainer cannot open, or opens as something else, stops its run",
+            why="a shard that does not open, or has other columns, stops a trainer",
             checks=(
                 holds("opens_pyarrow"),
                 holds("opens_polars"),
@@ -92,14 +92,14 @@ SUBJECT = Subject(
         ),
         Invariant(
             name="shards_complete",  # whoever reads them
-            why="a shard with a row too many or too few is not the one that was planned",
+            why="a shard must have exactly the rows that were planned",
             checks=(Equal("n_rows", "n_rows_planned"), Equal("n_rows", "n_rows_polars")),
             breaks={"n_rows_planned": -1},
             level=SHARD,
         ),
         Invariant(
             name="hashes_match",  # each is, byte for byte, the file that was measured
-            why="a file that changed after it was judged was not judged",
+            why="a file that changed after the checks was not checked",
             checks=(none("hash_differs"),),
             breaks={"hash_differs": 1},
             level=SHARD,

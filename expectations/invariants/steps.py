@@ -94,8 +94,8 @@ SUBJECT = Subject(
         Invariant(
             # Markers, step positions and step labels are equally many, and the positions theirs.
             name="markers_match_steps",
-            why="a trainer pairs the n-th marker with the n-th label; one too few shifts all that "
-            "follow",
+            why="a trainer pairs the n-th marker with the n-th label; a missing one shifts all "
+            "that follow",
             checks=(
                 Equal("n_markers", "n_positions"),
                 Equal("n_markers", "n_step_labels"),
@@ -108,8 +108,8 @@ SUBJECT = Subject(
         Invariant(
             # Each labelled marker holds its rating's reward token; every other position is -100.
             name="labels_match_ratings",
-            why="the loss is read at the markers over the reward tokens; any other label is noise "
-            "in it",
+            why="the loss is computed at the markers, over the reward tokens; any other label is "
+            "noise",
             checks=(
                 Equal("n_labels", "n_labelled"),
                 none("n_labels_off_markers"),
@@ -132,7 +132,7 @@ SUBJECT = Subject(
         Invariant(
             # Between one and ninety-nine in a hundred ratings are good, where there are enough.
             name="positives_within_bounds",
-            why="a model that always says the same is then right almost always, and has learnt "
+            why="a model that always predicts one rating is then almost always right, and learns "
             "nothing",
             checks=(Between("positives_ppm", 10_000, 990_000),),
             breaks={"positives_ppm": 0},

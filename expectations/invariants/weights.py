@@ -29,8 +29,8 @@ SUBJECT = Subject(
         Invariant(
             # Every token has its weight: positive where it is trained, zero where it is not.
             name="loss_weights_fit_labels",
-            why="a weight on the wrong token trains what must not be trained, or nothing where it "
-            "must",
+            why="a weight on the wrong token trains that token, or leaves out one that must be "
+            "trained",
             checks=(holds("weights_fit"), none("n_weights_off")),
             breaks={"n_weights_off": 1},
             needs=(ANSWERS,),

@@ -104,7 +104,9 @@ class Shard:
         try:
             return stored.read(self.build.folder, self.record.path, projection)
         except PermissionError as error:
-            raise SurroundingsError(f"{self.path} may not be read.", "Change its mode.") from error
+            raise SurroundingsError(
+                f"{self.path} is not readable.", "Change its permissions."
+            ) from error
         except _DAMAGED as error:
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise DataError(f"{self.path} cannot be read: {what}.", "Build it again.") from error

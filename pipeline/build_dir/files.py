@@ -41,11 +41,11 @@ def differences(folder: Path, files: Mapping[str, str]) -> Iterator[Difference]:
     there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
     for name in sorted(files):
         if name not in there:
-            yield Difference(name, MISSING, "the manifest names it, and it is not there")
+            yield Difference(name, MISSING, "the manifest lists it, but it does not exist")
         elif _sha256(folder / name) != files[name]:
-            yield Difference(name, HASH, f"its bytes are not those of sha256 {files[name]}")
+            yield Difference(name, HASH, f"its sha256 is not {files[name]}")
     for name in sorted(there - {*files} - _UNLISTED):
-        yield Difference(name, UNKNOWN, "the manifest does not name it")
+        yield Difference(name, UNKNOWN, "the manifest does not list it")
 
 
 def hash_files(folder: Path, known: Mapping[str, str]) -> dict[str, str]:

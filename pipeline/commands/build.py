@@ -22,12 +22,12 @@ def _read(path: Path) -> dict[str, Any]:
     missing = [name for name in (*_ALSO, "model") if name not in found]
     if missing:
         raise UsageError(
-            f"{path} lacks {', '.join(missing)}.", "A recipe names task, model and data."
+            f"{path} has no {', '.join(missing)}.", "A recipe needs task, model and data."
         )
     return found
 
 
-@click.command(name="build", help="Build what a TOML recipe describes: task, data and any option.")
+@click.command(name="build", help="Build from a TOML recipe: task, data and any option.")
 @click.argument("recipe", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @with_options(OUTPUT)
 def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:

@@ -14,7 +14,7 @@ _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None
 _DAY = 86400
 
 
-@click.group(name="cache", help="Look at the cache of parts, inputs and tokenizers, or prune it.")
+@click.group(name="cache", help="Show or prune the cache of parts, inputs and tokenizers.")
 def COMMAND() -> None:
     """Nothing in the cache is needed: it only saves doing work again."""
 
@@ -23,7 +23,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@COMMAND.command(help="Where it is and how large.")
+@COMMAND.command(help="Show where the cache is and how large it is.")
 @_DIR
 def info(cache_dir: Path | None) -> None:
     """One line per kind."""

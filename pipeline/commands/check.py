@@ -13,10 +13,10 @@ SHOWN = 20
 REFUSED = 3
 
 
-@click.command(name="check", help="Judge a finished build again: files, figures, tokens, rows.")
+@click.command(name="check", help="Check a finished build again: files, numbers, tokens, rows.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     """Exit status 0 when nothing was found, 3 otherwise."""
@@ -33,7 +33,7 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(found.described(), ensure_ascii=False))
     elif not found.faults:
         judged = found.verdict.summary()["judged"] if found.verdict else 0
-        again = f"; {found.rows_made_again} examples made again from the source are the stored ones"
+        again = f"; {found.rows_made_again} examples rebuilt from the source equal the stored ones"
         click.echo(f"{folder}: {judged} expectations hold{again if found.rows_made_again else ''}")
     if found.faults:
         raise click.exceptions.Exit(REFUSED)

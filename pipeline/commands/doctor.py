@@ -42,7 +42,7 @@ def _lines(name: str, verdict: Verdict, column: int) -> list[str]:
     type=click.Choice(tasks.names()),
     default="prm",
     show_default=True,
-    help="What it is to be trained for; prm adds step and reward tokens.",
+    help="Task to train it for; prm adds step and reward tokens.",
 )
 @with_options(chosen("cache-dir"))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")

@@ -20,9 +20,9 @@ from stages import layouts
 @click.option(
     "--layout",
     type=click.Choice(layouts.names()),
-    help="How rows are stored [the build's, where the trainer takes it].",
+    help="How rows are stored [as in the build, if the trainer takes it].",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest itself.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""

@@ -106,7 +106,7 @@ def stages() -> list[tuple[str, str]]:
     from pipeline.stage_table import stage_table
 
     return [
-        (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, judged'}")
+        (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, checked'}")
         for task, name, reads, writes in stage_table()
     ]
 
@@ -122,7 +122,7 @@ def trainers() -> list[tuple[str, str]]:
     return found
 
 
-@click.command(name="list", help="What there is to choose from.")
+@click.command(name="list", help="List formats, models, trainers, audits and more.")
 @click.argument("kind", type=click.Choice(_KINDS))
 @click.option(
     "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
@@ -130,7 +130,7 @@ def trainers() -> list[tuple[str, str]]:
 def COMMAND(kind: str, with_columns: bool) -> None:
     """Two columns: a name and what it is."""
     if with_columns and kind != "formats":
-        raise UsageError("--columns goes with formats.", "pipeline list formats --columns")
+        raise UsageError("--columns works only with formats.", "pipeline list formats --columns")
     if with_columns:
         for name, meaning, names in columns():
             click.echo(f"{name:<18}  {meaning:<12}  {names}")

@@ -76,13 +76,13 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
     return task, len(files), looks
 
 
-@click.command(name="plan", help="Say what would be built, from a sample; write nothing.")
+@click.command(name="plan", help="Show what would be built, from a sample; write nothing.")
 @click.argument("data", nargs=-1, required=True)
 @click.option(
-    "--task", type=click.Choice(tasks.names()), help="What to train [the one that the rows fit]."
+    "--task", type=click.Choice(tasks.names()), help="Task to train [the one that the rows fit]."
 )
 @with_options(BUILD)
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(data: tuple[str, ...], task: str | None, as_json: bool, **given: Any) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""

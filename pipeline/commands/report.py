@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 
-@click.command(name="report", help="Make a build's report.html again.")
+@click.command(name="report", help="Write a build's report.html again.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "-o",
@@ -24,7 +24,7 @@ def COMMAND(folder: Path, output: Path | None) -> None:
     page, expected = remake(folder)
     if output is None and hashlib.sha256(page).hexdigest() != expected:
         raise UsageError(
-            f"The page that this version makes is not the one that {folder} was published with.",
+            f"The page of this version differs from the published page of {folder}.",
             "Write it elsewhere with -o FILE, or build again.",
         )
     target = output or folder / REPORT

@@ -63,7 +63,7 @@ def of_task(name: str) -> click.Command:
     @click.option(
         "--dry-run",
         is_flag=True,
-        help="Do what pipeline plan does; write nothing.",
+        help="Only show the plan, as pipeline plan does; write nothing.",
     )
     def command(
         data: tuple[str, ...],

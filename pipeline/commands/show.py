@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 
-@click.command(name="show", help="Draw rows of a build, decoded from its shards.")
+@click.command(name="show", help="Show rows of a build, decoded from its shards.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--row", metavar="ID", help="The example of this row_id, in whichever row holds it.")
-@click.option("--pack", type=click.IntRange(0), metavar="N", help="Stored row N, from 0.")
-@click.option("--random", "count", type=click.IntRange(1), metavar="N", help="N rows at random.")
+@click.option("--row", metavar="ID", help="Show the example with this row_id.")
+@click.option("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
+@click.option(
+    "--random", "count", type=click.IntRange(1), metavar="N", help="Show N rows at random."
+)
 @click.option("--seed", type=int, help="For --random.")
 @click.option("--split", default="train", show_default=True, help="train or test.")
 @click.option(
@@ -19,7 +21,7 @@ import click
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colours: auto is a terminal without NO_COLOR.",
+    help="Colours; auto: on a terminal, unless NO_COLOR is set.",
 )
 def COMMAND(
     folder: Path,

@@ -67,7 +67,7 @@ for _name, _text in (
     ("render", "Columns to segments of text, by the chat template."),
     ("mark", "PRM: put the step token after every step."),
     ("encode", "Segments to ids and labels."),
-    ("accept", "Token ids: count and bound them as they are, in place of render and encode."),
+    ("accept", "Token ids: check them as they are, instead of render and encode."),
     ("validate", "Refuse rows that break an invariant."),
 ):
     _add_stage(_name, _text)

@@ -66,7 +66,7 @@ def _tell(found: Examined, said: dict[str, Any]) -> None:
 @click.option(
     "--tokenizer-only",
     is_flag=True,
-    help="Compare tokenizer, template and stop ids alone; needs no torch, runs no prompt.",
+    help="Compare only tokenizer, template and stop ids; needs no torch, runs no prompt.",
 )
 @click.option(
     "--prompts",
@@ -102,9 +102,9 @@ def _tell(found: Examined, said: dict[str, Any]) -> None:
     default="OPENAI_API_KEY",
     show_default=True,
     metavar="VARIABLE",
-    help="Environment variable with the server's key, if it wants one.",
+    help="Environment variable with the server's key, if it needs one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
     """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""

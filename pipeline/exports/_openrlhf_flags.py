@@ -38,7 +38,7 @@ fi
 """
 _NOTES = (
     "OpenRLHF groups its options since 0.10.2 (--ds.packing_samples, before --packing_samples):",
-    "the installed version is asked for, and OPENRLHF_VERSION=0.9.5, say, overrides the answer.",
+    "the installed version decides; OPENRLHF_VERSION=0.9.5, say, overrides it.",
 )
 Lines = list[list[str]]
 

@@ -46,7 +46,7 @@ def beginning(batch: int, length: int) -> tuple[list[str], str]:
         length: tokens of the build's longest side, at most.
     """
     notes = [
-        f"A beginning for small sets: {batch} pairs in a batch of one GPU, learning rate {RATE}.",
+        f"Defaults for small sets: {batch} pairs in a batch of one GPU, learning rate {RATE}.",
         "Set BATCH_SIZE and LEARNING_RATE, or give the trainer's own options after MODEL_DIR.",
         f"Leave the lengths: a side has at most {length} tokens, and a lower limit would cut or",
         "drop pairs. For shorter ones build with a smaller --max-length.",

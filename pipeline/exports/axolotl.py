@@ -71,7 +71,9 @@ sed "s|DATA_DIR|$(plain "$DATA")|" "$BUILD/launch/axolotl.yaml" > "$DATA/axolotl
 
 
 def _launch(facts: Facts) -> str:
-    notes = ["The shards are linked into ./axolotl-NUMBER, and what axolotl prepares lies there."]
+    notes = [
+        "The shards are linked into ./axolotl-NUMBER, and axolotl writes its prepared data there."
+    ]
     text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes)
     text = text.replace("CONFIG", '"$DATA/axolotl.yaml" --base-model "$MODEL"')
     return text.replace("exec ", PLAIN + _FILL.format(splits=" ".join(facts.splits)) + "exec ")
@@ -88,7 +90,7 @@ def _detail(facts: Facts) -> str:
 
 def _refuses(facts: Facts) -> str | None:
     if facts.soft:
-        return "axolotl trains step rewards as two classes: soft labels cannot be said in them."
+        return "axolotl trains step rewards as two classes: they cannot express soft labels."
     return None
 
 

@@ -35,7 +35,7 @@ flash_attn: fa2
 per_device_train_batch_size: 1
 """
 
-_PAIRS = """# A beginning for small sets: give others as options after MODEL_DIR. Leave the length.
+_PAIRS = """# Defaults for small sets: give others as options after MODEL_DIR. Keep the length.
 per_device_train_batch_size: {batch}
 learning_rate: {rate}
 """
@@ -62,7 +62,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 
 
 def _launch(facts: Facts) -> str:
-    notes = ["The configuration gets its two folders before the start."]
+    notes = ["The script writes both folders into the configuration."]
     lines = [["llamafactory-cli", "train", "CONFIG"]]
     text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes)
     fill = (
@@ -78,7 +78,7 @@ def _detail(facts: Facts) -> str:
     tail = test if "test" in facts.splits else ""
     if facts.stored.packs:
         return (
-            "neat_packing: documents are told apart by the mask's numbers, rows are padded to "
+            "neat_packing: documents are separated by the mask's numbers, rows are padded to "
             f"cutoff_len, a multiple of {_MULTIPLE}{tail}"
         )
     return f"loaded from tokenized_path, which ignores every other data option{tail}"

@@ -13,11 +13,11 @@ from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
 
-_OTHERWISE = "is tokenized otherwise when it is text"
+_OTHERWISE = "is tokenized differently as text"
 _NOTES = (
-    "Run it in MedicalGPT's checkout. The rows are proved for --template_name base alone; without",
+    "Run it in MedicalGPT's checkout. The rows are checked for --template_name base only; without",
     "--validation_file_dir, some of them would be taken out of training. An older checkout has its",
-    "scripts at the top, and wants --model_type auto after MODEL_DIR as well.",
+    "scripts at the top, and needs --model_type auto after MODEL_DIR as well.",
 )
 
 
@@ -96,8 +96,8 @@ def _launch(facts: Facts) -> str:
 
 
 def _detail(facts: Facts) -> str:
-    text = "rows of text, each proved when it is written to be tokenized to these ids again"
-    text += "; not for its scripts of 2023, which print words of their own around each row"
+    text = "rows of text; the export checks that each is tokenized to the same ids again"
+    text += "; not for its scripts of 2023, which print more words around each row"
     if facts.kind.compares:
         return f"{text}; the pad id comes from the model directory that overlay makes"
     return f"{text}; --template_name base, or its own template is printed around them"

@@ -23,7 +23,7 @@ from megatron.bridge import AutoBridge
 
 
 def first(*places):
-    """What stands at the first of these places: it has moved between releases."""
+    """The object at the first of these places: it has moved between releases."""
     for place in places:
         module, _, name = place.rpartition(".")
         try:
@@ -80,7 +80,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 
 def _launch(facts: Facts) -> str:
     lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
-    notes = ["It makes the dataset configuration; the model's recipe and the ranks are yours."]
+    notes = ["It writes the dataset configuration; you provide the model's recipe and ranks."]
     return script("with Megatron-Bridge", "megatron.sh", lines, notes)
 
 
@@ -105,11 +105,11 @@ def _projection(facts: Facts) -> Projection:
             row = int(np.searchsorted(list_parts(ids)[0], lost[0], side="right")) - 1
             raise UsageError(
                 f"megatron leaves out the loss after an eos token, and row {row} of a shard "
-                "trains one there.",
+                "trains a token there.",
                 "Export for another trainer.",
             )
         if not np.array_equal(numbers(labels)[1][mask], values[mask]):
-            raise UsageError("megatron has no labels but the ids; this build has others.")
+            raise UsageError("megatron trains on the ids only; this build has other labels.")
         moved = np.append(mask[1:], False)
         ends = starts + lengths - 1
         moved[ends] = False

@@ -21,7 +21,7 @@ def _ending(exact: Exact, prompt: str, answer: str, ids: list[int]) -> str | Non
         return f"does not end in {exact.eos}"
     if whole.rstrip("\n") != whole:
         return "ends in a newline, which would be cut off"
-    return None if exact.ids(whole) == ids else "is tokenized otherwise when it is text"
+    return None if exact.ids(whole) == ids else "is tokenized differently as text"
 
 
 def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
@@ -32,7 +32,7 @@ def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     prompt, answer = exact.text(ids[:start]), exact.text(ids[start:stop])
     why = _ending(exact, prompt, answer, ids[:stop])
     if why is None and exact.ids(prompt) != ids[:start]:
-        why = "has a prompt that is tokenized otherwise alone"
+        why = "has a prompt that is tokenized differently alone"
     return {"input": prompt, "output": answer}, why
 
 
@@ -40,7 +40,7 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     start = row["prompt_length"]
     made: Texts = {"prompt": exact.text(row["chosen_ids"][:start])}
     if exact.ids(made["prompt"]) != row["chosen_ids"][:start]:
-        return made, "has a prompt that is tokenized otherwise alone"
+        return made, "has a prompt that is tokenized differently alone"
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
         made[side] = exact.text(ids[start:])
@@ -62,7 +62,7 @@ def _projection(facts: Facts) -> Projection:
         if any(label not in (0, 1) for label in row["step_labels"]):
             return made, "has steps that are unlabelled or softly labelled"
         if exact.ids(text) != row["input_ids"]:
-            return made, "is tokenized otherwise when it is text"
+            return made, "is tokenized differently as text"
         return made, None
 
     one = {"sft": _sft, "rm": _rm, "prm": prm}[facts.task]
@@ -96,7 +96,7 @@ def _launch(facts: Facts) -> str:
 
 
 def _detail(facts: Facts) -> str:
-    return "rows of text, each proved when it is written to be tokenized to these ids again"
+    return "rows of text; the export checks that each is tokenized to the same ids again"
 
 
 def _refuses(facts: Facts) -> str | None:

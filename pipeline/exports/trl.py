@@ -26,7 +26,7 @@ rows = load_from_disk(build)
 tokenizer = AutoTokenizer.from_pretrained(model_dir)
 release = Version(__version__)
 if release < Version("0.15"):
-    sys.exit(f"TRL {{__version__}} was not read for this build: install 0.15.2 or newer")
+    sys.exit(f"TRL {{__version__}} is not supported: install 0.15.2 or newer")
 dtype = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 loaded = {{dtype: "auto"{loaded}}}
 defaults = {{"output_dir": "trl-output", "save_strategy": "epoch"}}
@@ -62,19 +62,19 @@ else:
 """
 
 _SFT_MODEL = """if args.packing or (release >= Version("0.20") and args.max_length is not None):
-    sys.exit("this build is packed and cut already: leave packing and max_length alone")
+    sys.exit("this build is already packed and truncated: do not set packing or max_length")
 if getattr(args, "assistant_only_loss", False):
-    sys.exit("this build is masked already: leave assistant_only_loss alone")
+    sys.exit("this build already has a loss mask: do not set assistant_only_loss")
 model = AutoModelForCausalLM.from_pretrained(model_dir, **loaded)
 """
 
 _RM = """defaults["max_length"] = None
-# A beginning for small sets, to be changed with the options of these names. Leave max_length alone:
+# Defaults for small sets; the options of these names change them. Do not set max_length:
 # a side has at most {length} tokens, and a limit would drop pairs.
 defaults["per_device_train_batch_size"] = {batch}
 defaults["learning_rate"] = {rate}
 if Version("0.24") <= release < Version("0.29"):
-    sys.exit(f"TRL {{__version__}} was not read for pairs: install 0.29 or newer, or 0.23 or older")
+    sys.exit(f"TRL {{__version__}} is unsupported for pairs: install 0.29 or newer, or up to 0.23")
 if release < Version("0.24"):  # other names, and a mask for each side
     names = {{f"{{side}}_ids": f"input_ids_{{side}}" for side in ("chosen", "rejected")}}
     rows = rows.rename_columns(names)
@@ -178,9 +178,9 @@ def _detail(facts: Facts) -> str:
 
 def _refuses(facts: Facts) -> str | None:
     if facts.soft:
-        return "trl trains step rewards as two classes: soft labels cannot be said in them."
+        return "trl trains step rewards as two classes: they cannot express soft labels."
     if facts.pair and facts.pair.token_types:
-        return "trl gives the model no token types, which this encoder tells two texts apart by."
+        return "trl gives the model no token types, which this encoder needs to separate two texts."
     return None
 
 

@@ -19,8 +19,8 @@ def _launch(facts: Facts) -> str:
         ["model.path=$MODEL", "model.use_remove_padding=True"],
     ]
     notes = [
-        "Each epoch it leaves out what does not fill a last data.train_batch_size (256 documents);",
-        "a build of fewer trains nothing until that is set lower.",
+        "Each epoch drops the documents that do not fill a last data.train_batch_size (256);",
+        "a smaller build trains nothing until it is set lower.",
     ]
     return script("with verl", "verl.sh", lines, notes)
 
@@ -28,7 +28,7 @@ def _launch(facts: Facts) -> str:
 def _detail(facts: Facts) -> str:
     said = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
     if facts.stored.packs:
-        said.append("packs are taken apart, and the trainer packs anew")
+        said.append("packs are split into documents, and the trainer packs them again")
     if "loss_weights" in facts.columns:
         said.append("loss weights are its loss mask, and the loss is divided by their sum")
     return "; ".join(said)

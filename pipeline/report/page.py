@@ -26,8 +26,8 @@ SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
 TOKENS = 240  # of an example
 _STATUS = {
-    "pass": "holds",
-    "few": "too few cases to judge",
+    "pass": "passed",
+    "few": "too few cases",
     "warn": "warning",
     "fail": "failed",
 }

@@ -52,7 +52,7 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
     config, split = (more[0], more[1]) if len(more) == 2 else (None, more[0] if more else None)
     if not hub.answers():
         raise UsageError(
-            f"There is no file or folder {argument}, and no hub to ask for a dataset of that name.",
+            f"There is no file or folder {argument}, and the hub cannot be reached.",
             "Check the path, or the connection.",
         )
     urls = _files(name, config, split)
@@ -60,7 +60,7 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
     if odd is not None:
         raise DataError(
             f"Dataset {name} is made of files that have no reader, {odd.rpartition('/')[2]} "
-            "for one.",
+            "for example.",
             "Load it with datasets, save_to_disk, and give that folder.",
         )
     return [

@@ -156,7 +156,7 @@ def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
         if _version(filesystem.info(path)) != version:
             raise SurroundingsError(
                 f"{redacted(url)} changed while it was being fetched.",
-                "Build again when nothing writes to it.",
+                "Build again when no other process writes to it.",
             )
         size = before.get("size")
         if size is not None and target.stat().st_size != size:

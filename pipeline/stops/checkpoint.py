@@ -16,7 +16,7 @@ from stages.tokenizers import claims, directory
 
 def _overlay(folder: Path, build: Declared) -> str:
     command = f"pipeline overlay {folder} --build {build.folder} -o NEW"
-    return f"Write the build's own files beside the weights: {command}."
+    return f"Write the build's own files next to the weights: {command}."
 
 
 def first_difference(one: str, other: str) -> str:
@@ -54,7 +54,7 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examin
     other = {text: index for text, index in ours.items() if theirs.get(text) != index}
     if other:
         named = ", ".join(f"{text!r} = {index}" for text, index in list(other.items())[:4])
-        what = f"it lacks tokens of the build's tokenizer, or gives them other ids: {named}"
+        what = f"tokens of the build's tokenizer are missing or have other ids: {named}"
         found.add("other_tokenizer", str(path), what, _overlay(folder, build))
         return
     for prompt in asked:
@@ -62,8 +62,8 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examin
         ids = tokenizer.encode(prompt.text, add_special_tokens=False).ids
         if ids != mine:
             what = (
-                f"the prompt of {prompt.row} gives {len(ids)} ids, and {len(mine)} with the "
-                "build's tokenizer, or others"
+                f"the prompt of {prompt.row} gives {len(ids)} ids, but the build's "
+                f"tokenizer gives {len(mine)}, or other ids"
             )
             found.add("other_tokenizer", str(path), what, _overlay(folder, build))
             return
@@ -102,17 +102,17 @@ def judge_template(
     end = build.model.profile.end_of_turn
     use = "Use the build's chat template: tokenizer/tokenizer_config.json of the build has it."
     if end not in whole.rpartition(answer)[2]:
-        what = f"the chat template prints no {build.end} behind an answer, as the build's does"
+        what = f"the chat template prints no {build.end} after an answer; the build's does"
         found.add("template_without_end_of_turn", where, what, use)
         return
     ours = build.template.render(ANSWERED)
     if whole != ours:
-        what = f"the chat template prints another text: {first_difference(ours, whole)}"
+        what = f"the chat template prints a different text: {first_difference(ours, whole)}"
         found.add("other_template", where, what, use)
         return
     ours = build.template.render(ASKED, add_generation_prompt=True, **build.arguments)
     if prompt is not None and prompt != ours:
-        what = f"the generation prompt is another: {first_difference(ours, prompt)}"
+        what = f"the generation prompt is different: {first_difference(ours, prompt)}"
         found.add("other_template", where, what, use)
 
 
@@ -127,7 +127,7 @@ def _stops(folder: Path, build: Declared, found: Examined) -> None:
         found.add("eos_not_in_generation_config", str(folder / where), what, remedy)
     ours = build.model.profile.eos_token
     if said.eos_token is not None and said.eos_token != ours:
-        what = f"eos_token is {said.eos_token!r}, and {ours!r} in the build's tokenizer"
+        what = f"eos_token is {said.eos_token!r}, but {ours!r} in the build's tokenizer"
         path = str(folder / "tokenizer_config.json")
         found.add("other_eos_token", path, what, _overlay(folder, build))
 
@@ -141,8 +141,8 @@ def _pads(folder: Path, build: Declared, found: Examined) -> None:
     for file, token in places:
         if token is not None and token in (profile.end_of_turn, profile.eos_token):
             what = (
-                f"the pad token is {token!r}, which ends an answer: a trainer that leaves padding "
-                "out of the loss by its id never trains the end of a turn"
+                f"the pad token is {token!r}, which also ends an answer: a trainer that drops "
+                "padding from the loss by its id never trains the end of a turn"
             )
             remedy = (
                 f"Train again with the build's labels and its pad token {profile.pad_token!r}: "

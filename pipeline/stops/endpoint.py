@@ -75,7 +75,7 @@ class Server:
             raise problem from error
         except (OSError, ValueError) as error:
             raise SurroundingsError(
-                f"{url} cannot be asked: {error}.", "Start the server, and check the URL."
+                f"{url} cannot be reached: {error}.", "Start the server, and check the URL."
             ) from error
         return found if isinstance(found, dict) else {"found": found}
 
@@ -142,7 +142,7 @@ class Server:
 def compare(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
     """Compare the server's tokenizer and template with the build's, as far as it shows them."""
     _tokenizer(server, build, asked, found)
-    use = "Look at its template yourself: the build's is in tokenizer/tokenizer_config.json."
+    use = "Compare its template yourself: the build's is in tokenizer/tokenizer_config.json."
     whole = server.rendered(ANSWERED, False, {})
     if whole is None:
         what = "the server does not show how its chat template renders messages"
@@ -169,12 +169,12 @@ def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Exam
             return
         if theirs != mine:
             what = f"the server's tokenizer gives the prompt of {prompt.row} {len(theirs)} ids"
-            what += f", and the build's {len(mine)}, or others"
+            what += f", but the build's gives {len(mine)}, or other ids"
             found.add("other_tokenizer", server.url, what, serve)
             return
     for text, index in build.serving.added_tokens.items():
         if (theirs := server.tokens(text)) != [index]:
-            what = f"the server writes {text!r} as {theirs}, and the build as {index}"
+            what = f"the server writes {text!r} as {theirs}, but the build as {index}"
             found.add("other_tokenizer", server.url, what, serve)
 
 
@@ -189,7 +189,7 @@ def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found
     server.as_text = before
     theirs = usage.get("prompt_tokens")
     if theirs is not None and theirs not in (len(mine), len(mine) + 1):  # one more is a bos
-        what = f"it counts {theirs} tokens in the prompt of {prompt.row}, and the build {len(mine)}"
+        what = f"it counts {theirs} tokens in the prompt of {prompt.row}, but the build {len(mine)}"
         found.add("other_tokenizer", server.url, what, serve)
         return
     seen = "nothing of its tokenizer" if theirs is None else "the number of tokens of a prompt"

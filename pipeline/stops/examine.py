@@ -152,10 +152,10 @@ def _not_learnt(where: str, build: Declared, found: Examined) -> None:
     faults = {finding.code for finding in found.findings if finding.fault}
     if faults & {"pad_is_end_of_turn", "template_without_end_of_turn", "other_tokenizer"}:
         return  # which is why
-    what = f"answers run on and never hold {build.end}: the model did not learn to end a turn"
+    what = f"answers run on and never contain {build.end}: the model did not learn to end a turn"
     remedy = (
         "Look at how it was trained: labels that leave out the end of a turn (pipeline show "
-        f"{build.folder} draws the build's), too few steps, or another chat template."
+        f"{build.folder} shows the build's), too few steps, or another chat template."
     )
     found.add("end_of_turn_not_learnt", where, what, remedy)
 
@@ -164,7 +164,7 @@ def _explain_checkpoint(folder: Path, build: Declared, found: Examined) -> None:
     ran = [answer for answer in found.answers if not answer.ended]
     codes = {finding.code for finding in found.findings}
     if any(answer.passed_over for answer in ran) and "eos_not_in_generation_config" not in codes:
-        what = f"answers go on behind {build.end}, at which generation does not stop"
+        what = f"answers go on after {build.end}, at which generation does not stop"
         remedy = f'Set "eos_token_id": {build.stop_ids} there.'
         where = str(folder / "generation_config.json")
         found.add("eos_not_in_generation_config", where, what, remedy)
@@ -179,7 +179,7 @@ def _padding(build: Declared, found: Examined) -> None:
     batch = [a for a in found.answers if a.way == GREEDY and a.kind == BATCH]
     worse = [a.row for a in batch if not a.ended and alone.get(a.row)]
     if worse:
-        what = f"in a padded batch the prompt of {worse[0]} runs on, and alone it does not"
+        what = f"in a padded batch the prompt of {worse[0]} runs on, but alone it does not"
         remedy = "Check positions and the attention mask of the model's code under padding."
         found.add("padding_changes_answers", found.target, what, remedy)
 
@@ -200,7 +200,7 @@ def _explain_server(
         return
     how = f"with the stop strings and ids of serving.json it stops, at {stopped.at}"
     what = f"the server does not stop at {build.end} by itself" + (
-        f"; {how}" if stopped.ended else ", which stands in its answers"
+        f"; {how}" if stopped.ended else ", which is in its answers"
     )
     remedy = (
         f'Set "eos_token_id": {build.stop_ids} in generation_config.json of the directory that it '

@@ -123,7 +123,7 @@ class ShardPRM(ShardSFT):
         ratings = {label for labels in dataset["step_labels"] for label in labels}
         if None in ratings and not ratings <= {0.0, 1.0, None}:
             raise UsageError(
-                "Soft labels stand beside unlabelled steps, which the loss would read as -100.",
+                "A row has soft labels and unlabelled steps, which the loss would read as -100.",
                 "Build with --neutral good or bad, or with hard labels.",
             )
         self._soft = not ratings <= {0.0, 1.0, None}
@@ -156,7 +156,7 @@ class ShardPRM(ShardSFT):
             or steps != {int(x) for x in doc["step_positions"]}
         ):
             raise UsageError(
-                f"{doc.get('row_id', 'a row')} has labels beside its step tokens, or none.",
+                f"{doc.get('row_id', 'a row')} has labels outside its step tokens, or none.",
                 "Train with the tokenizer and the placeholder of the build.",
             )
         return labels

@@ -51,5 +51,5 @@ def require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, str
     more = (f"{stem}{end}" for end in "0123cCdD")
     third = next((name for name in more if name not in known and says(row, name)), None)
     if third is not None:
-        what = f"{third} could be a third answer beside {' and '.join(names)}"
+        what = f"{third} could be a third answer besides {' and '.join(names)}"
         raise open_question(what, f"To leave it out, add --ignore {third}")

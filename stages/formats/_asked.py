@@ -128,6 +128,6 @@ def two_of(
                 continue
             there = [n for n in dict.fromkeys(itertools.chain(*able)) if holds(row, n)]
             ways = [" ".join(ignore(n) for n in there if n not in kept) for kept in found]
-            what = f"{mine} and {name} could each hold the answer"
+            what = f"{mine} and {name} could each be the answer"
             raise open_question(what, f"Say which with {' or '.join(ways)}")
     return first

@@ -63,7 +63,7 @@ def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
     if isinstance(found, dict):
         found = [found]
     if not isinstance(found, list) or not found:
-        raise RowError("bad_tool_call", f"{where} holds no calls")
+        raise RowError("bad_tool_call", f"{where} has no calls")
     return [_call(call, where) for call in found]
 
 
@@ -83,6 +83,6 @@ def together(first: Message, second: Message, where: str) -> Message:
     calls = [call for fields in said for call in fields.pop("tool_calls")]
     flags = [(turn.trained, turn.weight) for turn in (first, second)]
     if said[0] != said[1] or flags[0] != flags[1]:
-        detail = f"{where} is a call right behind another, and they differ in what stands beside"
+        detail = f"{where} is a call right after another, and they differ in the fields besides"
         raise RowError("bad_tool_call", f"{detail} them")
     return replace(first, fields={"tool_calls": calls, **said[0]})

@@ -23,7 +23,7 @@ def trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | N
         return None, None
     if len({weight > 0 for weight in weights}) > 1:
         said = " and ".join(f"{key} is {flag!r}" for key, flag in given.items())
-        raise RowError("bad_weight", f"{where}: {said}, so whether it is trained is open")
+        raise RowError("bad_weight", f"{where}: {said}, so it is not clear whether it is trained")
     told = {weight for key, weight in zip(given, weights, strict=True) if key in NUMERIC}
     if len(told) > 1:
         raise RowError("bad_weight", f"{where}: {' and '.join(NUMERIC)} differ")

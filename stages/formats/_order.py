@@ -135,7 +135,7 @@ def _require_one_order(name: str, numbers: Sequence[Numbers], listed: str) -> No
     """
     for one, other in itertools.combinations(numbers, 2):
         if _disagree(one, other):
-            what = f"{one.path} and {other.path} say different things of the same answers"
+            what = f"{one.path} and {other.path} disagree about the same answers"
             ways = f"{ignore(other.path)} or {ignore(one.path)}"
             raise open_question(what, f"Say which with {ways}", "two_orders")
     for one in numbers if listed else ():
@@ -143,7 +143,7 @@ def _require_one_order(name: str, numbers: Sequence[Numbers], listed: str) -> No
             level for place in range(len(one.values)) if (level := one.level(place)) is not None
         ]
         if levels != sorted(levels, reverse=True):
-            what = f"{name} stands from best to worst, and {one.path} says otherwise"
+            what = f"{name} is sorted from best to worst, but {one.path} says otherwise"
             ways = f"{listed} or {ignore(one.path)}"
             raise open_question(what, f"Say which with {ways}", "two_orders")
 
@@ -168,7 +168,7 @@ def in_order(
         best = None
     elif best is None:
         raise RowError(
-            "unrated_answer", f"no answer of {name} has a number, and nothing orders them"
+            "unrated_answer", f"no answer of {name} has a number, and nothing gives their order"
         )
     found: list[Answer] = []
     unrated: list[str] = []

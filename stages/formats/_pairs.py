@@ -234,9 +234,7 @@ def require_answers(sides: Iterable[list[Message]]) -> None:
     """
     for turns in sides:
         if is_whole(turns):
-            detail = (
-                f"a side begins with a turn of the {turns[0].role}, behind the row's own prompt"
-            )
+            detail = f"a side begins with a turn of the {turns[0].role}, after the row's own prompt"
             raise RowError("prompt_differs", detail)
 
 

@@ -78,11 +78,11 @@ def read(value: list[Any], where: str) -> Parts:
             part = {"type": "text", "text": part}
         kind, used = _kind(part, where)
         if kind == REASONING and (found.text or found.calls):
-            raise RowError("unsupported_content", f"{where} holds reasoning behind its answer")
+            raise RowError("unsupported_content", f"{where} has reasoning after its answer")
         if kind == TEXT and found.calls:
-            raise RowError("unsupported_content", f"{where} holds a text behind a tool call")
+            raise RowError("unsupported_content", f"{where} has a text after a tool call")
         if kind == RESULT and (found.text or found.calls or found.reasoning):
-            raise RowError("unsupported_content", f"{where} holds a tool's result behind others")
+            raise RowError("unsupported_content", f"{where} has a tool's result after other parts")
         used |= _ADDED[kind](found, part, where)
         rest = {key: one for key, one in part.items() if key not in used and one is not None}
         found.left.update({f"content[].{key}": one for key, one in rest.items()})
@@ -93,26 +93,26 @@ def _kind(part: Any, where: str) -> tuple[str, set[str]]:
     """What a part is, and the keys that say so."""
     if not isinstance(part, dict):
         kind = type(part).__name__
-        raise RowError("unsupported_content", f"{where} holds a part of type {kind!r}")
+        raise RowError("unsupported_content", f"{where} has a part of type {kind!r}")
     if part.get("type") is not None:
         named = part["type"]
         if isinstance(named, str) and named in _KINDS:
             return _KINDS[named], {"type"}
-        raise RowError("unsupported_content", f"{where} holds a part of type {named!r}")
+        raise RowError("unsupported_content", f"{where} has a part of type {named!r}")
     keys = [key for key in part if key in _KINDS and part[key] is not None]
     if len(keys) == 1 or (keys and all(_KINDS[key] == TEXT for key in keys)):
         if keys[0] == "text" and part.get("thought") is True:
             return REASONING, {"thought"}
         return _KINDS[keys[0]], {"thought"} if part.get("thought") is False else set()
     named = next(iter(part), None)
-    raise RowError("unsupported_content", f"{where} holds a part of type {named!r}")
+    raise RowError("unsupported_content", f"{where} has a part of type {named!r}")
 
 
 def _value(part: Mapping[str, Any], kind: str, where: str) -> tuple[Any, str]:
     """The value of a part, and the key that it stands under."""
     keys = [key for key in _VALUES[kind] if part.get(key) is not None]
     if not keys:
-        raise RowError("bad_column", f"{where} holds a part without its {_VALUES[kind][0]}")
+        raise RowError("bad_column", f"{where} has a part without its {_VALUES[kind][0]}")
     if len(keys) > 1 and any(part[key] != part[keys[0]] for key in keys[1:]):
         raise RowError("bad_column", f"{where}: {keys[0]} and {keys[1]} of a part differ")
     return part[keys[0]], keys[0]
@@ -125,17 +125,17 @@ def _said(value: Any, where: str) -> str:
     if isinstance(value, list):
         inner = read(value, where)
         if inner.reasoning or inner.calls or inner.results or inner.left:
-            raise RowError("unsupported_content", f"{where} holds more than text")
+            raise RowError("unsupported_content", f"{where} has more than text")
         value = inner.text or ""
     if not isinstance(value, str):
-        raise RowError("bad_column", f"{where} holds a part that is not text")
+        raise RowError("bad_column", f"{where} has a part that is not text")
     return value
 
 
 def _add_text(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     value, key = _value(part, TEXT, where)
     if not isinstance(value, str):
-        raise RowError("bad_column", f"{where} holds a part whose {key} is not text")
+        raise RowError("bad_column", f"{where} has a part whose {key} is not text")
     found.text = (found.text or "") + value
     return {one for one in _VALUES[TEXT] if part.get(one) == value}
 
@@ -179,11 +179,11 @@ def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
     if isinstance(value, dict):
         inner = value.get("function", value)
         if not isinstance(inner, dict):
-            raise RowError("bad_tool_call", f"{where} holds a call whose function is not an object")
+            raise RowError("bad_tool_call", f"{where} has a call whose function is not an object")
         places = (value, inner) if inner is not value else (value,)
         name = _one_of(places, ("name",), f"{where}: a call")
         if not isinstance(name, str):
-            raise RowError("bad_tool_call", f"{where} holds a call without a name")
+            raise RowError("bad_tool_call", f"{where} has a call without a name")
         function = {"name": name, "arguments": _one_of(places, _ARGUMENTS, f"{where}: a call")}
         for said in places if keys else places[1:]:
             found.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
@@ -202,13 +202,13 @@ def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
         beside, inner = value, _one_of((value,), ("content", "response"), f"{where}: a result")
         if inner is None or value.get("status") not in (None, "success"):
             what = "has no content" if inner is None else "says that the tool failed"
-            raise RowError("unsupported_content", f"{where} holds a tool's result that {what}")
+            raise RowError("unsupported_content", f"{where} has a tool's result that {what}")
         used = {key}
         known = {"content", "response", "status", "name", *_IDS}
         found.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
         value = inner
     if isinstance(value, dict) and not set(value) <= {"text", "output"}:
-        raise RowError("unsupported_content", f"{where} holds a tool's result that is an object")
+        raise RowError("unsupported_content", f"{where} has a tool's result that is an object")
     result = {"role": "tool", "content": _said(value, where)}
     named = {"tool_call_id": _id_of((beside,), where), "name": beside.get("name")}
     found.results.append({**result, **{k: v for k, v in named.items() if v is not None}})

@@ -120,7 +120,7 @@ def replies(node: Row) -> tuple[list[Row], list[Refused]]:
             kept.append(one)
         else:
             after = _below(one)
-            more = f" and the {after} behind it" if after else ""
+            more = f" and the {after} after it" if after else ""
             gone.append(Refused("deleted_message", f"{quoted(one)}{more}: {why}"))
     return kept, gone
 

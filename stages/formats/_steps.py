@@ -87,7 +87,7 @@ def ratings(values: Any, steps: int, column: str) -> list[float | None]:
         RowError: there are more or fewer than steps.
     """
     if not isinstance(values, list):
-        raise RowError("bad_column", f"column {column!r} holds no list of labels")
+        raise RowError("bad_column", f"column {column!r} is not a list of labels")
     if len(values) != steps:
         raise RowError("label_count", f"{steps} steps and {len(values)} labels")
     return [rating(value, f"{column}[{i}]") for i, value in enumerate(values)]
@@ -102,7 +102,7 @@ def find_tag(text: str, options: FormatOptions) -> str:
     tags = (options.step_tag,) if options.step_tag else TAGS
     tag = next((tag for tag in tags if tag in text), None)
     if tag is None:
-        raise RowError("no_steps", f"no step tag ({', '.join(tags)}) stands in the text")
+        raise RowError("no_steps", f"no step tag ({', '.join(tags)}) occurs in the text")
     return tag
 
 
@@ -160,11 +160,11 @@ def _first_step(text: str, separator: str) -> int:
     numbered = [second in text[a:b] for a, b in pairwise(places)]
     if all(numbered) and second not in text[places[-1] :]:
         return places[-1]
-    seen = f"{separator!r} stands {len(places)} times before the first tag"
+    seen = f"{separator!r} occurs {len(places)} times before the first tag"
     if all(numbered):  # the step before a tag does not number the one behind it
-        seen = f"{second!r} stands behind {separator!r} before the first tag"
+        seen = f"{second!r} occurs after {separator!r} before the first tag"
     detail = "so where the problem ends is not clear; give --prompt-separator a longer text that "
-    raise RowError("two_first_steps", f"{seen}, {detail}stands once")
+    raise RowError("two_first_steps", f"{seen}, {detail}occurs once")
 
 
 def asked(text: str, options: FormatOptions) -> str:
@@ -179,14 +179,14 @@ def asked(text: str, options: FormatOptions) -> str:
     templated.require_allowed(found[0], "the problem", options.already_templated)
     turns = _without_system(templated.question(found[1]), options)
     if [turn.role for turn in turns] != ["user"]:
-        raise RowError("bad_column", "more than one question stands in the templated problem")
+        raise RowError("bad_column", "the templated problem has more than one question")
     return turns[0].content or ""
 
 
 def texts(value: Any, column: str) -> list[str]:
     """A column that must hold a list of texts."""
     if not isinstance(value, list) or not all(isinstance(step, str) for step in value):
-        raise RowError("bad_column", f"column {column!r} holds no list of texts")
+        raise RowError("bad_column", f"column {column!r} is not a list of texts")
     return value
 
 

@@ -69,13 +69,17 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
     plain = {key: value for key, value in turn.items() if key not in _BODIES}
     role = role_of(turn)
     if role != "assistant" and (found.calls or found.reasoning):
-        raise RowError("unsupported_content", f"{where}: only the assistant calls and reasons")
+        raise RowError(
+            "unsupported_content", f"{where}: only an assistant turn has calls or reasoning"
+        )
     if role == "assistant" and found.results:
-        raise RowError("unsupported_content", f"{where}: the assistant says a tool's result")
+        raise RowError("unsupported_content", f"{where}: a tool's result in an assistant turn")
     said = {"tool_calls": found.calls, "reasoning_content": found.reasoning}
     for key, value in said.items():
         if value and any(plain.get(name) for name in (key, *_SAME[key])):
-            raise RowError("bad_column", f"{where} says its {key} inside its content and beside it")
+            raise RowError(
+                "bad_column", f"{where} has its {key} both inside its content and next to it"
+            )
         if value:
             plain[key] = value
     plain.update(found.left)
@@ -100,7 +104,7 @@ def message(turn: Any, where: str) -> Message:
     """One turn in any dialect."""
     found = _said(turn, where)
     if len(found) > 1:
-        raise RowError("bad_column", f"{where} holds more than one turn")
+        raise RowError("bad_column", f"{where} has more than one turn")
     return found[0]
 
 
@@ -119,7 +123,7 @@ def _message(turn: Any, where: str) -> Message:
     if isinstance(spelled, str) and spelled.lower() in CALLS:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
-            raise RowError("bad_tool_call", f"{where} has calls beside the one that it says")
+            raise RowError("bad_tool_call", f"{where} has other calls next to its own")
         spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
         return Message(role, None, spoken, *trained(turn, where))
     if not isinstance(body, str | None):
@@ -139,7 +143,7 @@ def conversation(turns: Any, where: str) -> list[Message]:
         if turns is None:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
-        raise RowError("no_turns", f"{where} holds no list of turns")
+        raise RowError("no_turns", f"{where} is not a list of turns")
     found: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
@@ -182,7 +186,7 @@ def _system_text(value: Any, name: str) -> str:
     if isinstance(value, list):
         found = _parts.read(value, name)
         if found.reasoning or found.calls or found.results or found.left:
-            raise RowError("bad_column", f"column {name!r} holds more than text")
+            raise RowError("bad_column", f"column {name!r} has more than text")
         value = found.text
     return text({name: value}, name)
 
@@ -272,7 +276,7 @@ def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
     templated.require_allowed(found[0], "the prompt", options.already_templated)
     if begun := templated.opening(found[1]):
         detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
-        raise RowError("bad_column", f"{detail}turns of its own")
+        raise RowError("bad_column", f"{detail}a list of turns")
     return joined(before(row), templated.question(found[1]))
 
 

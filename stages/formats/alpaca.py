@@ -43,7 +43,9 @@ def asked(row: Row, options: FormatOptions) -> str:
     """
     instruction = _turns.text(row, "instruction")
     if more := _unread(row, options.columns):
-        raise RowError("bad_column", f"column {more!r} may be asked too; {_either(more)}")
+        raise RowError(
+            "bad_column", f"column {more!r} may be part of the question; {_either(more)}"
+        )
     names = [name for name in _INPUTS if name in options.columns] or _INPUTS
     named = [name for name in names if row.get(name) not in (None, "")]
     extra = [_turns.text(row, name) for name in named]
@@ -51,7 +53,7 @@ def asked(row: Row, options: FormatOptions) -> str:
         raise RowError("bad_column", "input and context both say something; see --map input=input")
     if extra and (dialect := templated.dialect_of(instruction)):
         detail = f"the instruction already carries a chat template ({dialect}), so {named[0]} has "
-        raise RowError("bad_column", f"{detail}no place behind it")
+        raise RowError("bad_column", f"{detail}no place after it")
     return "\n\n".join([instruction, *extra])
 
 
@@ -87,7 +89,7 @@ class _Alpaca:
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         more = next((name for row in rows if (name := _unread(row, columns))), None)
         if more is not None:
-            return f"instruction and {more} could each be what is asked", _either(more).capitalize()
+            return f"instruction and {more} could each be the question", _either(more).capitalize()
         said = [[peek(row, name) for name in _OUTPUTS if says(row, name)] for row in rows]
         if all(one == values[0] for values in said for one in values) or any(
             name in columns for name in _OUTPUTS
@@ -116,7 +118,7 @@ class _Instances(_Alpaca):
             return [_one(row, options)]
         instances = row["instances"]
         if not isinstance(instances, list) or not all(isinstance(one, dict) for one in instances):
-            raise RowError("bad_column", "column 'instances' holds no list of objects")
+            raise RowError("bad_column", "column 'instances' is not a list of objects")
         return [_one(Overlaid(row, one), options) for one in instances]
 
 

@@ -1,4 +1,4 @@
-"""Lines of a batch file for an inference server: requests without answers, or answers alone."""
+"""Lines of a batch file for an inference server: requests without answers, or only the answers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ FORMAT = Unusable(
     what="lines of a batch file, which hold either the requests or the answers to them",
     instead=(
         "Join both files by custom_id, and write rows with messages: those of body.messages, and "
-        "behind them response.body.choices[0].message"
+        "after them response.body.choices[0].message"
     ),
 )

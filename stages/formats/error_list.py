@@ -79,9 +79,7 @@ class _ErrorList:
         seen = (
             "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
         )
-        what = (
-            f"the lists of wrong steps name {seen}, so whether they count from 0 or from 1 is open"
-        )
+        what = f"the lists of wrong steps name {seen}, so they may count from 0 or from 1"
         raise UndecidedError(what, ("0-based", "1-based"))
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
@@ -94,7 +92,7 @@ class _ErrorList:
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
             raise RowError(
                 "bad_label",
-                f"column {column!r} holds no list of step numbers, which is empty for none",
+                f"column {column!r} is not a list of step numbers (empty where no step is wrong)",
             )
         wrong = sorted(one - self.base for one in listed)
         if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):

@@ -59,12 +59,12 @@ def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
     """The turns of a column of exchanges, behind what the row says before them.
 
     Raises:
-        RowError: one is no exchange, brings a system text in the middle, says that its answer
+        RowError: one is no exchange, has a system text in the middle, says that its answer
             goes on, or carries a chat template and nobody allowed that.
     """
     value = row[column]
     if not isinstance(value, list) or not value:
-        raise RowError("no_turns", f"{column} holds no list of exchanges")
+        raise RowError("no_turns", f"{column} is not a list of exchanges")
     turns: list[Message] = []
     for number, one in enumerate(value):
         where = f"{column}[{number}]"
@@ -73,17 +73,17 @@ def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
         for name in _SYSTEMS:
             if one.get(name) not in (None, ""):
                 if turns:
-                    raise RowError("bad_column", f"{where} brings a system text in the middle")
+                    raise RowError("bad_column", f"{where} has a system text in the middle")
                 turns.append(Message("system", _turns.text(one, name)))
         if one.get("need_eos_token") is False:
-            detail = f"{where} says need_eos_token: false, so its answer goes on"
+            detail = f"{where} has need_eos_token: false, so its answer goes on"
             raise RowError("unfinished_answer", detail)
         flags = trained({key: one.get(key) for key in FLAGS}, where)  # of its answer
         asked = _only(one, "question", _QUESTIONS, where)
         said = _turns.exchange({}, asked, _only(one, "answer", _ANSWERS, where), options)
         said[-1].trained, said[-1].weight = flags
         if len(said) > 2 and number:
-            raise RowError("bad_column", f"{where}: its templated question holds other turns")
+            raise RowError("bad_column", f"{where}: its templated question has other turns")
         turns = _turns.joined(turns, said)
     return _turns.behind(row, turns)
 

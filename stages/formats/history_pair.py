@@ -1,4 +1,4 @@
-"""``response_chosen`` and ``response_rejected``, or the same words the other way round."""
+"""``response_chosen`` and ``response_rejected``, or ``chosen_response``/``rejected_response``."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _MAX_ID = 2**31
 def _numbers(row: Row, name: str, length: int | None = None) -> list[int]:
     value = row.get(name)
     if not isinstance(value, list) or not all(type(one) is int for one in value):
-        raise RowError("bad_column", f"column {name!r} holds no list of integers")
+        raise RowError("bad_column", f"column {name!r} is not a list of integers")
     if length is not None and len(value) != length:
         raise RowError("label_count", f"{length} input_ids and {len(value)} {name}")
     return value
@@ -29,7 +29,7 @@ def _numbers(row: Row, name: str, length: int | None = None) -> list[int]:
 def _mask(row: Row, name: str, length: int) -> list[bool]:
     value = row.get(name)
     if not isinstance(value, list) or not all(one in (0, 1) for one in value):
-        raise RowError("bad_mask", f"column {name!r} holds something else than 0 and 1")
+        raise RowError("bad_mask", f"column {name!r} has values other than 0 and 1")
     if len(value) != length:
         raise RowError("label_count", f"{length} input_ids and {len(value)} {name}")
     return [bool(one) for one in value]

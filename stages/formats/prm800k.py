@@ -1,4 +1,4 @@
-"""PRM800K: alternatives at each step, rated -1, 0 or 1, of which one was chosen to go on from.
+"""PRM800K: several completions per step, each rated -1, 0 or 1; one of them was chosen.
 
 As TRL published it: one example for each completion that is not the chosen one (the chosen steps
 before it, then it), and one for the whole chosen chain. Following only the chosen completions
@@ -63,7 +63,7 @@ class _PRM800K:
             raise RowError("bad_column", "there is no question.problem and label.steps")
         problem, steps = _turns.text(question, "problem"), label.get("steps")
         if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-            raise RowError("bad_column", "label.steps holds no list of steps")
+            raise RowError("bad_column", "label.steps is not a list of steps")
         chain: list[Rated] = []
         found: list[Example] = []
         ended = len(steps)
@@ -98,7 +98,7 @@ def _as_chain(problem: str, rated: list[Rated]) -> StepChain:
 
 def _behind(steps: list[dict[str, Any]], ended: int) -> list[Example]:
     """The completions behind the step where the chain ends."""
-    detail = f"nothing was chosen at step {ended + 1}, so no step goes on from there"
+    detail = f"nothing was chosen at step {ended + 1}, so no later step continues from it"
     found: list[Example] = []
     for number, step in enumerate(steps[ended + 1 :], ended + 2):
         names = [f"completion {i}" for i in range(len(step.get("completions") or []))]

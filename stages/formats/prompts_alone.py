@@ -1,4 +1,4 @@
-"""Prompts without an answer, with or without what an answer is checked against: data for RL."""
+"""Prompts without an answer, with or without a reference to check answers against: RL data."""
 
 from __future__ import annotations
 

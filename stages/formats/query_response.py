@@ -70,7 +70,7 @@ class _QueryResponse:
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         stray = peek(row, "instruction") not in (None, "")
         if stray and options.columns.keys().isdisjoint(QUESTIONS):
-            detail = "column 'instruction' may be asked too; see --format alpaca --map input=COLUMN"
+            detail = "'instruction' may be a question too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
         question = _column(row, "question", QUESTIONS, options)
         answer = _column(row, "answer", ANSWERS, options)

@@ -67,7 +67,7 @@ class _Ranked(Asking):
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
         if rows and not any(self._is_ordered(row) for row in rows):
             what = (
-                "nothing says that the answers stand in order, from best to worst; if they do, "
+                "nothing says that the answers are in order, from best to worst; if they are, "
                 "ranked/in-order reads them so"
             )
             raise UndecidedError(what, ("in-order",))
@@ -105,7 +105,7 @@ class _Ranked(Asking):
     def _left_out(self, ordered: list[Answer], unrated: list[str]) -> Iterable[Refused]:
         """The answers that are in no pair."""
         for where in unrated:
-            yield Refused("unrated_answer", f"{where} has no number beside others that have one")
+            yield Refused("unrated_answer", f"{where} has no number, but other answers have one")
         if self.which == "extremes":
             for one in ordered[1:-1]:
                 yield Refused("not_an_extreme", f"{one.where} is neither the best nor the worst")

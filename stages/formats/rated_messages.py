@@ -1,4 +1,4 @@
-"""Turns of which the assistant's have a rating each: a question, then one rated step a turn.
+"""Turns where each assistant turn has a rating: a question, then one rated step per turn.
 
 ``rated_messages/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good). A turn of somebody
 else between two steps has no place in a chain of steps: such rows are refused by name.
@@ -79,7 +79,7 @@ class _RatedMessages:
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
-            raise RowError("bad_column", "no turn of the assistant has a rating")
+            raise RowError("bad_column", "no assistant turn has a rating")
         turns = row[name]
         plain = [{k: v for k, v in turn.items() if k not in rated_steps.RATINGS} for turn in turns]
         before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
@@ -87,7 +87,7 @@ class _RatedMessages:
         roles = [message.role for message in said]
         if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
             found = next((role for role in roles[1:] if role != "assistant"), roles[0])
-            detail = f"a turn ({found}) that is not a step stands where only steps can stand"
+            detail = f"a turn ({found}) that is not a step is among the steps"
             raise RowError("turns_between_steps", detail)
         labels = []
         for number, turn in enumerate(turns):
@@ -95,7 +95,7 @@ class _RatedMessages:
                 where = f"{name}[{number}]"
                 labels.append(rated_steps.rating_in(turn, where, self.signed, options))
             elif key := next((k for k in rated_steps.RATINGS if turn.get(k) is not None), None):
-                what = f"{name}[{number}] is not a step of the assistant's and has a {key}"
+                what = f"{name}[{number}] is not an assistant's step, but has a {key}"
                 raise RowError("bad_label", what)
             for key in rated_steps.RATINGS:
                 if key in turn:

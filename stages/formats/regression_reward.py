@@ -1,4 +1,4 @@
-"""One answer and a number for it: data for a regression, which no pair can be made of.
+"""One answer and a number for it: data for a regression, from which no pair can be made.
 
 Recognised, and refused by that name.
 """

@@ -1,4 +1,4 @@
-"""A conversation or an exchange whose answer is the chosen one, and a rejected answer beside it.
+"""A conversation or an exchange whose answer is the chosen one, and a separate rejected answer.
 
 ``messages`` with ``rejected_response``, ``rejected_message`` or ``rejected_messages``; ``query``
 and ``response`` with ``rejected_response``.
@@ -50,7 +50,7 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
     last = peek(row, whole)[-1]
     if peek(row, answer) not in (last.get("content"), last.get("value")):
         ways = f"Say which with --ignore {answer} or --map {whole}={whole}"
-        raise open_question(f"{whole} and {answer} could each hold the chosen answer", ways)
+        raise open_question(f"{whole} and {answer} could each be the chosen answer", ways)
     _ = row[answer]  # read: the conversation says it
     return whole, None
 
@@ -87,7 +87,7 @@ class _RejectedResponse(Asking):
         if whole is None and answer is None:  # an empty one is refused as what it is
             answer = _turns.chosen_of(row, _ANSWERS, options.columns)
         if rejected is None or (whole is None and answer is None):
-            raise RowError("bad_column", "there is no answer beside the rejected one")
+            raise RowError("bad_column", "there is no answer besides the rejected one")
         if whole is not None:
             turns = _turns.whole(row, whole)
             require_prompt(row, turns)
@@ -112,7 +112,7 @@ def _pair(row: Row, turns: list[Message], rejected: list[Message], options: Form
         shared = _pairs.split(turns, other)
         return Pair(shared, turns, other, margin, _turns.tools(row))
     if turns[-1].role != "assistant":
-        raise RowError("no_answer", "the conversation beside the rejected answer has no answer")
+        raise RowError("no_answer", "the conversation next to the rejected answer has no answer")
     at = len(turns) - 1
     while len(rejected) > 1 and at and turns[at - 1].role != "user":
         at -= 1  # several turns stand for all that follows the question

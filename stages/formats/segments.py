@@ -24,7 +24,7 @@ FORMAT = Unusable(
     evidence=_evidence,
     what="texts that carry their own markers of turns, and no chat template has a place for them",
     instead=(
-        "Give rows with messages, and a weight of 0 on the turns that shall not be trained; or "
+        "Give rows with messages, and a weight of 0 on the turns that must not be trained; or "
         "token ids with labels (input_ids and labels, -100 where nothing is trained)"
     ),
 )

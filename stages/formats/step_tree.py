@@ -132,7 +132,7 @@ class _Tree:
         text: str = node[whole]
         if keys := _two_texts(node, before):
             said = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
-            raise RowError("bad_column", f"a node of the tree says two texts: {said}")
+            raise RowError("bad_column", f"a node of the tree has two texts: {said}")
         if not text.startswith(before):
             detail = f"{text[:40]!r} does not begin with what is before it"
             raise RowError("not_cumulative", detail)
@@ -196,7 +196,7 @@ def _open(row: Row, column: str) -> tuple[str, str] | None:
         key = next(iter(values))
         seen = f"the first node of {column} has a {key}, as a step has"
         return f"{seen}, and nothing else says what the problem is", (
-            "Give the problem in a column of its own, or take the first node for it with "
+            "Give the problem in a separate column, or take the first node for it with "
             f"--ignore {column}.{key}"
         )
     return None

@@ -1,4 +1,4 @@
-"""``prompt``, ``completions`` (the steps) and ``labels`` (one a step, hard or soft)."""
+"""``prompt``, ``completions`` (the steps) and ``labels`` (one per step, hard or soft)."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class _StrengthPair(Asking):
             raise RowError("bad_column", "there are no two answers")
         require_no_third(row, names, options.columns)
         if column is None:
-            raise RowError("bad_margin", f"nothing in {' or '.join(_STRENGTHS)} says a strength")
+            raise RowError("bad_margin", f"nothing in {' or '.join(_STRENGTHS)} gives a strength")
         strength = _pairs.number(row[column], column)
         if strength == 0:
             raise RowError("tie", f"{column} is 0: the answers are equally good")

@@ -32,7 +32,7 @@ class _Text:
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         if not any(map(_speaker, rows)):
             return None
-        return "the texts are turns, as role says who speaks each of them", (
+        return "the texts are turns: role says who speaks each of them", (
             "Give rows with whole conversations (messages), or train each text by itself with "
             "--ignore role"
         )

@@ -132,7 +132,7 @@ def _verdict(probe: Probe, subject: Subject) -> Verdict | None:
         said = error.what.removeprefix(f"{subject.model.profile.name}: ")
         return Verdict(False, said, error.remedy or probe.remedy)
     except Exception as error:
-        said = f"the probe itself broke down: {type(error).__name__}: {error}."
+        said = f"the probe itself failed: {type(error).__name__}: {error}."
         return Verdict(False, said, probe.remedy)
     return None if detail is None else Verdict(True, detail)
 

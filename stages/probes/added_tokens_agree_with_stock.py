@@ -32,7 +32,7 @@ def _same_elsewhere(subject: Subject) -> int:
         changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         raise BrokenError(detail=f"its {', '.join(sorted(changed))} differ")
     if new[: len(old)] != old:
-        raise BrokenError(detail="a token that was there before is registered otherwise")
+        raise BrokenError(detail="an existing token is registered differently")
     return len(new) - len(old)
 
 
@@ -85,8 +85,8 @@ def _check(subject: Subject) -> str:
 PROBE = Probe(
     name="added_tokens_agree_with_stock",
     proves="added tokens change no other id, survive saving, and the stock tokenizer agrees",
-    fails="the emitted tokenizer and the untouched one disagree: {detail}",
-    remedy="Register the step tokens under names that no text holds.",
+    fails="the written tokenizer and the original one disagree: {detail}",
+    remedy="Register the step tokens under names that no text contains.",
     check=_check,
     kind=TOKENS,
 )

@@ -13,7 +13,7 @@ def _check(subject: Subject) -> str:
 
 PROBE = Probe(
     name="eos_is_one_token",
-    proves="the eos token of the emitted tokenizer is one id",
+    proves="the eos token of the written tokenizer is one id",
     fails="eos token {token!r} {why}",
     remedy="Name one that is, or use the tokenizer that the profile was written for.",
     check=_check,

@@ -23,7 +23,7 @@ def _check(subject: Subject) -> str:
         starts = found.edges if subject.train_on == "all" else {found.begins}
         if not any(found.whole.startswith(p) and len(p) in starts for p in prompts):
             raise BrokenError(
-                detail=f"turn {i + 1} is trained behind {found.whole[: found.begins][-40:]!r}, "
+                detail=f"turn {i + 1} is trained after {found.whole[: found.begins][-40:]!r}, "
                 f"and inference would feed {prompts[0][-40:]!r}"
             )
     once = subject.model.profile.one_example_per_turn
@@ -32,11 +32,11 @@ def _check(subject: Subject) -> str:
         for i in answers:
             if not any(whole.startswith(prompt) for prompt in _prompts(subject, turns[:i])):
                 raise BrokenError(
-                    detail=f"turn {i + 1} of a dialogue is not rendered behind the prompt that "
+                    detail=f"turn {i + 1} of a dialogue is not rendered after the prompt that "
                     "inference would feed"
                 )
     shown = max(_prompts(subject, QUESTION[:1]), key=len)[-40:]
-    return f"it begins behind {shown!r}" + (", one example per trained turn" if once else "")
+    return f"it begins after {shown!r}" + (", one example per trained turn" if once else "")
 
 
 PROBE = Probe(

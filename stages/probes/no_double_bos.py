@@ -27,7 +27,7 @@ PROBE = Probe(
     name="no_double_bos",
     proves="a sequence begins with one bos token or with none, as the profile says",
     fails=(
-        "a sequence holds {count} bos tokens {token!r} where it must hold {wanted} at its start "
+        "a sequence has {count} bos tokens {token!r} where it must have {wanted} at its start "
         "(its first ids: {head})"
     ),
     remedy="Give a template that prints it as the profile says with --chat-template.",

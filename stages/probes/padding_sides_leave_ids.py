@@ -16,7 +16,7 @@ def _check(subject: Subject) -> str:
     sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
     pad_id = subject.model.pad_id
     if any(pad_id in ids for ids in sequences):
-        raise BrokenError(detail=f"the pad id {pad_id} stands inside a sequence")
+        raise BrokenError(detail=f"the pad id {pad_id} occurs inside a sequence")
     names = [str(i) for i in range(len(rows))]
     ids = pa.array(sequences, IDS)
     table = pa.table({"row_id": names, "input_ids": ids, "labels": ids})
@@ -37,7 +37,7 @@ def _check(subject: Subject) -> str:
 PROBE = Probe(
     name="padding_sides_leave_ids",
     proves="padding, on either side, leaves a sequence's ids as they are",
-    fails="padding is not apart from the sequence: {detail}",
+    fails="padding cannot be separated from the sequence: {detail}",
     remedy="Name a pad token that no template prints.",
     check=_check,
     needs=("end_of_turn_is_trained",),

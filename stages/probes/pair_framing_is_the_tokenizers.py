@@ -12,8 +12,8 @@ def _check(subject: Subject) -> str:
 
 PROBE = Probe(
     name="pair_framing_is_the_tokenizers",
-    proves="an encoder's two texts are framed as its own tokenizer frames them",
-    fails="the framing is not the tokenizer's",
+    proves="an encoder's two texts get the special tokens that its own tokenizer adds",
+    fails="the special tokens around two texts differ from the tokenizer's",
     remedy="Give the tokenizer that the profile was written for.",
     check=_check,
     kind=PAIR,

@@ -1,4 +1,4 @@
-"""In a text of several turns, what marks a turn is text; rows that hold it are refused."""
+"""In a text of several turns, what marks a turn is text; rows that contain it are refused."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _check(subject: Subject) -> str:
             continue
         raise BrokenError(marker=marker)
     shown = " ".join(markers) or "no text that is known"
-    return f"a prompt of several turns is marked with {shown}; rows that hold it are refused"
+    return f"a prompt of several turns is marked with {shown}; rows that contain it are refused"
 
 
 PROBE = Probe(
     name="pair_turns_cannot_be_forged",
     proves="a row whose text could be taken for several turns is refused",
-    fails="a text that holds {marker!r} is not refused",
+    fails="a text that contains {marker!r} is not refused",
     remedy="Please report it with the profile.",
     check=_check,
     kind=PAIR,

@@ -35,7 +35,7 @@ def _check(subject: Subject) -> str | None:
 
 PROBE = Probe(
     name="step_tokens_are_one_id_in_context",
-    proves="step and reward tokens are one id each, whatever stands beside them",
+    proves="step and reward tokens are one id each, whatever text is next to them",
     fails="step or reward token {token!r} {why}",
     remedy="Choose tokens that the tokenizer registers.",
     check=_check,

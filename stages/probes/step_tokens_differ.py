@@ -13,13 +13,13 @@ def _check(subject: Subject) -> str | None:
     others = [model.pad_id, model.eos_id, model.end_of_turn_id]
     if len(set(ids)) < len(ids) or set(ids) & set(others):
         raise BrokenError(ids=ids, others=others)
-    return f"{ids} are apart from {others}"
+    return f"{ids} differ from {others}"
 
 
 PROBE = Probe(
     name="step_tokens_differ",
     proves="step, good and bad token are three ids, none of them pad, eos or end-of-turn",
-    fails="step and reward tokens {ids} are not three ids apart from pad, eos and stop {others}",
+    fails="step and reward tokens {ids} are not three ids other than pad, eos and stop {others}",
     remedy="Choose three tokens that mean nothing else.",
     check=_check,
     needs=("step_tokens_are_one_id_in_context",),

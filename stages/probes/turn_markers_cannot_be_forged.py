@@ -38,14 +38,14 @@ def _check(subject: Subject) -> str:
         raise BrokenError(marker=marker)
     if markers:
         shown = ", ".join(map(repr, markers))
-        return f"turn markers are ordinary text ({shown}); rows that hold it are refused"
-    return "a control token stands between any two turns"
+        return f"turn markers are ordinary text ({shown}); rows that contain it are refused"
+    return "a control token is between any two turns"
 
 
 PROBE = Probe(
     name="turn_markers_cannot_be_forged",
-    proves="a control token stands between two turns, or rows with the markers' text are refused",
-    fails="the turn marker {marker!r} is ordinary text, and a row that holds it is not refused",
+    proves="a control token is between two turns, or rows with the markers' text are refused",
+    fails="the turn marker {marker!r} is ordinary text, and a row that contains it is not refused",
     remedy="Name it among the profile's text markers.",
     check=_check,
     needs=("turns_survive",),

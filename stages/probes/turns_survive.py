@@ -25,7 +25,7 @@ def _check(subject: Subject) -> str:
 PROBE = Probe(
     name="turns_survive",
     proves="every turn of a dialogue is printed in order, answers trained, questions not",
-    fails="the chat template does not carry several turns: {detail}",
+    fails="the chat template does not print several turns correctly: {detail}",
     remedy="Give another with --chat-template.",
     check=_check,
     needs=("end_of_turn_is_trained",),

@@ -28,7 +28,7 @@ def require_rows(path: str, rows: int, size: int) -> None:
         raise ContainerError(
             f"{path} holds more than {max(FREE_ROWS, size)} rows or blank lines in {size} bytes; "
             f"the limit is one for each byte, and {FREE_ROWS} for a small file.",
-            "Write it again without what repeats.",
+            "Write it again without the repeated lines.",
         )
 
 

@@ -87,7 +87,9 @@ class Inflated(io.RawIOBase):
         self._ready = memoryview(self._inflate())
         self.given += len(self._ready)
         if _bounds.expands_too_far(self.taken, self.given):
-            raise EOFError(f"it expands more than {_bounds.EXPANSION} times, past any real text")
+            raise EOFError(
+                f"it expands more than {_bounds.EXPANSION} times, more than any real text"
+            )
         return True
 
     def _advance(self) -> bool:

@@ -149,7 +149,7 @@ def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
         if in_array and char == "]" and not after_comma:
             text.step()
             if text.skip():
-                raise text.broken("text behind the end of the array", text.at)
+                raise text.broken("text after the end of the array", text.at)
             return
         if not char:
             if in_array:

@@ -1,4 +1,4 @@
-"""A folder of ``datasets.save_to_disk``: its shards, in the order in which it lists them."""
+"""A folder of ``datasets.save_to_disk``: its shards, in the order that it lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One JSON object a line, plain, gzip or zstandard.
+"""One JSON object per line, plain, gzip or zstandard.
 
 Lines end at ``\\n`` and nowhere else (a raw U+2028 inside a string is text); ``\\r\\n`` and a last
 line without an end are fine; blank lines are no rows; a byte-order mark at the start is skipped.

@@ -45,7 +45,7 @@ def register(profile: ModelProfile, tokenizer_json: bytes, wanted: tuple[str, ..
         problem = _problem(text, profile, tokenizer_json)
         if problem is not None:
             raise UsageError(
-                f"--add-token {text!r} {problem}.", "Give a text of its own, such as <search>."
+                f"--add-token {text!r} {problem}.", "Give another text, such as <search>."
             )
         if _is_word(text, tokenizer_json):
             raise UsageError(

@@ -48,6 +48,6 @@ def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> by
         builder = importlib.import_module(f"stages.tokenizers.{layout.builder}")
         content = bytes(builder.tokenizer_json(table, layout))
         if hashlib.sha256(content).hexdigest() != layout.sha256:
-            raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the file expected.")
+            raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
         _keep(path, content)
     return content

@@ -92,7 +92,7 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
         raise ModelError(f"The hub has no model {model_id!r}.", "Check its name.") from error
     except RevisionNotFoundError as error:
         raise ModelError(
-            f"The hub's {model_id!r} has no revision {revision!r}.", "Check the name behind the @."
+            f"The hub's {model_id!r} has no revision {revision!r}.", "Check the name after the @."
         ) from error
     except HfHubHTTPError as error:
         raise ModelError(

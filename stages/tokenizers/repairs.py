@@ -54,7 +54,7 @@ def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) ->
     """Why the declared pad token is not fit to be one; None where it is."""
     pad = claims.pad_token
     if pad is None:
-        return "so padding has no token of its own"
+        return "so padding has no separate token"
     if not isinstance(pad, str):
         return _BY_TEXT
     ids = tokenizer.encode(pad, add_special_tokens=False).ids

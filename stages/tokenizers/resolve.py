@@ -145,7 +145,7 @@ def _file(path: Path, cache: Path) -> Found:
         return Found(profile, directory.tokenizer_json(folder), "directory")
     if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
         raise ModelError(
-            f"{path}: tokenizer {tokenizer!r} is not a directory beside it.",
+            f"{path}: tokenizer {tokenizer!r} is not a directory next to it.",
             "Name a directory with a tokenizer.json, a profile or a hub id.",
         )
     named = resolve(tokenizer, cache, Overrides(chat_template=profile.chat_template))

@@ -107,11 +107,11 @@ def _require_ranks(found: list[_Piece]) -> None:
     runs = {score for text, score in joined.items() if _is_run(text)}
     others = {text: score for text, score in joined.items() if not _is_run(text)}
     if len(set(others.values())) < len(others) or any(2 * _SPACE in text for text in others):
-        raise ValueError("SentencePiece: pieces that are no runs of spaces tie")
+        raise ValueError("SentencePiece: pieces that are not runs of spaces tie")
     if len(runs) > 1 or (runs and max(runs) >= min(others.values(), default=0.0)):
         raise ValueError("SentencePiece: runs of spaces are not joined last")
     if any(char not in normal for text in joined for char in text):
-        raise ValueError("SentencePiece: a piece holds a character that is no piece")
+        raise ValueError("SentencePiece: a piece holds a character that is not a piece")
 
 
 def _place(left: str, right: str) -> tuple[bool, int]:

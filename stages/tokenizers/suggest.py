@@ -45,8 +45,8 @@ def unknown_id(model_id: str, revision: str = "") -> ModelError:
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     at = f" --revision {revision}" if revision else ""
     return ModelError(
-        f"{model_id!r} is not in the hub's cache, the hub does not answer, and no profile knows "
-        "it.",
+        f"{model_id!r} is not in the hub's cache, the hub does not answer, and no profile has "
+        "this name.",
         f"{hint}Fetch it where there is a network ({hub.command(model_id)}{at}), or give "
         f"--model a directory with its tokenizer. "
         f"{_WRITE}.",

@@ -20,7 +20,7 @@ def _require_file(profile: ModelProfile, content: bytes, model_id: str) -> None:
         raise ModelError(
             f"{profile.name}: the hub's tokenizer.json is not the one that the profile was "
             f"written for (sha256 {digest[:12]}, not {str(profile.file_sha256)[:12]}).",
-            f"To use it with its own template, say --model {model_id}.",
+            f"To use it with its own template, use --model {model_id}.",
         )
 
 
@@ -40,7 +40,7 @@ def find(profile: ModelProfile) -> tuple[ModelProfile, bytes, str]:
                 return replace(profile, revision=snapshot.revision), content, source
     get = hub.command(profile.model_ids[0]) if profile.model_ids else ""
     raise ModelError(
-        f"{profile.name}: its tokenizer is not at hand: no installed package carries it, and the "
+        f"{profile.name}: its tokenizer is not available: no installed package carries it, and the "
         "hub does not answer.",
         f"Where there is a network, run: {get}. Or give --model a directory that has it."
         if get

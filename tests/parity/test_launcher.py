@@ -145,8 +145,8 @@ def test_every_version_knows_the_options_of_its_spelling(
     ("task", "version", "says"),
     [
         ("prm", (0, 11, 2), "no process reward trainer"),
-        ("prm", (0, 7, 3), "another form than 0.7.4"),
-        ("sft", (0, 7, 0), "another form than 0.7.1"),
+        ("prm", (0, 7, 3), "in a different form from 0.7.4"),
+        ("sft", (0, 7, 0), "in a different form from 0.7.1"),
     ],
 )
 def test_versions_that_cannot_work_are_refused(

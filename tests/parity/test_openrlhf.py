@@ -351,7 +351,7 @@ def test_what_does_not_fit_is_refused(build: Build, sources: dict[str, Path]) ->
     with pytest.raises(UsageError, match="more than the trainer's max_len 8"):
         ShardPRM(rows, tokenizer, 8, keys)[0]
     keys = strategy(placeholder_token="ки", reward_tokens=["<|good|>", "<|bad|>"])
-    with pytest.raises(UsageError, match="labels beside its step tokens"):
+    with pytest.raises(UsageError, match="labels outside its step tokens"):
         ShardPRM(rows, tokenizer, LONGEST, keys)[0]
     keys = strategy(placeholder_token="<|step|>", reward_tokens=["+", "-"])
     with pytest.raises(UsageError, match="not the tokens of this build"):
