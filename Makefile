@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test test-slow test-training test-parity lint docs bench wheel clean
+.PHONY: demo test fuzz test-slow test-training test-parity lint docs bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n 2 --durations=20
+
+fuzz: $(READY)  ## Run the property tests on examples that no run has drawn before.
+	FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis
 
 test-slow: $(READY)  ## Run the laws over wider samples.
 	$(BIN)/python -m pytest -n 2 -m slow --durations=20

@@ -953,6 +953,24 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "position_ids": [0, 1, 0]},
         "packed_row",
     ),
+    "tokens_positions_that_begin_later": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "position_ids": [1, 2, 3]},
+        "bad_column",
+    ),
+    "tokens_positions_of_fewer": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "position_ids": [0, 1]},
+        "label_count",
+    ),
+    "tokens_of_another_length": (
+        "pretokenized",
+        "sft",
+        {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "seq_lengths": [2]},
+        "bad_column",
+    ),
     "dialogue_of_nobody": (
         "hh_rlhf",
         "rm",

@@ -15,10 +15,11 @@ from support import Ran
 
 from pipeline.questions import condition_for
 from pipeline.tasks import kind_of
-from stages import catalog, column_names, formats
+from stages import catalog, column_names, formats, unfinished
 from stages.contract import Format, FormatOptions, Record, Row
 from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
+from stages.formats.rated_steps import RATINGS
 from stages.normalize import Normalize
 from stages.selection import Selection, condition, names_something
 from stages.unread import FLAGS
@@ -239,15 +240,20 @@ TURNS = {reading: row for reading, (_, row) in ROWS.items() if "messages" in row
 def test_one_more_key_of_a_turn_is_read_or_named_or_refuses_the_row(
     reading: str, key: str, value: Any, place: int
 ) -> None:
-    """A flag that nothing reads never trains silently what it may forbid."""
+    """A flag that nothing reads never trains silently what it may forbid.
+
+    A second rating that says what the step's own rating of 1 says is read, and changes nothing.
+    """
     turns = [dict(turn) for turn in TURNS[reading]["messages"]]
     if key in turns[place] or key in ("from", "value", "content", "role"):
         return
     turns[place][key] = value
     held, unread, code = normalized(reading, {**TURNS[reading], "messages": turns})
     decided = key in FLAGS and value in (True, False, 0, 1, 0.5)
+    decided |= key in unfinished.FLAGS and value is False  # the turn is finished
+    decided |= (reading, place) == ("rated_messages", 1) and key in RATINGS and value in (True, 1)
     assert decided or MARK in held or f"messages[].{key}" in unread or code is not None
-    if isinstance(value, bool) and key not in FLAGS:
+    if isinstance(value, bool) and not decided:
         assert code is not None
 
 

@@ -65,12 +65,27 @@ def _real(row: Row, length: int) -> slice:
     return slice(start, stop)
 
 
-def _refuse_packed(row: Row, length: int) -> None:
-    lengths, positions = row.get("seq_lengths"), row.get("position_ids")
-    several = isinstance(lengths, list) and len(lengths) > 1
-    again = isinstance(positions, list) and positions[1:].count(0) > 0
-    if several or again:
-        raise RowError("packed_row", f"{length} tokens of several examples; give one a row")
+def _refuse_packed(row: Row, real: slice) -> None:
+    """What says how a row was packed must say that it is one example, counted from 0.
+
+    Raises:
+        RowError: ``packed_row`` for several examples; ``bad_column``, ``label_count`` for what
+            cannot be that of one example, since a build gives positions of its own.
+    """
+    size = real.stop - real.start
+    if row.get("seq_lengths") is not None:
+        lengths = _numbers(row, "seq_lengths")
+        if len(lengths) > 1:
+            raise RowError("packed_row", f"{size} tokens of several examples; give one a row")
+        if lengths != [size]:
+            raise RowError("bad_column", f"seq_lengths is {lengths} for {size} input_ids")
+    if row.get("position_ids") is not None:
+        positions = _numbers(row, "position_ids", len(row["input_ids"]))[real]
+        if positions[1:].count(0) > 0:
+            raise RowError("packed_row", f"{size} tokens of several examples; give one a row")
+        if positions != list(range(size)):
+            detail = "position_ids do not count 0, 1, 2, …; a build counts them anew, so leave "
+            raise RowError("bad_column", detail + "them out with --ignore position_ids")
 
 
 class _Pretokenized:
@@ -94,9 +109,9 @@ class _Pretokenized:
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         ids = _numbers(row, "input_ids")
-        _refuse_packed(row, len(ids))
-        labels = _labels(row, ids)
         real = _real(row, len(ids))
+        _refuse_packed(row, real)
+        labels = _labels(row, ids)
         ids, labels = ids[real], labels[real]
         if not ids:
             raise RowError("no_tokens", "there are no tokens in it")
