@@ -83,7 +83,8 @@ class Recipe:
     @property
     def splits_turns(self) -> bool:
         """Whether every trained turn of a conversation becomes an example of its own."""
-        return self.model.profile.one_example_per_turn and self.task.kind.trains_answers
+        split = self.model.profile.one_example_per_turn and self.task.kind.trains_answers
+        return split and self.config.train_on != "all"  # which trains the text as it is printed
 
     @property
     def context(self) -> Context:

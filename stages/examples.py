@@ -108,10 +108,14 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
 def turn_by_turn(found: Conversation) -> list[Conversation]:
     """One example per trained turn: the turns up to it, with only that one trained.
 
+    A text without turns stays one example.
+
     Raises:
         RowError: ``too_many_turns``: together they would be larger than ``MOST_SPLIT``.
     """
     turns = found.messages
+    if turns[0].role == BARE:
+        return [found]
     answers = [i for i, turn in enumerate(turns) if turn.trained and turn.role == "assistant"]
     sizes = [_TURN + len(turn.content or "") + len(str(turn.fields or "")) for turn in turns]
     upto = list(itertools.accumulate(sizes, initial=0))

@@ -58,7 +58,9 @@ def _decided(turn: Message, trained: bool) -> Message:
 
 
 def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
-    """The conversation up to each trained answer, with that one alone trained."""
+    """The conversation up to each trained answer, with that one alone trained; a text as it is."""
+    if turns[0].role == BARE:
+        yield turns
     for i, turn in enumerate(turns):
         if turn.trained and turn.role == "assistant":
             yield (*(_decided(t, False) for t in turns[:i]), turn)
