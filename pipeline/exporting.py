@@ -111,7 +111,7 @@ def _fit(source: Build, export: Export, layout: str) -> Facts:
     """The facts of the export to be: its layout is the build's where the trainer takes that."""
     facts = source.facts
     if not layout:
-        taken = export.takes.get(facts.task, ())
+        taken = export.takes.get(facts.kind.trains_as, ())
         layout = facts.layout if facts.layout in taken else export.layout(facts.task, taken)
     facts = replace(facts, layout=layout)
     export.require(facts)

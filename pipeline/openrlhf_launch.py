@@ -21,7 +21,7 @@ TASKS = {
 }
 # Released versions whose trainers take what our classes give, inclusive.
 FIRST = {"sft": (0, 7, 1), "rm": (0, 7, 1), "dpo": (0, 7, 1), "prm": (0, 7, 4)}
-LAST_PRM = (0, 9, 5)
+LAST = {"prm": (0, 9, 5)}
 _USAGE = f"usage: pipeline-openrlhf {'|'.join(TASKS)} [options of OpenRLHF's own program]"
 
 
@@ -55,9 +55,11 @@ def check_version(task: str, version: tuple[int, ...]) -> None:
             f"OpenRLHF {shown} batches {task} in a different form from {first} and newer.",
             f"Install openrlhf {first} or newer.",
         )
-    if task == "prm" and version > LAST_PRM:
+    last = LAST.get(task)
+    if last is not None and version > last:
         raise UsageError(
-            f"OpenRLHF {shown} has no process reward trainer.", "Install openrlhf 0.9.5."
+            f"OpenRLHF {shown} has no trainer for {task}.",
+            f"Install openrlhf {'.'.join(map(str, last))}.",
         )
 
 

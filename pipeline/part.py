@@ -245,7 +245,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         normalized = normalize(lines.records)
         report.made += part_checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
-        if normalize.kind != "tokens":
+        if not normalize.made.given:
             part_checks.require_theirs(gone, work.place)
         rejects.take(gone, records)
         if batch.num_rows:

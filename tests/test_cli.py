@@ -46,7 +46,7 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", GOOD, "--format", "preference"), 2, "gives preference pairs"),
         (("run", "sft", GOOD, "--bogus"), 2, "No such option"),
         (("run", "sft", GOOD, "--map", "x"), 2, "is not NAME=COLUMN"),
-        (("run", "sft", GOOD, "--too-long", "trim-steps"), 2, "is for prm"),
+        (("run", "sft", GOOD, "--too-long", "trim-steps"), 2, "is not for sft"),
         (("run", "sft", GOOD, "--date", "today"), 2, "is not a date"),
         (("run", "rm", GOOD, "--layout", "packed"), 2, "is not offered for rm"),
         (("run", "sft", "empty.jsonl"), 3, "is empty"),

@@ -48,34 +48,36 @@ TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
 )
 def test_an_offer_rests_on_a_sign(row: Row, offered: str) -> None:
     """Turns, names that ask and answer, or two texts; and nothing where more than one would do."""
-    assert offer([row], "sft") == offered
-    assert offer([row], "rm") == ""
+    assert offer([row], kind_of("sft")) == offered
+    assert offer([row], kind_of("rm")) == ""
 
 
 def test_rows_of_single_turns_are_told_as_such() -> None:
     """An array of turns in a file of its own is read as rows; role and text are no two texts."""
-    assert offer(TURNS, "sft").startswith("Each row is one turn")
-    assert offer([{"role": "user", "content": "q"}], "sft").startswith("Each row is one turn")
-    assert "--map" in offer([{"role": "a clown", "content": "q"}], "sft")
+    assert offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
+    assert offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
+        "Each row is one turn"
+    )
+    assert "--map" in offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
 
 
 def test_two_texts_are_offered_both_ways() -> None:
     """Nothing says which of them asks."""
-    said = offer([{"left": "q", "right": "a", "n": 3}], "sft")
+    said = offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=left --map completion=right" in said
     assert "--map prompt=right --map completion=left" in said
 
 
 def test_every_row_must_have_the_columns() -> None:
     """One row says nothing of the others."""
-    assert offer([{"left": "q", "right": "a"}, {"left": "q"}], "sft") == ""
+    assert offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
     assert answered([{"query": "q", "targets": "a"}, {"query": "q", "targets": 1}]) == ""
 
 
 @given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))
 def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
     """Whatever the columns are called."""
-    for word in shlex.split(offer([row], "sft")) if row else []:
+    for word in shlex.split(offer([row], kind_of("sft"))) if row else []:
         name, sign, column = word.partition("=")
         if sign:
             assert name in ("prompt", "completion", "messages")

@@ -304,7 +304,7 @@ class _Empty:
     def matches(self, row: Row) -> str | None:
         return "rows"
 
-    def read(self, row: Row, task: str, options: FormatOptions) -> list[Example]:
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return []
 
 

@@ -322,7 +322,7 @@ def _model(*pieces: tuple[str, float, int]) -> bytes:
         ([("ab", -1.0, 4)], "users defined"),
         ([("▁▁", -1.0, 1), ("ab", -2.0, 1)], "joined last"),
         ([("▁▁a", -1.0, 1)], "tie"),
-        ([("az", -1.0, 1)], "no piece"),
+        ([("az", -1.0, 1)], "not a piece"),
     ],
 )
 def test_a_model_that_ranked_merges_cannot_follow_is_refused(

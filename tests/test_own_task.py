@@ -117,8 +117,10 @@ def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline: Run, tmp_p
         )
         laws = json.loads((tmp_path / layout / "validation.json").read_text())["expectations"]
         assert "chosen_differs" in {law["name"] for law in laws}
-        assert "ok" in run("check", layout).out + run("check", layout).err
+        assert "examples rebuilt from the source equal the stored ones" in run("check", layout).out
         assert "It is 3." in run("show", layout, "--row", "rows.jsonl:3").out
         assert "sure" in (tmp_path / layout / "report.html").read_text("utf-8")
+    run("export", "trl", "ragged", "-o", "exported")
+    assert "expectations hold" in run("check", "exported").out
     refused = pipeline("run", "rm", data, *model, "-o", "rm", PYTHONPATH=str(folder))
     assert refused.status == 3

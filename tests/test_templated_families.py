@@ -72,7 +72,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
             assert content.removeprefix("<think>\n").removeprefix("<think>") == answer
         with pytest.raises(RowError) as caught:
             formats.load("query_response").read(
-                {"question": prompt, "answer": answer}, "sft", FormatOptions()
+                {"question": prompt, "answer": answer}, FormatOptions()
             )
         assert caught.value.code == "already_templated"
 

@@ -113,11 +113,12 @@ def stages() -> list[tuple[str, str]]:
 
 def trainers() -> list[tuple[str, str]]:
     """Trainers, the versions read, and the layouts that each task can be stored in."""
-    from pipeline import exports
+    from pipeline import exports, tasks
 
     found = []
     for export in map(exports.load, exports.names()):
-        takes = "; ".join(f"{task}: {', '.join(x)}" for task, x in export.takes.items())
+        taken = [(name, export.takes.get(tasks.kind_of(name).trains_as)) for name in tasks.names()]
+        takes = "; ".join(f"{name}: {', '.join(layouts)}" for name, layouts in taken if layouts)
         found.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
     return found
 

@@ -103,7 +103,7 @@ class Export:
     Attributes:
         name: what ``--for`` takes.
         versions: for which the contract was read, with the package's name.
-        takes: layouts by task; a task that is missing is refused with ``why_not``.
+        takes: layouts by kind of example; a kind that is missing is refused with ``why_not``.
         detail: what its user must know, for a combination that works.
         launch: the shell script ``launch/<name>.sh``.
         files: more files under ``launch/``, by name.
@@ -137,22 +137,26 @@ class Export:
         Raises:
             UsageError: it does not train such a task.
         """
-        taken = self.takes.get(task, ())
+        taken = self.takes.get(tasks.kind_of(task).trains_as, ())
         found = next((x for x in PREFERENCE if x in taken and x in offered), None)
         if found is None:
             raise UsageError(self._no_task(task), "Build without --for, or for another trainer.")
         return found
 
     def _no_task(self, task: str) -> str:
-        why = self.why_not.get(task) or f"it has no {task} trainer that takes token ids"
+        why = (
+            self.why_not.get(tasks.kind_of(task).trains_as)
+            or f"it has no {task} trainer that takes token ids"
+        )
         return f"{self.name} cannot train from a build of {task}: {why}."
 
     def reason(self, facts: Facts) -> str | None:
         """Why this trainer cannot train from such a build; None when it can."""
-        if facts.task not in self.takes:
+        taken = self.takes.get(facts.kind.trains_as)
+        if taken is None:
             return self._no_task(facts.task)
-        if facts.layout not in self.takes[facts.task]:
-            offered = " or ".join(self.takes[facts.task])
+        if facts.layout not in taken:
+            offered = " or ".join(taken)
             return (
                 f"Layout {facts.layout} is not offered for {self.name} ({facts.task}): "
                 f"it takes {offered}."

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import class_labels, list_of, ones, token_labels
 from pipeline.exports._script import PLAIN, script
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 # learning_rate has no default there: without one nothing starts. Without an attention
 # implementation packed documents would see each other; sdpa needs nothing else installed.
@@ -116,8 +117,8 @@ def _projection(facts: Facts) -> Projection:
 EXPORT = Export(
     name="axolotl",
     versions="axolotl 0.19.0",
-    takes={"sft": ("ragged",), "prm": ("ragged",)},
-    why_not={"rm": "its reward trainer tokenizes text itself"},
+    takes={CONVERSATION: ("ragged",), STEPS: ("ragged",)},
+    why_not={PAIR: "its reward trainer tokenizes text itself"},
     detail=_detail,
     launch=_launch,
     files=_files,

@@ -12,6 +12,7 @@ from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import list_of, nulls, ones
 from pipeline.exports._script import PLAIN, RATE, script
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _MEDIA = ("images", "videos", "audios")
 
@@ -54,7 +55,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
     pairs = _PAIRS.format(batch=max(1, min(4, facts.rows)), rate=RATE.replace("e", ".0e"))
     more = {"packed": _PACKED}.get(facts.layout, pairs if facts.kind.compares else "")
     config = _CONFIG.format(
-        stage=facts.task,
+        stage={CONVERSATION: "sft", PAIR: "rm"}[facts.kind.trains_as],
         length=_width(facts) if packed else facts.max_length,
         packed=more,
     )
@@ -180,8 +181,8 @@ def _projection(facts: Facts) -> Projection:
 EXPORT = Export(
     name="llamafactory",
     versions="llamafactory 0.9.5",
-    takes={"sft": ("packed", "ragged"), "rm": ("ragged",)},
-    why_not={"prm": "it has no process reward trainer"},
+    takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",)},
+    why_not={STEPS: "it has no process reward trainer"},
     detail=_detail,
     launch=_launch,
     files=_files,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _OTHERWISE = "is tokenized differently as text"
 _NOTES = (
@@ -61,22 +62,22 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
 
 
 def _projection(facts: Facts) -> Projection:
-    one = {"sft": _sft, "rm": _rm}[facts.task]
+    one = {CONVERSATION: _sft, PAIR: _rm}[facts.kind.trains_as]
     instead = "Export for a trainer that reads ids: trl, transformers, llamafactory, openrlhf."
     return projection("medicalgpt", instead, one)(facts)
 
 
 def _launch(facts: Facts) -> str:
-    program = {"sft": "supervised_finetuning", "rm": "reward_modeling"}[facts.task]
+    program = {CONVERSATION: "supervised_finetuning", PAIR: "reward_modeling"}[facts.kind.trains_as]
     held_out = "test" if "test" in facts.splits else "train"  # read with --do_eval alone
     # Its cut is in proportion to prompt and answer, and leaves room for one token more.
     its_own = {
-        "sft": ["--model_max_length", str(3 * facts.max_length)],
-        "rm": [
+        CONVERSATION: ["--model_max_length", str(3 * facts.max_length)],
+        PAIR: [
             *("--max_source_length", str(facts.max_length), "--max_target_length", "0"),
             *("--remove_unused_columns", "False"),
         ],
-    }[facts.task]
+    }[facts.kind.trains_as]
     notes, before = list(_NOTES), ""
     if facts.kind.compares:
         said, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
@@ -106,8 +107,8 @@ def _detail(facts: Facts) -> str:
 EXPORT = Export(
     name="medicalgpt",
     versions="MedicalGPT of 2026-04 (rm: from 2024)",
-    takes={"sft": ("ragged",), "rm": ("ragged",)},
-    why_not={"prm": "it has no process reward trainer"},
+    takes={CONVERSATION: ("ragged",), PAIR: ("ragged",)},
+    why_not={STEPS: "it has no process reward trainer"},
     detail=_detail,
     launch=_launch,
     projection=_projection,

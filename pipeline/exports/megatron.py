@@ -12,6 +12,7 @@ from pipeline.exports._columns import labels_where, list_of, trained
 from pipeline.exports._script import script
 from stages.columns import list_parts, make_list, numbers, offsets_of
 from stages.errors import UsageError
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _PROGRAM = '''"""Written by the build; started by launch/megatron.sh MODEL_DIR."""
 
@@ -143,10 +144,10 @@ def _projection(facts: Facts) -> Projection:
 EXPORT = Export(
     name="megatron",
     versions="megatron-bridge after 0.3.1 (packed Parquet)",
-    takes={"sft": ("packed",)},
+    takes={CONVERSATION: ("packed",)},
     why_not={
-        "rm": "its packed Parquet holds no pairs",
-        "prm": "its labels are always the next token, and these are read at the step token",
+        PAIR: "its packed Parquet holds no pairs",
+        STEPS: "its labels are always the next token, and these are read at the step token",
     },
     detail=_detail,
     launch=_launch,

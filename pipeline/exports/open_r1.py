@@ -12,6 +12,7 @@ from pipeline.exports._columns import labels_where, like, list_of, trained
 from pipeline.exports._script import script
 from stages.columns import list_parts, numbers
 from stages.errors import UsageError
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _RECIPE = """# Written by the build; started by launch/open-r1.sh MODEL_DIR.
 dataset_train_split: train
@@ -77,10 +78,10 @@ def _projection(facts: Facts) -> Projection:
 EXPORT = Export(
     name="open-r1",
     versions="open-r1 with trl 0.17.0 to 1.16.0",
-    takes={"sft": ("ragged",)},
+    takes={CONVERSATION: ("ragged",)},
     why_not={
-        "rm": "it has no reward trainer",
-        "prm": "it has no process reward trainer",
+        PAIR: "it has no reward trainer",
+        STEPS: "it has no process reward trainer",
     },
     detail=_detail,
     launch=_launch,

@@ -8,6 +8,7 @@ from pipeline.exports import Export, Facts
 from pipeline.exports._openrlhf_flags import Lines
 from pipeline.exports._openrlhf_flags import script as by_version
 from pipeline.exports._script import beginning, script
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _RUN = ["deepspeed", "--no_python", "pipeline-openrlhf"]
 _VERSIONS = "openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)"
@@ -32,14 +33,19 @@ def sizes(facts: Facts, small: str, step: str, told: bool = False) -> list[str]:
     return [small, size, *([step, str(_step(facts))] if 0 < facts.rows < _STEP else [])]
 
 
+COMMANDS = {CONVERSATION: "sft", PAIR: "rm", STEPS: "prm"}  # of the launcher
+_DPO = "dpo"  # of the launcher: it trains on pairs, as rm does
+
+
 def _flags(task: str, facts: Facts) -> Lines:
     """The command of one of the launcher's tasks, as versions before 0.10.2 spell it."""
+    scores = facts.kind.compares and task != _DPO
     evaluate = (
         [["--eval_dataset", "$BUILD", "--eval_split", "test"]] if "test" in facts.splits else []
     )
-    template = ["--input_template", ""] if task != "prm" else []
+    template = ["--input_template", ""] if not facts.kind.marks else []
     # Padded rows reach the model with their own mask; anything else it pads, and un-pads again.
-    packing = ["--packing_samples"] if task != "dpo" and not facts.stored.pads else []
+    packing = ["--packing_samples"] if task != _DPO and not facts.stored.pads else []
     lines = [
         [*_RUN, task],
         ["--pretrain", "$MODEL"],
@@ -47,19 +53,19 @@ def _flags(task: str, facts: Facts) -> Lines:
         *evaluate,
         ["--max_len", str(facts.max_length), *template, *packing],
     ]
-    if task == "prm":
+    if facts.kind.marks:
         lines += [
             ["--placeholder_token", str(facts.model.step_token)],
             ["--reward_tokens", str(facts.model.good_token), str(facts.model.bad_token)],
         ]
-    if task == "rm":
+    if scores:
         lines += [["--margin_loss"]] if "margin" in facts.columns else []
         lines += [["--learning_rate", "$LEARNING_RATE"]]
-    return [*lines, sizes(facts, "--micro_train_batch_size", "--train_batch_size", task == "rm")]
+    return [*lines, sizes(facts, "--micro_train_batch_size", "--train_batch_size", scores)]
 
 
 def _launch(facts: Facts) -> str:
-    lines = _flags(facts.task, facts)
+    lines = _flags(COMMANDS[facts.kind.trains_as], facts)
     if facts.kind.marks:
         notes = ["Needs openrlhf 0.7.4 to 0.9.5: newer ones have no such trainer."]
         return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes)
@@ -74,7 +80,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
     if not facts.kind.compares:
         return {}
     file = "openrlhf-dpo.sh"
-    return {file: by_version("by preference (DPO) with OpenRLHF", file, _flags("dpo", facts))}
+    return {file: by_version("by preference (DPO) with OpenRLHF", file, _flags(_DPO, facts))}
 
 
 def _detail(facts: Facts) -> str:
@@ -105,9 +111,9 @@ EXPORT = Export(
     name="openrlhf",
     versions=_VERSIONS,
     takes={
-        "sft": ("packed", "ragged", "padded"),
-        "rm": ("ragged",),
-        "prm": ("packed", "ragged", "padded"),
+        CONVERSATION: ("packed", "ragged", "padded"),
+        PAIR: ("ragged",),
+        STEPS: ("packed", "ragged", "padded"),
     },
     detail=_detail,
     launch=_launch,

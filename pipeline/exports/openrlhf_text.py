@@ -11,7 +11,8 @@ from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._openrlhf_flags import script as by_version
 from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
-from pipeline.exports.openrlhf import micro, sizes
+from pipeline.exports.openrlhf import COMMANDS, micro, sizes
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
 def _ending(exact: Exact, prompt: str, answer: str, ids: list[int]) -> str | None:
@@ -65,13 +66,13 @@ def _projection(facts: Facts) -> Projection:
             return made, "is tokenized differently as text"
         return made, None
 
-    one = {"sft": _sft, "rm": _rm, "prm": prm}[facts.task]
+    one = {CONVERSATION: _sft, PAIR: _rm, STEPS: prm}[facts.kind.trains_as]
     instead = "Export for openrlhf, whose launcher reads the ids themselves."
     return projection("openrlhf-text", instead, one)(facts)
 
 
 def _flags(facts: Facts) -> Iterator[list[str]]:
-    yield ["deepspeed", "--module", f"openrlhf.cli.train_{facts.task}"]
+    yield ["deepspeed", "--module", f"openrlhf.cli.train_{COMMANDS[facts.kind.trains_as]}"]
     yield ["--pretrain", "$MODEL", "--dataset", "$BUILD"]
     yield ["--max_len", str(facts.max_length), "--packing_samples"]
     yield sizes(facts, "--micro_train_batch_size", "--train_batch_size", facts.kind.compares)
@@ -108,7 +109,7 @@ def _refuses(facts: Facts) -> str | None:
 EXPORT = Export(
     name="openrlhf-text",
     versions="openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)",
-    takes={"sft": ("ragged",), "rm": ("ragged",), "prm": ("ragged",)},
+    takes={CONVERSATION: ("ragged",), PAIR: ("ragged",), STEPS: ("ragged",)},
     detail=_detail,
     launch=_launch,
     refuses=_refuses,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pipeline.exports import Export, Facts
 from pipeline.exports._script import script
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _PROGRAM = '''"""Written by the build; started by launch/transformers.sh MODEL_DIR."""
 
@@ -83,10 +84,10 @@ def _detail(facts: Facts) -> str:
 EXPORT = Export(
     name="transformers",
     versions="transformers 5.23.0",
-    takes={"sft": ("packed", "ragged", "padded")},
+    takes={CONVERSATION: ("packed", "ragged", "padded")},
     why_not={
-        "rm": "Trainer has no pairwise loss; trl and openrlhf have",
-        "prm": "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
+        PAIR: "Trainer has no pairwise loss; trl and openrlhf have",
+        STEPS: "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
     },
     detail=_detail,
     launch=_launch,

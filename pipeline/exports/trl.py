@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline.exports import Export, Facts, Projection
 from pipeline.exports._columns import class_labels, list_of, token_labels
 from pipeline.exports._script import RATE, script
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _HEAD = '''"""Written by the build; started by launch/trl.sh MODEL_DIR."""
 
@@ -121,8 +122,8 @@ except ImportError:  # where it was before
 
 def _program(facts: Facts) -> str:
     packed = facts.stored.packs
-    auto = {"sft": "CausalLM", "rm": "SequenceClassification", "prm": "TokenClassification"}
-    name = {"sft": "SFT", "rm": "Reward", "prm": "PRM"}[facts.task]
+    auto = {CONVERSATION: "CausalLM", PAIR: "SequenceClassification", STEPS: "TokenClassification"}
+    name = {CONVERSATION: "SFT", PAIR: "Reward", STEPS: "PRM"}[facts.kind.trains_as]
     imports = _PRM_IMPORT if facts.kind.marks else f"from trl import {name}Config, {name}Trainer"
     loaded = ""
     if facts.kind.trains_answers:
@@ -132,19 +133,19 @@ def _program(facts: Facts) -> str:
     free = '\n    defaults["padding_free"] = True' if packed else ""
     one = 'defaults["per_device_train_batch_size"] = 1\n' if packed else ""
     before = {
-        "sft": one
+        CONVERSATION: one
         + _SFT.format(
             collator="Flatten" if packed else "Pad",
             settings="" if packed else 'tokenizer.pad_token_id, "right"',
             padding_free=free,
         ),
-        "rm": _RM.format(length=facts.max_length, batch=max(1, min(4, facts.rows)), rate=RATE),
-        "prm": _PRM,
-    }[facts.task]
+        PAIR: _RM.format(length=facts.max_length, batch=max(1, min(4, facts.rows)), rate=RATE),
+        STEPS: _PRM,
+    }[facts.kind.trains_as]
     if facts.kind.compares and facts.without_margin:
         before = _NO_MARGIN + before
-    head = _HEAD.format(auto=auto[facts.task], imports=imports, loaded=loaded)
-    model = {"sft": _SFT_MODEL, "rm": _RM_MODEL, "prm": _PRM_MODEL}[facts.task]
+    head = _HEAD.format(auto=auto[facts.kind.trains_as], imports=imports, loaded=loaded)
+    model = {CONVERSATION: _SFT_MODEL, PAIR: _RM_MODEL, STEPS: _PRM_MODEL}[facts.kind.trains_as]
     return head + before + _PARSE.format(name=name) + model + _TAIL.format(name=name)
 
 
@@ -203,7 +204,7 @@ def _projection(facts: Facts) -> Projection | None:
 EXPORT = Export(
     name="trl",
     versions="trl 1.16.0, 0.15.2 to 0.17.0 (prm: up to 1.13.0)",
-    takes={"sft": ("packed", "ragged"), "rm": ("ragged",), "prm": ("ragged",)},
+    takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",), STEPS: ("ragged",)},
     detail=_detail,
     launch=_launch,
     files=_files,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipeline.exports import Export, Facts
 from pipeline.exports._script import script
+from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
 def _launch(facts: Facts) -> str:
@@ -37,10 +38,10 @@ def _detail(facts: Facts) -> str:
 EXPORT = Export(
     name="verl",
     versions="verl 0.9.1",
-    takes={"sft": ("packed", "ragged")},
+    takes={CONVERSATION: ("packed", "ragged")},
     why_not={
-        "rm": "its reward models are trained from text",
-        "prm": "it has no process reward trainer",
+        PAIR: "its reward models are trained from text",
+        STEPS: "it has no process reward trainer",
     },
     detail=_detail,
     launch=_launch,

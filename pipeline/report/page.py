@@ -13,14 +13,15 @@ from typing import Any
 import jinja2
 import orjson
 
+from pipeline import tasks
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.counts import TurnSplit
 from pipeline.build_dir.json_records import as_json
 from pipeline.build_dir.records import AuditRecord, Audits, FigureRecord
-from pipeline.drawing import KINDS, Shards, visible
+from pipeline.drawing import KINDS, PADDING, Shards, visible
 from pipeline.report import plots
 from pipeline.report.losses import losses
-from stages import notes, turn_split
+from stages import layouts, notes, turn_split
 
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
@@ -118,8 +119,12 @@ def render(shards: Shards) -> str:
         shards: the build, in whatever folder; no byte of the page depends on its name.
     """
     build = shards.build
+    kind = tasks.kind_of(build.manifest.task)
+    padding = (PADDING,) if layouts.load(build.manifest.layout).pads else ()
     return _template().render(
         m=build.manifest,
+        kind=kind,
+        legend=(*kind.legend, *padding),
         audits=build.audits,
         warnings=_warnings(build.audits),
         validation=build.validation,

@@ -26,6 +26,7 @@ class Kind:
     Attributes:
         words: what its rows are called in messages.
         formats: the name under which formats feed it; a kind of yours may be fed by pairs.
+        trains_as: the kind that trainers know it by; yours has its columns, and may have more.
         columns: those that normalize writes, beside ``normalized.IDENTITY``.
         types: of columns that no other kind has; a task that stores them names them.
         texts: columns whose texts may hold the markers of a template, as ordinary text.
@@ -37,12 +38,15 @@ class Kind:
         marks: labels are read at markers, one after each step.
         given: the token ids came with the row; nothing is rendered.
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
+        legend: what its tokens are coloured as, by the names of ``pipeline.drawing``.
+        end_of_turn: what a token that ends a turn is for.
         plain: rows of nothing but a question and its answer may become columns at once.
     """
 
     name: str
     words: str
     formats: str
+    trains_as: str
     columns: tuple[str, ...]
     types: Mapping[str, pa.DataType] = {}
     texts: tuple[str, ...] = ()
@@ -53,6 +57,8 @@ class Kind:
     marks = False
     given = False
     trims = ""
+    legend: tuple[str, ...] = ("context", "trained")
+    end_of_turn = "trained at the end of every trained turn"
     plain = False
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Conversations(kinds.Kind):
     """An answer is trained where its turn says so, or the build."""
 
-    name = formats = kinds.CONVERSATION
+    name = formats = trains_as = kinds.CONVERSATION
     words = "conversations"
     columns = ("messages", "turn_weights", "tools", "note")
     texts = ("messages",)

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Pairs(kinds.Kind):
     """Both sides are whole conversations; what they do not share is compared."""
 
-    name = formats = kinds.PAIR
+    name = formats = trains_as = kinds.PAIR
     words = "preference pairs"
     columns = ("chosen_messages", "rejected_messages", "tools", "margin", "note")
     texts = ("chosen_messages", "rejected_messages")
     ids = ("chosen_ids", "rejected_ids")
     requires = (*ids, "prompt_length")
     compares = True
+    legend = ("context", "answer", "scored")
+    end_of_turn = "the last token of both sides"
 
     def turns(self, example: Pair) -> tuple[list[Message], ...]:
         """Prompt, chosen and rejected answer."""

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 class Steps(kinds.Kind):
     """A problem and its steps; ``raw`` keeps the row's own text between its tags."""
 
-    name = formats = kinds.STEPS
+    name = formats = trains_as = kinds.STEPS
     words = "rated steps"
     columns = ("problem", "steps", "tail", "step_labels", "note")
     texts = ("problem", "steps")
     requires = (*kinds.Kind.requires, "step_positions", "step_labels")
     marks = True
+    legend = ("context", "good", "bad", "open")
+    end_of_turn = "closes the answer, untrained"
     trims = "steps"
 
     def notes(self, example: StepChain, asked: Normalize) -> list[str]:

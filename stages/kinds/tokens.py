@@ -16,6 +16,7 @@ class TokenIds(kinds.Kind):
     """In the place of conversations, where a format gives them."""
 
     name = formats = kinds.TOKENS
+    trains_as = kinds.CONVERSATION
     words = "token ids"
     columns = ("input_ids", "labels")
     given = True

@@ -144,7 +144,7 @@ def test_every_version_knows_the_options_of_its_spelling(
 @pytest.mark.parametrize(
     ("task", "version", "says"),
     [
-        ("prm", (0, 11, 2), "no process reward trainer"),
+        ("prm", (0, 11, 2), "no trainer for prm"),
         ("prm", (0, 7, 3), "in a different form from 0.7.4"),
         ("sft", (0, 7, 0), "in a different form from 0.7.1"),
     ],
