@@ -83,8 +83,8 @@ class Built:
 
 
 def _workers(config: Config) -> int:
-    if config.workers:
-        return config.workers
+    if config.run.workers:
+        return config.run.workers
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -92,7 +92,7 @@ def _run(
     function: Any, shared: Any, items: Sequence[Any], config: Config, report: Report, what: str
 ) -> list[Any]:
     """All results in the order of the items, by the build's engine."""
-    pmap = catalog.load("pipeline.executors", config.engine, "pmap")
+    pmap = catalog.load("pipeline.executors", config.run.engine, "pmap")
     results: list[Any] = [None] * len(items)
     report(what, 0, len(items))
     for done, (index, result) in enumerate(pmap(function, shared, items, _workers(config)), 1):
@@ -212,20 +212,20 @@ def build(config: Config, report: Report) -> Built:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
     started = time.time()
-    target = publish.check_target(config.output)
-    left_out = tuple(local.left_out(config.data))
+    target = publish.check_target(config.run.output)
+    left_out = tuple(local.left_out(config.source.data))
     inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
     key = manifest.build_id(recipe, inputs)
     found = up_to_date(target, key)
-    if found is not None and config.data_docs is None:
-        there = replace(found, folder=config.output)
+    if found is not None and config.run.data_docs is None:
+        there = replace(found, folder=config.run.output)
         return Built(there, fresh=False, left_out=left_out)
     preflight.require_hopeful(recipe, inputs)
     if _workers(config) > 1:
         library.warm()
-    data_docs.check(config.data_docs)
-    users = gate.user_suites(config.expectations)
+    data_docs.check(config.run.data_docs)
+    users = gate.user_suites(config.judge.expectations)
     with publish.staging(target) as folder:
         recipe, works, parts = _make_parts(recipe, inputs, report)
         _require_rows(parts, inputs)
@@ -242,7 +242,7 @@ def build(config: Config, report: Report) -> Built:
         written = publish.write_manifest(folder, staged.manifest, verdict)
         publish.publish(folder, target)
         failed.clear(target)
-    return Built(Build(config.output, written), fresh=True, drift=changed, left_out=left_out)
+    return Built(Build(config.run.output, written), fresh=True, drift=changed, left_out=left_out)
 
 
 def _assemble(
@@ -256,7 +256,7 @@ def _assemble(
 ) -> tuple[Build, Verdict]:
     """All of a build but ``run.json`` and the manifest's file, and the verdict."""
     config = recipe.config
-    plan = planning.make_plan(config, planning.read_examples(works, parts))
+    plan = planning.make_plan(config.plan, planning.read_examples(works, parts))
     sources, lines = _sources(inputs, works, parts), _lines_of_parts(plan, parts)
     rated = margins.of_parts(recipe.task.kind, works, plan)
     ledger = rejects.write(folder / REJECTS, works, sources, lines)
@@ -303,7 +303,7 @@ def _completed(outcome: Outcome, folder: Path, verdict: Verdict) -> Build:
     require(results)
     described = replace(described, audits=in_lines(results))
     report_page.write(Build(folder, described))
-    described = exporting.for_trainer(folder, described, outcome.recipe.config.trainer)
+    described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     return Build(folder, replace(described, files=hash_files(folder, known)))
 
@@ -326,7 +326,7 @@ def _judge(outcome: Outcome, folder: Path, users: list[Suite]) -> Verdict:
     evidence = Evidence(folder, folder / METRICS, measured, hashes, manifest.ledger(outcome))
     verdict = gate.judge(evidence, outcome.recipe.context, users)
     shutil.rmtree(folder / METRICS)
-    data_docs.offer(outcome.recipe.config.data_docs, verdict)
+    data_docs.offer(outcome.recipe.config.run.data_docs, verdict)
     gate.require_passed(verdict)
     write_json(folder / VALIDATION, verdict.described())
     return verdict

@@ -180,8 +180,8 @@ def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -
 
     Where they are trimmed, a build may still refuse one: an exchange may be too long by itself.
     """
-    over = batch.column("length").to_numpy() > recipe.config.longest_example
-    if recipe.config.too_long == "reject" or not over.any():
+    over = batch.column("length").to_numpy() > recipe.config.plan.longest_example
+    if recipe.config.parts.too_long == "reject" or not over.any():
         return int(over.sum())
     lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
     again = [replace(records[line], line=number) for number, line in enumerate(lines)]
@@ -202,7 +202,7 @@ def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> Non
 
 
 def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
-    unlimited = replace(recipe.config, max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
+    unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
     made = Sampled(
         0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
@@ -240,8 +240,8 @@ def forecast(config: Config) -> Forecast:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
-    files = expand(config.data, config.cache_dir)
-    return of_glimpses(config, len(files), glimpses(files, config.salvage))
+    files = expand(config.source.data, config.run.cache_dir)
+    return of_glimpses(config, len(files), glimpses(files, config.source.salvage))
 
 
 def of_glimpses(
@@ -256,7 +256,7 @@ def of_glimpses(
         formats=tuple(look.detection.reading for look in looks),
         evidence=tuple(look.detection.evidence for look in looks),
     )
-    left_out = tuple(local.left_out(config.data))
+    left_out = tuple(local.left_out(config.source.data))
     return Forecast(recipe, files, looks, _sampled(recipe, looks), left_out)
 
 
@@ -266,8 +266,8 @@ def would_stop(found: Forecast) -> bool:
     made, config = found.sampled, found.recipe.config
     share = (made.refused.total() + made.long) / max(made.rows, 1)
     rows = max(found.rows, made.rows)
-    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.tolerance)
-    refused = too_many(round(share * rows), rows, config.max_reject)
+    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
+    refused = too_many(round(share * rows), rows, config.judge.max_reject)
     return len(made.lengths) <= made.long or refused or reversed_pairs
 
 
@@ -277,7 +277,7 @@ def packing_table(found: Forecast) -> list[dict[str, Any]]:
     packs = any(layouts.load(name).packs for name in found.recipe.task.layouts)
     table: list[dict[str, Any]] = []
     profile = found.recipe.model.profile
-    limits = {*MAX_LENGTHS, found.recipe.config.longest_example}
+    limits = {*MAX_LENGTHS, found.recipe.config.plan.longest_example}
     if profile.pair is not None:  # an encoder has no more positions
         limits = {limit for limit in limits if limit <= profile.context_length}
     for limit in sorted(limits):

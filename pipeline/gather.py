@@ -255,11 +255,13 @@ def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
 def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     """Make, write, read back and measure one shard."""
     recipe = shared.recipe
-    layout, shape = layouts.load(recipe.config.layout), recipe.shape(shared.width)
+    layout, shape = layouts.load(recipe.config.plan.layout), recipe.shape(shared.width)
     path = Path(shared.folder) / shard.path
     collect = Collector(shared)
     counting = Counting(
-        recipe.model, recipe.config.reasoning == "mask", recipe.config.train_on == "all"
+        recipe.model,
+        recipe.config.source.reasoning == "mask",
+        recipe.config.source.train_on == "all",
     )
 
     def examples(order: Ints) -> pa.Table:

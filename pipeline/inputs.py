@@ -140,11 +140,11 @@ def scan(config: Config) -> list[Input]:
         UsageError, DataError: an input is missing, empty or not what its name says.
         SurroundingsError: one is not readable.
     """
-    files = expand(config.data, config.cache_dir)
+    files = expand(config.source.data, config.run.cache_dir)
     found = []
     for file, name in zip(files, short_names(files), strict=True):
         try:
-            found.append(_opened(file, name, config.salvage))
+            found.append(_opened(file, name, config.source.salvage))
         except PermissionError as error:
             raise SurroundingsError(
                 f"{file.origin} is not readable.", "Check its permissions."

@@ -145,13 +145,13 @@ def _packing(outcome: Outcome) -> Packing | None:
     config, plan = outcome.recipe.config, outcome.plan
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
-    if layouts.load(config.layout).packs:
-        return Packing(rows, round(tokens / (rows * config.max_length), 6), plan.lower_bound)
+    if layouts.load(config.plan.layout).packs:
+        return Packing(rows, round(tokens / (rows * config.plan.max_length), 6), plan.lower_bound)
     return None
 
 
 def _padding(outcome: Outcome) -> Padding | None:
-    if not layouts.load(outcome.recipe.config.layout).pads:
+    if not layouts.load(outcome.recipe.config.plan.layout).pads:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)
@@ -195,7 +195,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), _examples(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
-    duplicates = 0 if outcome.recipe.config.dedup else int(plan.duplicate.sum())
+    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
     return {
         "rows_in": rows.in_,
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
@@ -213,10 +213,10 @@ def _prm(outcome: Outcome) -> Prm | None:
     if not outcome.recipe.task.kind.marks:
         return None
     return Prm(
-        template=config.prm_template,
-        step_separator=step_tokens.separator if config.prm_template == "chat" else None,
+        template=config.parts.prm_template,
+        step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
-        neutral=config.neutral,
+        neutral=config.source.neutral,
     )
 
 
@@ -302,10 +302,10 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         build_id=build_id(recipe, outcome.inputs),
         recipe_fingerprint=recipe.fingerprint,
         task=config.task,
-        layout=config.layout,
-        max_length=config.max_length,
-        seed=config.seed,
-        options=config.recorded(),
+        layout=config.plan.layout,
+        max_length=config.plan.max_length,
+        seed=config.plan.seed,
+        options=config.for_build,
         model=_repaired(recipe),
         prm=_prm(outcome),
         rm=Rm(outcome.margins.recorded()) if outcome.margins else None,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline import tasks
-from pipeline.config import Config, default_cache
+from pipeline.config import PHASES, Config, default_cache
 from pipeline.tasks import Task
 from stages import layouts
 from stages.errors import UsageError
@@ -19,7 +19,12 @@ from stages.errors import UsageError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _BY_NAME: dict[str, Callable[[Any], Any]] = {}
-_DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
+_DEFAULTS = {
+    option.name: option.default
+    for phase in PHASES.values()
+    for option in fields(phase)
+    if option.default is not MISSING
+}
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -192,4 +197,4 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower().removesuffix(".toml")
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")
-    return Config(task=task, data=data, **values)
+    return Config.of(task, data, **values)

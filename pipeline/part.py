@@ -108,7 +108,7 @@ class Work:
 
 def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
     """Name the part of every split."""
-    folder = str(recipe.config.cache_dir / "parts")
+    folder = str(recipe.config.run.cache_dir / "parts")
     prints = {name: recipe.part_fingerprint(name) for name in set(recipe.formats)}
     works: list[Work] = []
     for split, name in splits:

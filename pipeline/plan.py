@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from pipeline.config import Config
+from pipeline.config import PlanOptions
 from pipeline.part import PLAN_COLUMNS, PartReport, Work
 from stages import layouts, packing
 from stages.columns import Ints, offsets_of
@@ -131,14 +131,14 @@ def _test_rows(rows: Ints, size: float, seed: int) -> npt.NDArray[np.bool_]:
     return np.isin(rows, ranked[:wanted])
 
 
-def lay_out(name: str, chosen: Ints, lengths: Ints, config: Config, width: int) -> Side:
+def lay_out(name: str, chosen: Ints, lengths: Ints, options: PlanOptions, width: int) -> Side:
     """Training rows and shards of one dataset split.
 
     Args:
         chosen: its examples, in the order to be kept.
         lengths: tokens of every example of the build.
     """
-    places, sizes = layouts.load(config.layout).plan(lengths[chosen], config.max_length)
+    places, sizes = layouts.load(options.layout).plan(lengths[chosen], options.max_length)
     order = chosen[places]
     ends = offsets_of(sizes)
     stored = np.diff(offsets_of(lengths[order])[ends]) if not width else np.full(len(sizes), width)
@@ -147,28 +147,29 @@ def lay_out(name: str, chosen: Ints, lengths: Ints, config: Config, width: int) 
     return Side(name, order, sizes, starts.astype(np.int64))
 
 
-def make_plan(config: Config, examples: Examples) -> Plan:
+def make_plan(options: PlanOptions, examples: Examples) -> Plan:
     """Drop duplicates if asked to, split, shuffle, pack; every step off unless asked for."""
     pairs = pl.DataFrame({"a": examples.digest["a"], "b": examples.digest["b"]})
     first = pairs.select(pl.struct("a", "b").is_first_distinct()).to_series().to_numpy()
     duplicate = ~first if len(examples) else np.zeros(0, bool)
-    kept = ~duplicate if config.dedup else np.ones(len(examples), bool)
+    kept = ~duplicate if options.dedup else np.ones(len(examples), bool)
     chosen = np.flatnonzero(kept)
-    if config.shuffle:
-        chosen = chosen[np.argsort(_mixed(chosen, config.seed), kind="stable")]
+    if options.shuffle:
+        chosen = chosen[np.argsort(_mixed(chosen, options.seed), kind="stable")]
     longest = int(examples.length[chosen].max(initial=0))
-    width = layouts.load(config.layout).width(config.pad_to, longest, config.max_length)
-    in_test = _test_rows(examples.row[chosen], config.test_size, config.seed)
+    width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
+    in_test = _test_rows(examples.row[chosen], options.test_size, options.seed)
     if len(in_test) and in_test.all():
         raise UsageError(
-            f"--test-size {config.test_size:g} leaves nothing to train on.", "Give a smaller one."
+            f"--test-size {options.test_size:g} leaves nothing to train on.",
+            "Give a smaller one.",
         )
     sides = [
-        lay_out(name, chosen[mask], examples.length, config, width)
+        lay_out(name, chosen[mask], lengths=examples.length, options=options, width=width)
         for name, mask in (("train", ~in_test), ("test", in_test))
         if mask.any()
     ]
-    bound = sum(packing.lower_bound(examples.length[s.order], config.max_length) for s in sides)
+    bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in sides)
     return Plan(examples, duplicate, kept, tuple(sides), width, bound)
 
 

@@ -79,7 +79,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")
     stored = _stored(metrics, shards)
-    digests = set(stored.values()) if config.dedup else set()
+    digests = set(stored.values()) if config.plan.dedup else set()
     found = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)

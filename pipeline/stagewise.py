@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipeline import chain, gather
 from pipeline import plan as planning
-from pipeline.config import LISTS, Config
+from pipeline.config import Config, from_record
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
 from pipeline.measured import read
@@ -41,13 +41,14 @@ class StageFile:
 
 
 def _metadata(recipe: Recipe, stage: str) -> dict[bytes, bytes]:
-    recorded = {f.name: getattr(recipe.config, f.name) for f in fields(recipe.config)}
-    content = {"stage": stage, "config": recorded, "formats": recipe.formats}
-    return {METADATA: json.dumps(content, default=str, sort_keys=True).encode()}
+    config = recipe.config
+    named = {"data": config.source.data, "model": config.parts.model}
+    content = {"stage": stage, "config": config.for_build | named, "formats": recipe.formats}
+    return {METADATA: json.dumps(content, sort_keys=True).encode()}
 
 
-def describe(path: Path) -> StageFile:
-    """Read a stage file's recipe.
+def describe(path: Path, cache_dir: Path) -> StageFile:
+    """Read a stage file's recipe; of the options of a run it has none.
 
     Raises:
         UsageError: it is not a stage file.
@@ -61,11 +62,9 @@ def describe(path: Path) -> StageFile:
             f"{path} is not a stage file.",
             "Make one with: pipeline stage normalize DATA --task ...",
         ) from error
-    options = content["config"]
-    options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
-    options |= {name: tuple(options[name]) for name in ("data", *LISTS)}
-    options["expectations"] = tuple((name, text) for name, text in options["expectations"])
-    return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
+    options = from_record(content["config"])
+    config = Config.of(output=path, cache_dir=cache_dir, **options)
+    return StageFile(content["stage"], config, tuple(content["formats"]))
 
 
 def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None:
@@ -126,7 +125,7 @@ def _stages(recipe: Recipe) -> tuple[Stage, ...]:
 
 
 def run_until(config: Config, until: str) -> int:
-    """From raw data through one stage, into the stage file ``config.output``.
+    """From raw data through one stage, into the stage file ``config.run.output``.
 
     Returns:
         How many rows were refused; they are named in ``<output>.rejects.jsonl``.
@@ -134,7 +133,7 @@ def run_until(config: Config, until: str) -> int:
     Raises:
         UsageError: the task has no such stage.
     """
-    if config.dedup or config.shuffle or config.test_size:
+    if config.plan.dedup or config.plan.shuffle or config.plan.test_size:
         raise UsageError(
             "A stage sees one row at a time; --dedup, --shuffle and --test-size need all rows.",
             "Leave them out, or use: pipeline run",
@@ -148,17 +147,16 @@ def run_until(config: Config, until: str) -> int:
             f"{config.task} has no stage {until!r}.", f"Its stages: {', '.join(names)}."
         )
     kept, gone = _through(_normalized(recipe, inputs), stages[: names.index(until)])
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    refused = _write_rejects(Path(f"{config.output}.rejects.jsonl"), gone)
-    _write(config.output, kept, recipe, until)
+    config.run.output.parent.mkdir(parents=True, exist_ok=True)
+    refused = _write_rejects(Path(f"{config.run.output}.rejects.jsonl"), gone)
+    _write(config.run.output, kept, recipe, until)
     return refused
 
 
 def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
-    found = describe(path)
-    config = replace(found.config, cache_dir=cache_dir, format=found.formats[0])
-    recipe = resolve_recipe(config, [])
-    return found, replace(recipe, formats=found.formats)
+    stage_file = describe(path, cache_dir)
+    recipe = resolve_recipe(stage_file.config.but(format=stage_file.formats[0]), [])
+    return stage_file, replace(recipe, formats=stage_file.formats)
 
 
 def _batches(path: Path) -> list[Batch]:
@@ -218,7 +216,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     layout = offered[name]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = replace(recipe.config, layout=layout.name, **options)
+    config = recipe.config.but(layout=layout.name, **options)
     recipe = replace(recipe, config=config)
     batches = _batches(source)
     kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
@@ -228,9 +226,11 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")
     lengths = table.column("length").to_numpy().astype(np.int64)
-    width = layout.width(config.pad_to, int(lengths.max(initial=0)), config.max_length)
+    width = layout.width(config.plan.pad_to, int(lengths.max(initial=0)), config.plan.max_length)
     shape = recipe.shape(width)
-    side = planning.lay_out("train", np.arange(len(lengths)), lengths, config, width)
+    side = planning.lay_out(
+        "train", np.arange(len(lengths)), lengths=lengths, options=config.plan, width=width
+    )
     bounds = offsets_of(side.sizes)
     count = len(side.shards) - 1
     files = []

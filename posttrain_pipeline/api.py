@@ -102,8 +102,8 @@ def plan(task: str, *, model: str | PathLike[str], data: Data, **options: Any) -
     config, made = found.recipe.config, found.sampled
     return Plan(
         task=config.task,
-        layout=config.layout,
-        output=config.output,
+        layout=config.plan.layout,
+        output=config.run.output,
         formats={look.name: look.detection.reading for look in found.looks},
         rows=found.rows,
         examples=found.examples,

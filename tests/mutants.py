@@ -136,7 +136,7 @@ class Build:
         tokenizers.mkdir(parents=True, exist_ok=True)
         (cache / "tokenizers").symlink_to(tokenizers)
         given = {"model": "qwen2-1.5b", "layout": "ragged", "max_reject": 0.5, **self.options}
-        config = Config(
+        config = Config.of(
             task=self.task,
             data=(str(data),),
             output=folder / "out",

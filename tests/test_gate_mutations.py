@@ -309,7 +309,7 @@ def build(tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(recipe, "find_model", found)
 
     def run(task: str, layout: str, data: str = "", **options: Any) -> Path:
-        config = Config(
+        config = Config.of(
             task=task,
             data=(str(SAMPLES / (data or DATA[task])),),
             model="qwen2-1.5b",

@@ -151,7 +151,7 @@ def _small(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> Iterator[None]:
 
 def _config(data: Path, cache: Path, output: Path) -> Config:
     given: dict[str, Any] = {"max_reject": 1.0, "workers": 1, "model": "qwen2-1.5b"}
-    return Config(task="sft", data=(str(data),), output=output, cache_dir=cache, **given)
+    return Config.of(task="sft", data=(str(data),), output=output, cache_dir=cache, **given)
 
 
 def _parts(config: Config) -> Outcome:
@@ -173,8 +173,8 @@ def _built(config: Config) -> Outcome:
         building.build(config, lambda *_: None)
     except (PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
-    files = sorted(p for p in config.output.rglob("*") if p.is_file() and p.name != "run.json")
-    described = json.loads((config.output / "manifest.json").read_bytes())
+    files = sorted(p for p in config.run.output.rglob("*") if p.is_file() and p.name != "run.json")
+    described = json.loads((config.run.output / "manifest.json").read_bytes())
     return [(p.name, hashlib.sha256(p.read_bytes()).hexdigest()) for p in files], described[
         "inputs"
     ]
