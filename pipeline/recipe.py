@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -231,7 +231,7 @@ def _layout(config: Config, task: tasks.Task) -> str:
 
 
 def resolve_recipe(
-    config: Config, inputs: list[Input], choose: Callable[[bytes], str] = encoders.choose
+    config: Config, inputs: Sequence[Input], choose: Callable[[bytes], str] = encoders.choose
 ) -> Recipe:
     """Resolve a build's options over its inputs.
 

@@ -27,8 +27,8 @@ from support import say, table_bytes
 
 from pipeline import build as building
 from pipeline import recipe as recipes
+from pipeline.build.parts import works_of
 from pipeline.config import Config
-from pipeline.inputs import scan
 from stages import file_version, readers
 from stages.errors import PipelineError, SurroundingsError
 from stages.readers import jsonl
@@ -157,14 +157,15 @@ def _config(data: Path, cache: Path, output: Path) -> Config:
 def _parts(config: Config) -> Outcome:
     """What a build reads: inputs, formats with evidence, and every byte of the parts."""
     try:
-        inputs = scan(config)
-        recipe = recipes.resolve_recipe(config, inputs)
-        _, works, reports = building._make_parts(recipe, inputs, lambda *_: None)
+        prepared = building.prepare(config)
+        made = building.make_parts(prepared, lambda *_: None)
     except (PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
-    found = [(i.name, i.bytes, i.sha256) for i in inputs]
+    found = [(i.name, i.bytes, i.sha256) for i in prepared.inputs]
+    works = works_of(prepared, made.backend)
+    recipe = prepared.recipe
     content = [(w.path.read_bytes(), w.rejects.read_bytes()) for w in works]
-    return found, recipe.formats, recipe.evidence, content, reports
+    return found, recipe.formats, recipe.evidence, content, made.reports
 
 
 def _built(config: Config) -> Outcome:
