@@ -113,11 +113,11 @@ def _pair(profile: ModelProfile) -> Pair | None:
     if framing is None:
         return None
     return Pair(
-        framing.before,
-        framing.between,
-        framing.after,
-        framing.token_types,
-        framing.position_offset,
+        before=framing.before,
+        between=framing.between,
+        after=framing.after,
+        token_types=framing.token_types,
+        position_offset=framing.position_offset,
         positions=profile.context_length,
         read_at="first",
     )
@@ -129,16 +129,21 @@ def _repaired(recipe: Recipe) -> ModelRecord:
 
 
 def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
-    found = {}
+    splits = {}
     for side in outcome.plan.sides:
         shards = [s for s in outcome.shards if s.split == side.name]
-        found[side.name] = SplitRecord(
+        splits[side.name] = SplitRecord(
             rows=sum(s.rows for s in shards),
             examples=sum(s.examples for s in shards),
             tokens=sum(s.tokens for s in shards),
-            shards=tuple(ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in shards),
+            shards=tuple(
+                ShardRecord(
+                    path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
+                )
+                for s in shards
+            ),
         )
-    return found
+    return splits
 
 
 def _packing(outcome: Outcome) -> Packing | None:
@@ -241,7 +246,12 @@ def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
     total = max(sum(part.rows - part.filtered for part in parts), 1)
     order = sorted(rows, key=lambda column: (-size[column], column))
     return tuple(
-        UnreadColumn(column, rows[column], round(rows[column] / total, 6), size[column])
+        UnreadColumn(
+            column=column,
+            rows=rows[column],
+            share=round(rows[column] / total, 6),
+            bytes=size[column],
+        )
         for column in order
     )
 
@@ -259,8 +269,8 @@ def _parity(outcome: Outcome) -> Parity:
 
 def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
     recipe = outcome.recipe
-    found = iter(outcome.parts)
-    parts = [[next(found) for _ in source.splits] for source in outcome.inputs]
+    reports = iter(outcome.parts)
+    parts = [[next(reports) for _ in source.splits] for source in outcome.inputs]
     columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
     return tuple(
         InputRecord(

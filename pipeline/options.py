@@ -121,17 +121,17 @@ def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command
 
 
 def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    columns = {}
     for pair in pairs:
         name, sign, column = pair.partition("=")
         if not (name and sign and column):
             raise UsageError(
                 f"--map {pair!r} is not NAME=COLUMN.", "For example --map prompt=question."
             )
-        if name in found:
+        if name in columns:
             raise UsageError(f"--map names {name} twice.", "One column is read under a name.")
-        found[name] = column
-    return found
+        columns[name] = column
+    return columns
 
 
 def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
@@ -139,21 +139,21 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
 
     from expectations.audits import with_tolerances
 
-    found = {}
+    limits = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         try:
-            found[name] = float(text)
+            limits[name] = float(text)
         except ValueError:
-            found[name] = float("nan")
-        if not isfinite(found[name]):
+            limits[name] = float("nan")
+        if not isfinite(limits[name]):
             raise UsageError(
                 f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
                 "For example --tolerance shortcuts.fail=1.",
             )
-    if found:
-        with_tolerances(found)
-    return found
+    if limits:
+        with_tolerances(limits)
+    return limits
 
 
 def read_text(path: Path) -> str:

@@ -5,7 +5,9 @@ It sees numbers, never text: per example a length, a 128-bit digest and where it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,8 @@ from stages import layouts, packing
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 
-SHARD_TOKENS = (
-    1 << 23
-)  # about 64 MB of ids and labels; a constant, since shards are bytes we promise
+# About 64 MB of ids and labels. A constant, since shards are bytes we promise.
+SHARD_TOKENS = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ class Side:
     sizes: Ints
     shards: Ints
 
+    def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
+        """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""
+        bounds = offsets_of(self.sizes)  # where each training row's examples start in the order
+        count = len(self.shards) - 1
+        for index, (first, last) in enumerate(pairwise(self.shards.tolist())):
+            path = f"{self.name}/data-{index:05d}-of-{count:05d}.arrow"
+            yield path, self.order[bounds[first] : bounds[last]], self.sizes[first:last]
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -80,31 +89,32 @@ class Plan:
 
 def read_examples(works: list[Work], reports: list[PartReport]) -> Examples:
     """The planning columns of all parts, through memory maps."""
-    found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
     counts = []
-    base = 0
+    base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
         with pa.memory_map(str(work.path)) as source:
             table = pa.ipc.open_file(source).read_all()
             counts.append(table.num_rows)
             for name in PLAN_COLUMNS[:-1]:
                 values = table.column(name).to_numpy().astype(np.int64)
-                found[name].append(values + base if name == "line" else values)
-            found["digest"].append(_digests(table.column("digest")))
+                columns[name].append(values + base if name == "line" else values)
+            columns["digest"].append(_digests(table.column("digest")))
         base += report.lines
     joined: dict[str, npt.NDArray[Any]] = {
-        n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in found.items()
+        n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in columns.items()
     }
     return Examples(
-        offsets_of(np.array(counts, np.int64)),
-        joined["line"],
-        joined["length"],
-        joined["trained"],
-        joined["digest"],
+        starts=offsets_of(np.array(counts, np.int64)),
+        row=joined["line"],
+        length=joined["length"],
+        trained=joined["trained"],
+        digest=joined["digest"],
     )
 
 
 def _digests(column: pa.ChunkedArray) -> npt.NDArray[np.void]:
+    """Fixed-size binary as pairs of 64-bit numbers, which sort and compare without objects."""
     kind = np.dtype([("a", "<u8"), ("b", "<u8")])
     chunks = [c for c in column.chunks if len(c)]
     if not chunks:
@@ -140,15 +150,19 @@ def lay_out(name: str, chosen: Ints, lengths: Ints, options: PlanOptions, width:
     """
     places, sizes = layouts.load(options.layout).plan(lengths[chosen], options.max_length)
     order = chosen[places]
-    ends = offsets_of(sizes)
-    stored = np.diff(offsets_of(lengths[order])[ends]) if not width else np.full(len(sizes), width)
+    # Tokens before each row's first example; their differences are what each row stores.
+    before = offsets_of(lengths[order])[offsets_of(sizes)]
+    stored = np.full(len(sizes), width) if width else np.diff(before)
+    # A row is of the shard that its first token falls into, so a shard's size depends on the rows
+    # before it alone. A shard begins where that number changes.
     shard = offsets_of(stored)[:-1] // SHARD_TOKENS
     starts = np.concatenate([[0], np.flatnonzero(np.diff(shard)) + 1, [len(sizes)]])
-    return Side(name, order, sizes, starts.astype(np.int64))
+    return Side(name=name, order=order, sizes=sizes, shards=starts.astype(np.int64))
 
 
 def make_plan(options: PlanOptions, examples: Examples) -> Plan:
     """Drop duplicates if asked to, split, shuffle, pack; every step off unless asked for."""
+    # Of equal examples the first in input order stays, whatever the order is later.
     pairs = pl.DataFrame({"a": examples.digest["a"], "b": examples.digest["b"]})
     first = pairs.select(pl.struct("a", "b").is_first_distinct()).to_series().to_numpy()
     duplicate = ~first if len(examples) else np.zeros(0, bool)
@@ -170,7 +184,14 @@ def make_plan(options: PlanOptions, examples: Examples) -> Plan:
         if mask.any()
     ]
     bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in sides)
-    return Plan(examples, duplicate, kept, tuple(sides), width, bound)
+    return Plan(
+        examples=examples,
+        duplicate=duplicate,
+        kept=kept,
+        sides=tuple(sides),
+        width=width,
+        lower_bound=bound,
+    )
 
 
 def part_of(starts: Ints, index: Ints) -> Ints:

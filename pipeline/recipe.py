@@ -90,27 +90,36 @@ class Recipe:
         """What the shards of this build are judged against."""
         config = self.config
         return Context(
-            self.task.kind, config.plan.layout, config.plan.longest_example, self.model, PLANNED
+            kind=self.task.kind,
+            layout=config.plan.layout,
+            max_length=config.plan.longest_example,
+            model=self.model,
+            evidence=PLANNED,
         )
 
     def shape(self, width: int) -> Shape:
         """What all training rows have in common; ``width``: of padded rows, in tokens."""
         profile = self.model.profile
         types = profile.pair is not None and profile.pair.token_types
-        return Shape(width, profile.padding_side, self.model.pad_id, types)
+        return Shape(
+            width=width,
+            padding_side=profile.padding_side,
+            pad_id=self.model.pad_id,
+            token_types=types,
+        )
 
     def normalize(self, format_name: str) -> Normalize:
         """Normalize for rows of one format."""
         config = self.config
         return Normalize(
-            self.task.kind,
-            formats.load(format_name),
-            format_options(config),
-            config.source.train_on,
-            self.splits_turns,
-            config.parts.prm_template == "raw",
-            self._reasoning_field,
-            config.source.reasoning == "strip",
+            kind=self.task.kind,
+            format=formats.load(format_name),
+            options=format_options(config),
+            train_on=config.source.train_on,
+            turn_by_turn=self.splits_turns,
+            raw=config.parts.prm_template == "raw",
+            reasoning=self._reasoning_field,
+            strip_reasoning=config.source.reasoning == "strip",
             selection=selection_of(config),
             printed=printed_fields(self.model.profile.chat_template),
             stop_text=config.source.stop_text,
@@ -127,7 +136,7 @@ class Recipe:
     def stages(self, format_name: str) -> tuple[Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        tools = Tools(self.config, self.task.kind, self.model, encoder)
+        tools = Tools(config=self.config, kind=self.task.kind, model=self.model, encoder=encoder)
         if isinstance(formats.load(format_name), TokenRows):
             return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)
@@ -139,7 +148,14 @@ class Recipe:
         mask = config.source.reasoning == "mask"
         normalize = self.normalize(format_name)
         vocabulary = oracle.find(self.model, config.run.cache_dir)
-        return Witness(self.model, reference, normalize, config.source.system, mask, vocabulary)
+        return Witness(
+            model=self.model,
+            reference=reference,
+            normalize=normalize,
+            system=config.source.system,
+            mask_reasoning=mask,
+            oracle=vocabulary,
+        )
 
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)
@@ -179,16 +195,22 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
         ModelError: there is no such model, or it does not prove what it must.
     """
     overrides = Overrides(
-        config.parts.chat_template, config.parts.eos, config.parts.date, config.parts.add_token
+        chat_template=config.parts.chat_template,
+        eos=config.parts.eos,
+        date=config.parts.date,
+        added_tokens=config.parts.add_token,
     )
-    found = resolve(config.parts.model, config.run.cache_dir, overrides)
-    profile = _suited(found.profile, config)
-    model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
+    resolved = resolve(config.parts.model, config.run.cache_dir, overrides)
+    profile = _suited(resolved.profile, config)
+    model = bind(profile, resolved.tokenizer_json, tasks.load(config.task).with_steps)
     subject = probes.Subject(
-        model, found.tokenizer_json, config.source.train_on, config.source.system
+        model=model,
+        stock=resolved.tokenizer_json,
+        train_on=config.source.train_on,
+        system=config.source.system,
     )
     model.probes.update(probes.require(subject, probes.rendering(model)))
-    return found, model
+    return resolved, model
 
 
 def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
@@ -226,7 +248,14 @@ def _layout(config: Config, task: tasks.Task) -> str:
             f"Choose {' or '.join(task.layouts)}.",
         )
     if export is not None:
-        export.require(exports.Facts(config.task, config.plan.layout, config.plan.max_length, None))
+        export.require(
+            exports.Facts(
+                task=config.task,
+                layout=config.plan.layout,
+                max_length=config.plan.max_length,
+                bound=None,
+            )
+        )
     return config.plan.layout
 
 
@@ -246,18 +275,18 @@ def resolve_recipe(
     task = tasks.load(config.task)
     config = config.but(layout=_layout(config, task))
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
-    found, model = find_model(config)
+    resolved, model = find_model(config)
     if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all
         longest = min(config.plan.max_length, model.profile.context_length)
         config = config.but(max_length=longest)
     recipe = Recipe(
-        config,
-        model,
-        tuple(d.reading for d in detected),
-        tuple(d.evidence for d in detected),
-        found.source,
-        choose(model.tokenizer_json),
-        found.repairs,
+        config=config,
+        model=model,
+        formats=tuple(d.reading for d in detected),
+        evidence=tuple(d.evidence for d in detected),
+        tokenizer_source=resolved.source,
+        backend=choose(model.tokenizer_json),
+        repairs=resolved.repairs,
     )
     if inputs:
         _check_columns(recipe)

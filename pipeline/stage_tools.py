@@ -35,9 +35,17 @@ class Tools:
     def segment_encoder(self) -> SegmentEncoder:
         config = self.config
         return SegmentEncoder(
-            self.model, self.encoder, config.plan.longest_example, config.parts.too_long
+            model=self.model,
+            encoder=self.encoder,
+            max_length=config.plan.longest_example,
+            policy=config.parts.too_long,
         )
 
     @property
     def context(self) -> Context:
-        return Context(self.kind, STREAM, self.config.plan.longest_example, self.model)
+        return Context(
+            kind=self.kind,
+            layout=STREAM,
+            max_length=self.config.plan.longest_example,
+            model=self.model,
+        )

@@ -24,7 +24,6 @@ from pipeline.measured import read
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, formats, layouts, readers, weights
-from stages.columns import offsets_of
 from stages.contract import Batch, Stage, TokenRows
 from stages.errors import DataError, UsageError
 
@@ -84,20 +83,20 @@ def _write_rejects(path: Path, gone: Sequence[chain.Gone]) -> int:
         for one in gone:
             ids = one.rows.column("row_id").to_pylist()
             for row_id, refusal in zip(ids, chain.refusals([one]), strict=True):
-                found = {"stage": refusal.stage, "code": refusal.code, "detail": refusal.detail}
-                file.write(json.dumps({"id": row_id, **found}, ensure_ascii=False) + "\n")
+                reason = {"stage": refusal.stage, "code": refusal.code, "detail": refusal.detail}
+                file.write(json.dumps({"id": row_id, **reason}, ensure_ascii=False) + "\n")
                 count += 1
     return count
 
 
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
     for source, name in zip(inputs, recipe.formats, strict=True):
-        door = recipe.normalize(name)
+        normalize = recipe.normalize(name)
         first = 0
         for split in source.splits:
             lines_read = 0
             for lines in readers.load(split.reader).read(split):
-                batch = door(lines.records)
+                batch = normalize(lines.records)
                 ids = gather.row_ids(gather.Source("", source.name, first), batch)
                 yield columns.put(batch, "row_id", pa.array(ids, pa.string()))
                 lines_read += lines.lines
@@ -149,7 +148,7 @@ def run_until(config: Config, until: str) -> int:
     kept, gone = _through(_normalized(recipe, inputs), stages[: names.index(until)])
     config.run.output.parent.mkdir(parents=True, exist_ok=True)
     refused = _write_rejects(Path(f"{config.run.output}.rejects.jsonl"), gone)
-    _write(config.run.output, kept, recipe, until)
+    _write(config.run.output, kept, recipe=recipe, stage=until)
     return refused
 
 
@@ -162,8 +161,8 @@ def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
 def _batches(path: Path) -> list[Batch]:
     with pa.memory_map(str(path)) as source:
         file = pa.ipc.open_file(source)
-        found = [file.get_batch(i) for i in range(file.num_record_batches)]
-    return [batch.replace_schema_metadata(None) for batch in found]
+        batches = [file.get_batch(i) for i in range(file.num_record_batches)]
+    return [batch.replace_schema_metadata(None) for batch in batches]
 
 
 def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
@@ -182,10 +181,10 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
         known = ", ".join(["normalize", *stages, *laid])
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
-    _require(batches, stages[name].reads, name, source)
+    _require(batches, stages[name].reads, name=name, source=source)
     kept, gone = _through(batches, [stages[name]])
     refused = _write_rejects(Path(f"{output}.rejects.jsonl"), gone)
-    _write(output, kept, recipe, name)
+    _write(output, kept, recipe=recipe, stage=name)
     return refused
 
 
@@ -201,6 +200,9 @@ def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path
 def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options: Any) -> int:
     """Lay encoded examples out as shards of a ``datasets`` directory.
 
+    Args:
+        options: of ``PlanOptions``, in place of those of the first stage.
+
     Returns:
         0: no row is refused here.
 
@@ -213,39 +215,53 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         raise UsageError(
             f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(offered)}."
         )
-    layout = offered[name]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = recipe.config.but(layout=layout.name, **options)
+    config = recipe.config.but(layout=offered[name].name, **options)
     recipe = replace(recipe, config=config)
+    files = _write_train(recipe, _examples(recipe, name, source), output)
+    schema = read(output / files[0]).schema
+    names = [Path(path).name for path in files]
+    write_split(output, "train", schema=schema, shards=names, key="0" * 16)
+    write_splits(output, ["train"])
+    write_tokenizer(output / "tokenizer", recipe.model)
+    return 0
+
+
+def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
+    """A stage file's examples: the columns that training rows are made from, id and length.
+
+    Margins and loss weights are stored for all rows of a dataset or for none.
+    """
     batches = _batches(source)
     kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
-    _require(batches, [*kept, "length"], name, source)
+    _require(batches, [*kept, "length"], name=name, source=source)
     table = weights.stored(pa.Table.from_batches(batches).combine_chunks())
     kept += [weights.NAME] if weights.NAME in table.schema.names else []
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")
+    return table.select(["row_id", "length", *kept])
+
+
+def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
+    """The shards of the examples, in their order; the paths."""
+    options = recipe.config.plan
+    layout = layouts.load(options.layout)
     lengths = table.column("length").to_numpy().astype(np.int64)
-    width = layout.width(config.plan.pad_to, int(lengths.max(initial=0)), config.plan.max_length)
+    width = layout.width(options.pad_to, int(lengths.max(initial=0)), options.max_length)
     shape = recipe.shape(width)
     side = planning.lay_out(
-        "train", np.arange(len(lengths)), lengths=lengths, options=config.plan, width=width
+        "train", np.arange(len(lengths)), lengths=lengths, options=options, width=width
     )
-    bounds = offsets_of(side.sizes)
-    count = len(side.shards) - 1
+    examples = table.drop_columns(["length"])
     files = []
-    for index in range(count):
-        rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
-        files.append(f"data-{index:05d}-of-{count:05d}.arrow")
+    for path, order, sizes in side.pieces():
         gather.write(
-            output / "train" / files[-1],
-            side.order[bounds[rows.start] : bounds[rows.stop]],
-            side.sizes[rows],
-            lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
-            lambda block, sizes: layout.rows(block, sizes, shape),
+            output / path,
+            order,
+            sizes=sizes,
+            examples=lambda order: examples.take(pa.array(order)).combine_chunks(),
+            rows=lambda block, sizes: layout.rows(block, sizes, shape),
         )
-    schema = read(output / "train" / files[0]).schema
-    write_split(output, "train", schema, files, "0" * 16)
-    write_splits(output, ["train"])
-    write_tokenizer(output / "tokenizer", recipe.model)
-    return 0
+        files.append(path)
+    return files

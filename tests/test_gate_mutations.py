@@ -331,8 +331,8 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
     """Let something happen to every shard between its writing and its reading back."""
     write = gather.write
 
-    def writes(path: Path, *arguments: Any) -> tuple[str, int]:
-        tokens = write(path, *arguments)[1]
+    def writes(path: Path, *arguments: Any, **options: Any) -> tuple[str, int]:
+        tokens = write(path, *arguments, **options)[1]
         after(path)
         return sha256_of(path), tokens
 

@@ -56,4 +56,4 @@ def build(config: Config, report: Report) -> Built:
     users = refuse_early(prepared)
     with publish.staging(target) as folder:
         made = make_parts(prepared, report)
-        return finish_in(folder, target, prepared, made, users=users, report=report)
+        return finish_in(folder, target, prepared=prepared, made=made, users=users, report=report)

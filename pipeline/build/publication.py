@@ -62,7 +62,7 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     require_complete(prepared, made)
     users = suites_of(prepared.config)
     with publish.staging(target) as folder:
-        return finish_in(folder, target, prepared, made, users=users, report=report)
+        return finish_in(folder, target, prepared=prepared, made=made, users=users, report=report)
 
 
 def finish_in(
@@ -85,7 +85,7 @@ def finish_in(
     except DataError:
         failed.keep(folder, target)
         raise
-    return _publish(prepared, made, assembled, target)
+    return _publish(prepared, made, assembled=assembled, target=target)
 
 
 def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: Path) -> Built:

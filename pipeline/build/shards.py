@@ -53,18 +53,14 @@ def lines_of_parts(plan: Plan, reports: Sequence[PartReport]) -> list[Ints]:
 def _shards_of(plan: Plan) -> list[Shard]:
     shards = []
     for side in plan.sides:
-        count = len(side.shards) - 1
-        bounds = np.concatenate([[0], np.cumsum(side.sizes)])  # where each row's examples start
-        for index in range(count):
-            rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
-            order = side.order[int(bounds[rows.start]) : int(bounds[rows.stop])]
+        for path, order, sizes in side.pieces():
             digest = plan.examples.digest[order]
             shards.append(
                 Shard(
-                    path=f"{side.name}/data-{index:05d}-of-{count:05d}.arrow",
+                    path=path,
                     split=side.name,
                     order=order,
-                    sizes=side.sizes[rows],
+                    sizes=sizes,
                     tokens=plan.examples.length[order],
                     digest=(digest["a"].view(np.int64), digest["b"].view(np.int64)),
                 )
