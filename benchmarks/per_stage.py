@@ -44,7 +44,9 @@ def main() -> None:
         source = Path(folder) / "rows.jsonl"
         grown["grow"](grown["seed_rows"](options.data), options.rows, source)
         data = (str(source),)
-        config = Config("sft", data, "qwen2-1.5b", Path(folder) / "out", cache_dir=default_cache())
+        config = Config.of(
+            "sft", data, "qwen2-1.5b", Path(folder) / "out", cache_dir=default_cache()
+        )
         inputs = scan(config)
         started = time.process_time()
         recipe = resolve_recipe(config, inputs)

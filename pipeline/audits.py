@@ -74,7 +74,9 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
     """
     recipe = outcome.recipe
     config = recipe.config
-    context = Context(recipe.task.kind, config.layout, config.longest_example, recipe.model)
+    context = Context(
+        recipe.task.kind, config.plan.layout, config.plan.longest_example, recipe.model
+    )
     total = manifest.tokens.total + manifest.tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
     facts = Facts(
@@ -85,7 +87,7 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
         _sources(outcome),
     )
     chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
-    results = run_audits(chunks[0], chunks[1], facts, config.tolerance)
+    results = run_audits(chunks[0], chunks[1], facts, config.judge.tolerance)
     content = {
         "every_nth_row": stride,
         "audits": [result.recorded() for result in results],

@@ -63,4 +63,4 @@ def refusals(gone: Iterable[Gone]) -> Iterator[Refusal]:
         columns = ("line", "sequence", "reject_code", "reject_detail")
         values: list[pa.Array] = [rows.column(name).to_pylist() for name in columns]
         for line, sequence, code, detail in zip(*values, strict=True):
-            yield Refusal(stage, line, sequence, code, detail)
+            yield Refusal(stage=stage, line=line, sequence=sequence, code=code, detail=detail)

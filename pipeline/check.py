@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from expectations.contract import STORED, Context
 from expectations.readback.stored_rows import Sources
@@ -23,7 +22,7 @@ from pipeline.build_dir.model import stored_model
 from pipeline.build_dir.model_record import ModelRecord
 from pipeline.build_dir.records import VALIDATION
 from pipeline.checked import Checked
-from pipeline.config import LISTS, Config
+from pipeline.config import Config, from_record
 from pipeline.gate import Evidence
 from pipeline.measured import METRICS, Measured, measure
 from stages import formats, layouts
@@ -177,14 +176,6 @@ def _check_export(build: Build, work: Path, model: TargetModel, found: Checked) 
         build_files.open_with_datasets(build, found)
 
 
-def _options(build: Build) -> dict[str, Any]:
-    """The recipe's options, as ``Config`` takes them."""
-    known = Config.__dataclass_fields__
-    said = build.manifest.options
-    options: dict[str, Any] = {k: v for k, v in said.items() if k in known and k != "expectations"}
-    return options | {name: tuple(options.get(name, ())) for name in LISTS}
-
-
 def _make_again(
     build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, found: Checked
 ) -> None:
@@ -195,12 +186,12 @@ def _make_again(
         if gone:
             found.notes.append(f"No row was rebuilt from the source: {gone[0]} is not here.")
             return
-        config = Config(
+        config = Config.of(
             data=inputs,
             model=build.run.model,
             output=build.folder,
             cache_dir=cache_dir,
-            **_options(build),
+            **from_record(build.manifest.options),
         )
         result = remake.remake(config, build.manifest, metrics, shards)
     except (PipelineError, OSError, KeyError, TypeError) as error:

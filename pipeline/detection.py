@@ -68,7 +68,7 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError
     """The error for a file whose rows are of two kinds: where the second kind begins."""
     pair = [formats.load(kind) for kind in kinds]
     usable = formats.usable_for(tasks.kind_of(config.task))
-    selection, mapping = selection_of(config), config.map
+    selection, mapping = selection_of(config), config.source.map
     begun: tuple[Format, str] | None = None
     for line, record in _records(source):
         if record.data is None or not selection.takes(record.data):
@@ -100,17 +100,17 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
     """
     missing = [
         (f"--map {name}={column}", column)
-        for name, column in config.map.items()
+        for name, column in config.source.map.items()
         if all(lookup(row, column) is None for row in rows)
     ]
     missing += [
         (f"--ignore {path}", path)
-        for path in config.ignore
+        for path in config.source.ignore
         if not any(names_something(row, path) for row in rows)
     ]
     missing += [
         (f"--where {text}", asked.column)
-        for text, asked in zip(config.where, selection_of(config).where, strict=True)
+        for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
     for option, column in missing:
@@ -144,11 +144,11 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
         DataError: ``--where`` takes none of them.
     """
     selection = selection_of(config)
-    taken = [renamed(selection.read(r), config.map) for r in rows if selection.takes(r)]
+    taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
     if not taken:
         raise DataError(
             f"{where}: none of {len(rows)} sampled rows meets --where "
-            f"{' and '.join(config.where)}.",
+            f"{' and '.join(config.source.where)}.",
             f"Check the values; the first row has {_shown(rows[0], selection)}.",
         )
     return taken
@@ -156,7 +156,7 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
 
 def _with_nulls_settled(rows: list[Row], where: str, config: Config) -> list[Row]:
     try:
-        return [null_fields.settled(row, config.null_fields) for row in rows]
+        return [null_fields.settled(row, config.source.null_fields) for row in rows]
     except AskError as error:
         raise DataError(f"{where}: {error.detail}.", error.remedy) from error
 
@@ -177,20 +177,22 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
             must not be left out without a question.
     """
     kind = tasks.kind_of(config.task)
-    named = None if config.format == "auto" else formats.choose(config.format, kind)
+    named = None if config.source.format == "auto" else formats.choose(config.source.format, kind)
     _require_named(where, raw, config)
     offered = formats.usable_for(kind) if named is None else [named]
     whose = f"format {named.name}" if named else f"no format of {kind.words}"
-    _require_read(config.map, (n for f in offered for n in formats.names_of(f)), whose)
+    _require_read(config.source.map, (n for f in offered for n in formats.names_of(f)), whose)
     rows = _taken(raw, where, config)
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
-        found = detect(rows, kind, where, config.already_templated, config.map)
+        found = detect(rows, kind, where, config.source.already_templated, config.source.map)
     else:
         found = _as_named(named, rows, where, config)
     if found.change is None:
-        _require_read(config.map, formats.names_of(found.format), f"format {found.format.name}")
+        _require_read(
+            config.source.map, formats.names_of(found.format), f"format {found.format.name}"
+        )
         seen = survey(rows, found.format, kind, format_options(config), selection_of(config))
         ask(seen, rows, found.reading, where, config)
     return found
@@ -199,9 +201,9 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
 def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Detection:
     """The reading that ``--format`` names."""
     fitting = [row for row in rows if named.matches(row)]
-    reading, more = config.format, ""
+    reading, more = config.source.format, ""
     if "/" not in reading:
-        reading, more = settle(named, fitting, where, config.already_templated)
+        reading, more = settle(named, fitting, where, config.source.already_templated)
     counts = {named.name: len(fitting)}
     evidence = f"named by --format, fits {len(fitting)} of {len(rows)} sampled rows{more}"
     return Detection(reading, evidence, len(rows), counts)
@@ -214,7 +216,7 @@ def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detecti
         UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
     """
     reader = readers.load(source.reader)
-    glimpse = reader.glimpse(source.version or source.path, rows, config.salvage)
+    glimpse = reader.glimpse(source.version or source.path, rows, config.source.salvage)
     found = recognise_glimpse(glimpse, source.path, config)
     if found.change is not None:
         raise _changed(source, found.change, config)

@@ -126,11 +126,11 @@ def glimpses(
     if len(named) > MOST_FILES:
         places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
         named = [named[place] for place in places]
-    found = []
+    seen = []
     for name, file in named:
         reader = reader_of(file)
-        found.append((name, file, reader.name, reader.glimpse(file.path, each, salvage)))
-    return found
+        seen.append((name, file, reader.name, reader.glimpse(file.path, each, salvage)))
+    return seen
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
@@ -141,7 +141,14 @@ def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Confi
             f"{file.origin} changes shape: its rows read as {one} and as {other}.",
             "Split it, or name one with --format; pipeline run names the line.",
         )
-    return Look(name, file.origin, Path(file.path).stat().st_size, reader, glimpse, detection)
+    return Look(
+        name=name,
+        origin=file.origin,
+        bytes=Path(file.path).stat().st_size,
+        reader=reader,
+        glimpse=glimpse,
+        detection=detection,
+    )
 
 
 def _affordable(records: list[Record], budget: int) -> list[Record]:
@@ -171,7 +178,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
-    _show(look, records, batch, made)
+    _show(look, records, batch=batch, made=made)
     return batch
 
 
@@ -180,8 +187,8 @@ def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -
 
     Where they are trimmed, a build may still refuse one: an exchange may be too long by itself.
     """
-    over = batch.column("length").to_numpy() > recipe.config.longest_example
-    if recipe.config.too_long == "reject" or not over.any():
+    over = batch.column("length").to_numpy() > recipe.config.plan.longest_example
+    if recipe.config.parts.too_long == "reject" or not over.any():
         return int(over.sum())
     lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
     again = [replace(records[line], line=number) for number, line in enumerate(lines)]
@@ -202,10 +209,18 @@ def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> Non
 
 
 def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
-    unlimited = replace(recipe.config, max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
+    unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
     made = Sampled(
-        0, 0, Counter(), {}, {}, Counter(), np.zeros(0, np.int64), np.zeros(0, np.int64), []
+        rows=0,
+        large=0,
+        refused=Counter(),
+        first={},
+        details={},
+        notes=Counter(),
+        lengths=np.zeros(0, np.int64),
+        trained=np.zeros(0, np.int64),
+        shown=[],
     )
     lengths, trained, rows, large, tokens, long = [], [], 0, 0, 0, 0
     rated = Margins() if recipe.task.kind.compares else None
@@ -213,8 +228,8 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
         rows += len(records)
-        batch = _through(machine, look, records, made)
-        long += _too_long(recipe, look, records, batch)
+        batch = _through(machine, look, records=records, made=made)
+        long += _too_long(recipe, look, records=records, batch=batch)
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
@@ -240,15 +255,15 @@ def forecast(config: Config) -> Forecast:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
-    files = expand(config.data, config.cache_dir)
-    return of_glimpses(config, len(files), glimpses(files, config.salvage))
+    files = expand(config.source.data, config.run.cache_dir)
+    return of_glimpses(config, len(files), glimpses(files, config.source.salvage))
 
 
 def of_glimpses(
-    config: Config, files: int, found: Sequence[tuple[str, Located, str, Glimpse]]
+    config: Config, files: int, seen: Sequence[tuple[str, Located, str, Glimpse]]
 ) -> Forecast:
     """The same, of inputs that were looked at before."""
-    looks = tuple(_look(*each, config) for each in found)
+    looks = tuple(_look(*each, config) for each in seen)
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(
@@ -256,28 +271,30 @@ def of_glimpses(
         formats=tuple(look.detection.reading for look in looks),
         evidence=tuple(look.detection.evidence for look in looks),
     )
-    left_out = tuple(local.left_out(config.data))
-    return Forecast(recipe, files, looks, _sampled(recipe, looks), left_out)
+    left_out = tuple(local.left_out(config.source.data))
+    return Forecast(
+        recipe=recipe, files=files, looks=looks, sampled=_sampled(recipe, looks), left_out=left_out
+    )
 
 
-def would_stop(found: Forecast) -> bool:
+def would_stop(estimate: Forecast) -> bool:
     """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
     margins are below zero, as far as one sees."""
-    made, config = found.sampled, found.recipe.config
+    made, config = estimate.sampled, estimate.recipe.config
     share = (made.refused.total() + made.long) / max(made.rows, 1)
-    rows = max(found.rows, made.rows)
-    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.tolerance)
-    refused = too_many(round(share * rows), rows, config.max_reject)
+    rows = max(estimate.rows, made.rows)
+    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
+    refused = too_many(round(share * rows), rows, config.judge.max_reject)
     return len(made.lengths) <= made.long or refused or reversed_pairs
 
 
-def packing_table(found: Forecast) -> list[dict[str, Any]]:
+def packing_table(estimate: Forecast) -> list[dict[str, Any]]:
     """For each length: examples above it, packs of the whole build, and how full they are."""
-    lengths = found.sampled.lengths
-    packs = any(layouts.load(name).packs for name in found.recipe.task.layouts)
+    lengths = estimate.sampled.lengths
+    packs = any(layouts.load(name).packs for name in estimate.recipe.task.layouts)
     table: list[dict[str, Any]] = []
-    profile = found.recipe.model.profile
-    limits = {*MAX_LENGTHS, found.recipe.config.longest_example}
+    profile = estimate.recipe.model.profile
+    limits = {*MAX_LENGTHS, estimate.recipe.config.plan.longest_example}
     if profile.pair is not None:  # an encoder has no more positions
         limits = {limit for limit in limits if limit <= profile.context_length}
     for limit in sorted(limits):
@@ -289,7 +306,7 @@ def packing_table(found: Forecast) -> list[dict[str, Any]]:
             "efficiency": None,
         }
         if packs and len(fitting):
-            wanted = max(1, round(found.examples * len(fitting) / len(lengths)))
+            wanted = max(1, round(estimate.examples * len(fitting) / len(lengths)))
             planned = np.resize(fitting, min(wanted, PLANNED))
             made = int(packing.plan(planned, limit).max()) + 1
             entry["packs"] = max(1, round(made * wanted / len(planned)))

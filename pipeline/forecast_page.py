@@ -141,10 +141,10 @@ def as_json(found: Forecast) -> dict[str, Any]:
     stages.update({stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])})
     return {
         "task": recipe.config.task,
-        "layout": recipe.config.layout,
-        "max_length": recipe.config.max_length,
-        "too_long": recipe.config.too_long,
-        "output": str(recipe.config.output),
+        "layout": recipe.config.plan.layout,
+        "max_length": recipe.config.plan.max_length,
+        "too_long": recipe.config.parts.too_long,
+        "output": str(recipe.config.run.output),
         "model": {
             "name": recipe.model.profile.name,
             "tokenizer_source": recipe.tokenizer_source,

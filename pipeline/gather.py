@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,10 @@ def row_ids(source: Source, part: pa.Table | pa.RecordBatch) -> list[str]:
 
 
 class _Lists:
-    """Picks lists of numbers out of several parts: one join of memory slices, no copy before."""
+    """Picks lists of numbers out of several parts, many times faster than ``take`` of all of them.
+
+    A list is a slice of its part's mapped bytes; one join of the slices is all that is copied.
+    """
 
     def __init__(self) -> None:
         self._views: list[memoryview] = []
@@ -120,15 +124,18 @@ class _Lists:
         self._type = pa.int32()
 
     def add(self, column: pa.ListArray) -> None:
+        """The lists of one more part; all parts have numbers of one type."""
         offsets, values = list_parts(column)
         self._type = values.type
         width = values.type.bit_width // 8
         _, data = values.buffers()
+        # Offsets count from the array's first value, which is not always the buffer's.
         view = memoryview(data or b"")[values.offset * width :]
         self._views.append(view)
-        self._starts.append((offsets * width).tolist())
+        self._starts.append((offsets * width).tolist())  # in bytes
 
     def pick(self, parts: list[int], rows: list[int]) -> pa.ListArray:
+        """List ``rows[i]`` of part ``parts[i]``, for every i."""
         views, starts = self._views, self._starts
         slices = [
             views[part][starts[part][row] : starts[part][row + 1]]
@@ -226,13 +233,22 @@ def write(
     return sha256_of(path), tokens
 
 
+class _Written(NamedTuple):
+    """A shard's file: its size and hash, and its tokens without padding."""
+
+    bytes: int
+    sha256: str
+    tokens: int
+
+
 def _stored(table: pa.Table) -> int:
     """Ids of a block of examples, without padding."""
-    names = [n for n in ("input_ids", "chosen_ids", "rejected_ids") if n in table.schema.names]
+    names = {"input_ids", "chosen_ids", "rejected_ids"} & set(table.schema.names)
     return sum(len(chunk.flatten()) for name in names for chunk in table.column(name).chunks)
 
 
 def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
+    """What the rows of a shard must be, from plan and parts: never from what was written."""
     parts = part_of(shared.starts, shard.order)
     ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
     rows = shard.order - shared.starts[parts]
@@ -249,18 +265,17 @@ def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
         place["sequence"][mine] = table.column("sequence").to_numpy()[rows[mine]]
         for name in kept:
             values[name][mine] = table.column(name).to_numpy()[rows[mine]]
-    return Planned(shard.tokens, shard.digest, place, values)
+    return Planned(tokens=shard.tokens, digest=shard.digest, place=place, values=values)
 
 
-def make_shard(shared: Gather, shard: Shard) -> ShardReport:
-    """Make, write, read back and measure one shard."""
-    recipe = shared.recipe
-    layout, shape = layouts.load(recipe.config.layout), recipe.shape(shared.width)
-    path = Path(shared.folder) / shard.path
-    collect = Collector(shared)
-    counting = Counting(
-        recipe.model, recipe.config.reasoning == "mask", recipe.config.train_on == "all"
-    )
+def _written(shared: Gather, shard: Shard, collect: Collector, counting: Counting) -> _Written:
+    """Write a shard.
+
+    Raises:
+        SurroundingsError: the disk is full.
+    """
+    recipe, path = shared.recipe, Path(shared.folder) / shard.path
+    layout, shape = layouts.load(recipe.config.plan.layout), recipe.shape(shared.width)
 
     def examples(order: Ints) -> pa.Table:
         block = collect(order)
@@ -271,25 +286,46 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
         sha256, tokens = write(
             path,
             shard.order,
-            shard.sizes,
-            examples,
-            lambda table, sizes: layout.rows(table, sizes, shape),
+            sizes=shard.sizes,
+            examples=examples,
+            rows=lambda table, sizes: layout.rows(table, sizes, shape),
         )
-        size = path.stat().st_size
+        return _Written(path.stat().st_size, sha256, tokens)
     except (pa.ArrowInvalid, OSError) as error:
         raise SurroundingsError(
             f"Shard {shard.path} cannot be written: {error}.", "Make room on the disk."
         ) from error
-    found = measure(
-        path,
+
+
+def make_shard(shared: Gather, shard: Shard) -> ShardReport:
+    """Make, write, read back and measure one shard.
+
+    Raises:
+        SurroundingsError: the disk is full.
+    """
+    recipe = shared.recipe
+    source = recipe.config.source
+    collect = Collector(shared)
+    counting = Counting(recipe.model, source.reasoning == "mask", source.train_on == "all")
+    written = _written(shared, shard, collect=collect, counting=counting)
+    measured = measure(
+        Path(shared.folder) / shard.path,
         shard.path,
-        shard.split,
-        Path(shared.folder) / METRICS,
-        recipe.context,
-        shared.inputs,
-        _planned(shared, shard, collect),
+        split=shard.split,
+        folder=Path(shared.folder) / METRICS,
+        context=recipe.context,
+        sources=shared.inputs,
+        planned=_planned(shared, shard, collect),
     )
-    found.counts["n_rows_planned"] = len(shard.sizes)
-    rows, made = len(shard.sizes), len(shard.order)
-    counted = (size, sha256, found, counting.found)
-    return ShardReport(shard.path, shard.split, rows, made, tokens, *counted)
+    measured.counts["n_rows_planned"] = len(shard.sizes)
+    return ShardReport(
+        path=shard.path,
+        split=shard.split,
+        rows=len(shard.sizes),
+        examples=len(shard.order),
+        tokens=written.tokens,
+        bytes=written.bytes,
+        sha256=written.sha256,
+        measured=measured,
+        answers=counting.found,
+    )

@@ -38,7 +38,7 @@ def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
 def contract(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
     """``serving.json`` of a build."""
     found = of_build(recipe, shards)
-    return serving.contract(recipe.model, recipe.config.stop, found.max_new_tokens) | {
+    return serving.contract(recipe.model, recipe.config.plan.stop, found.max_new_tokens) | {
         "chat_template": _template(found.inference),
         "repairs": [repair.sentence for repair in recipe.repairs],
     }

@@ -58,15 +58,15 @@ def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
         UsageError: something is missing, empty of data, or named twice.
         SurroundingsError: something cannot be fetched.
     """
-    found = [file for argument in arguments for file in locate(argument, cache_dir)]
-    real = Counter(os.path.realpath(file.path) for file in found)
-    twice = next((file for file in found if real[os.path.realpath(file.path)] > 1), None)
+    files = [file for argument in arguments for file in locate(argument, cache_dir)]
+    real = Counter(os.path.realpath(file.path) for file in files)
+    twice = next((file for file in files if real[os.path.realpath(file.path)] > 1), None)
     if twice is not None:
         raise UsageError(f"{twice.origin} is named twice.", "Name each file once.")
-    odd = next((file.origin for file in found if not _is_unicode(file.origin)), None)
+    odd = next((file.origin for file in files if not _is_unicode(file.origin)), None)
     if odd is not None:
         raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; rows are named by it.")
-    return found
+    return files
 
 
 def short_names(files: Sequence[Located]) -> list[str]:
@@ -130,7 +130,15 @@ def _opened(file: Located, name: str, salvage: bool) -> Input:
     row_counts.require_covered(file.path, splits)
     known = next((split.version for split in splits if split.version), None)
     version = known or take(file.path)
-    return Input(file.path, name, version.size, version.sha256, reader.name, splits, file.origin)
+    return Input(
+        path=file.path,
+        name=name,
+        bytes=version.size,
+        sha256=version.sha256,
+        reader=reader.name,
+        splits=splits,
+        origin=file.origin,
+    )
 
 
 def scan(config: Config) -> list[Input]:
@@ -140,11 +148,11 @@ def scan(config: Config) -> list[Input]:
         UsageError, DataError: an input is missing, empty or not what its name says.
         SurroundingsError: one is not readable.
     """
-    files = expand(config.data, config.cache_dir)
-    found = []
+    files = expand(config.source.data, config.run.cache_dir)
+    inputs = []
     for file, name in zip(files, short_names(files), strict=True):
         try:
-            found.append(_opened(file, name, config.salvage))
+            inputs.append(_opened(file, name, config.source.salvage))
         except PermissionError as error:
             raise SurroundingsError(
                 f"{file.origin} is not readable.", "Check its permissions."
@@ -154,7 +162,7 @@ def scan(config: Config) -> list[Input]:
                 f"{file.origin} disappeared while it was being read.",
                 "Put it back and build again.",
             ) from error
-    return found
+    return inputs
 
 
 def identity(inputs: Sequence[tuple[str, str]]) -> str:

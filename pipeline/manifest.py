@@ -113,11 +113,11 @@ def _pair(profile: ModelProfile) -> Pair | None:
     if framing is None:
         return None
     return Pair(
-        framing.before,
-        framing.between,
-        framing.after,
-        framing.token_types,
-        framing.position_offset,
+        before=framing.before,
+        between=framing.between,
+        after=framing.after,
+        token_types=framing.token_types,
+        position_offset=framing.position_offset,
         positions=profile.context_length,
         read_at="first",
     )
@@ -129,29 +129,34 @@ def _repaired(recipe: Recipe) -> ModelRecord:
 
 
 def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
-    found = {}
+    splits = {}
     for side in outcome.plan.sides:
         shards = [s for s in outcome.shards if s.split == side.name]
-        found[side.name] = SplitRecord(
+        splits[side.name] = SplitRecord(
             rows=sum(s.rows for s in shards),
             examples=sum(s.examples for s in shards),
             tokens=sum(s.tokens for s in shards),
-            shards=tuple(ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in shards),
+            shards=tuple(
+                ShardRecord(
+                    path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
+                )
+                for s in shards
+            ),
         )
-    return found
+    return splits
 
 
 def _packing(outcome: Outcome) -> Packing | None:
     config, plan = outcome.recipe.config, outcome.plan
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
-    if layouts.load(config.layout).packs:
-        return Packing(rows, round(tokens / (rows * config.max_length), 6), plan.lower_bound)
+    if layouts.load(config.plan.layout).packs:
+        return Packing(rows, round(tokens / (rows * config.plan.max_length), 6), plan.lower_bound)
     return None
 
 
 def _padding(outcome: Outcome) -> Padding | None:
-    if not layouts.load(outcome.recipe.config.layout).pads:
+    if not layouts.load(outcome.recipe.config.plan.layout).pads:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)
@@ -195,7 +200,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), _examples(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
-    duplicates = 0 if outcome.recipe.config.dedup else int(plan.duplicate.sum())
+    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
     return {
         "rows_in": rows.in_,
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
@@ -213,10 +218,10 @@ def _prm(outcome: Outcome) -> Prm | None:
     if not outcome.recipe.task.kind.marks:
         return None
     return Prm(
-        template=config.prm_template,
-        step_separator=step_tokens.separator if config.prm_template == "chat" else None,
+        template=config.parts.prm_template,
+        step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
-        neutral=config.neutral,
+        neutral=config.source.neutral,
     )
 
 
@@ -241,7 +246,12 @@ def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
     total = max(sum(part.rows - part.filtered for part in parts), 1)
     order = sorted(rows, key=lambda column: (-size[column], column))
     return tuple(
-        UnreadColumn(column, rows[column], round(rows[column] / total, 6), size[column])
+        UnreadColumn(
+            column=column,
+            rows=rows[column],
+            share=round(rows[column] / total, 6),
+            bytes=size[column],
+        )
         for column in order
     )
 
@@ -259,8 +269,8 @@ def _parity(outcome: Outcome) -> Parity:
 
 def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
     recipe = outcome.recipe
-    found = iter(outcome.parts)
-    parts = [[next(found) for _ in source.splits] for source in outcome.inputs]
+    reports = iter(outcome.parts)
+    parts = [[next(reports) for _ in source.splits] for source in outcome.inputs]
     columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
     return tuple(
         InputRecord(
@@ -302,10 +312,10 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         build_id=build_id(recipe, outcome.inputs),
         recipe_fingerprint=recipe.fingerprint,
         task=config.task,
-        layout=config.layout,
-        max_length=config.max_length,
-        seed=config.seed,
-        options=config.recorded(),
+        layout=config.plan.layout,
+        max_length=config.plan.max_length,
+        seed=config.plan.seed,
+        options=config.for_build,
         model=_repaired(recipe),
         prm=_prm(outcome),
         rm=Rm(outcome.margins.recorded()) if outcome.margins else None,

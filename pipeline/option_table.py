@@ -23,11 +23,11 @@ def _options(**given: Any) -> dict[str, Any]:
 
 def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """A table's entries, those of inner tables under dotted names."""
-    found = []
+    entries = []
     for key, value in table.items():
         inner = _flat(value) if isinstance(value, Mapping) else [("", value)]
-        found += [(f"{key}.{name}" if name else key, item) for name, item in inner]
-    return found
+        entries += [(f"{key}.{name}" if name else key, item) for name, item in inner]
+    return entries
 
 
 def _spelled(value: Any, option: click.Option) -> list[str]:

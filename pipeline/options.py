@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline import tasks
-from pipeline.config import Config, default_cache
+from pipeline.config import PHASES, Config, default_cache
 from pipeline.tasks import Task
 from stages import layouts
 from stages.errors import UsageError
@@ -19,7 +19,12 @@ from stages.errors import UsageError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _BY_NAME: dict[str, Callable[[Any], Any]] = {}
-_DEFAULTS = {f.name: f.default for f in fields(Config) if f.default is not MISSING}
+_DEFAULTS = {
+    option.name: option.default
+    for phase in PHASES.values()
+    for option in fields(phase)
+    if option.default is not MISSING
+}
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -116,17 +121,17 @@ def with_options(*stacks: tuple[Callable[[Any], Any], ...]) -> Callable[[Command
 
 
 def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    columns = {}
     for pair in pairs:
         name, sign, column = pair.partition("=")
         if not (name and sign and column):
             raise UsageError(
                 f"--map {pair!r} is not NAME=COLUMN.", "For example --map prompt=question."
             )
-        if name in found:
+        if name in columns:
             raise UsageError(f"--map names {name} twice.", "One column is read under a name.")
-        found[name] = column
-    return found
+        columns[name] = column
+    return columns
 
 
 def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
@@ -134,21 +139,21 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
 
     from expectations.audits import with_tolerances
 
-    found = {}
+    limits = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         try:
-            found[name] = float(text)
+            limits[name] = float(text)
         except ValueError:
-            found[name] = float("nan")
-        if not isfinite(found[name]):
+            limits[name] = float("nan")
+        if not isfinite(limits[name]):
             raise UsageError(
                 f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
                 "For example --tolerance shortcuts.fail=1.",
             )
-    if found:
-        with_tolerances(found)
-    return found
+    if limits:
+        with_tolerances(limits)
+    return limits
 
 
 def read_text(path: Path) -> str:
@@ -192,4 +197,4 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
     if "output" not in values:
         model = values["model"].rstrip("/").split("/")[-1].lower().removesuffix(".toml")
         values["output"] = Path(f"{_stem(data[0])}-{task}-{model}")
-    return Config(task=task, data=data, **values)
+    return Config.of(task, data, **values)

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,8 +23,10 @@ from pipeline import chain, part_checks, seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
 from stages import columns, notes, readers, turn_split
-from stages.contract import Batch, Record, Split
+from stages.contract import Batch, Record, Split, Stage
 from stages.fold import fold
+from stages.normalize import Normalize
+from stages.witness import Witness
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
@@ -108,13 +109,23 @@ class Work:
 
 def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
     """Name the part of every split."""
-    folder = str(recipe.config.cache_dir / "parts")
+    folder = str(recipe.config.run.cache_dir / "parts")
     prints = {name: recipe.part_fingerprint(name) for name in set(recipe.formats)}
     works: list[Work] = []
     for split, name in splits:
+        # The bytes that were hashed, which piece of them, and who reads them: the file's name and
+        # place are left out, so the same rows elsewhere are the same part.
         source = f"{prints[name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
         key = hashlib.sha256(source.encode()).hexdigest()
-        works.append(Work(split, name, folder, key, _first_line(split, works)))
+        works.append(
+            Work(
+                split=split,
+                format=name,
+                folder=folder,
+                key=key,
+                first_line=_first_line(split, works),
+            )
+        )
     return works
 
 
@@ -134,9 +145,9 @@ def finished(work: Work) -> PartReport | None:
         data = work.report.read_bytes()
         if seal.problem(data) is not None:
             return None
-        found = json.loads(data)
-        report = PartReport(**found[_REPORT])
-        whole = found[_KEY] == work.key and part_checks.counts_lines(work, report)
+        content = json.loads(data)
+        report = PartReport(**content[_REPORT])
+        whole = content[_KEY] == work.key and part_checks.counts_lines(work, report)
         whole = whole and _sha256(work.path) == report.sha256
         whole = whole and _sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError, KeyError):
@@ -188,6 +199,15 @@ def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
         report.tally("turn_split", turn_split.count(batch))
 
 
+def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) -> None:
+    """What both readings of the split have counted since it began."""
+    report.sampled, report.skipped = witness.sampled, witness.skipped
+    report.compared = witness.compared
+    report.filtered = normalize.tally.filtered
+    report.tally("unread_rows", normalize.tally.rows)
+    report.tally("unread_bytes", normalize.tally.bytes)
+
+
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """A temporary path whose file takes the place of ``path`` when the block ends well."""
@@ -235,7 +255,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     witness.restart()
     normalize.restart()
     report, rejects, batches = PartReport(), _Rejects(), []
-    last = -1
+    last = -1  # the last line that held a row
     for lines in readers.load(work.split.reader).read(work.split):
         records = {record.line: record for record in lines.records}
         report.lines += lines.lines
@@ -245,30 +265,27 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         normalized = normalize(lines.records)
         report.made += part_checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
-        if not normalize.made.given:
+        if not normalize.made.given:  # ids that came with the rows may break laws by themselves
             part_checks.require_theirs(gone, work.place)
         rejects.take(gone, records)
         if batch.num_rows:
             witness(batch, records, work.place)
             _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
-    report.sampled, report.skipped = witness.sampled, witness.skipped
-    report.compared = witness.compared
-    report.filtered = normalize.tally.filtered
-    report.tally("unread_rows", normalize.tally.rows)
-    report.tally("unread_bytes", normalize.tally.bytes)
-    part_checks.require_counted(report, work, last, sum(map(len, batches)))
+    _count_readings(report, normalize, witness)
+    part_checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    part_checks.require_counts(work, report, table, rejects.refused)
-    _write(work, report, table, rejects)
+    part_checks.require_counts(work, report, made=table, refused=rejects.refused)
+    _write(work, report, table=table, rejects=rejects)
     return report
 
 
-_cache: dict[tuple[str, str], Any] = {}
+_Machinery = tuple[Normalize, tuple[Stage, ...], Witness]
+_cache: dict[tuple[str, str], _Machinery] = {}  # of one recipe; a process works for one build
 
 
-def _machinery(recipe: Recipe, format_name: str) -> Any:
+def _machinery(recipe: Recipe, format_name: str) -> _Machinery:
     """Normalize, stages and second reading of a format, once per process and recipe.
 
     They keep what they have compiled, and inputs of several formats take turns.

@@ -5,7 +5,9 @@ It sees numbers, never text: per example a length, a 128-bit digest and where it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,14 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from pipeline.config import Config
+from pipeline.config import PlanOptions
 from pipeline.part import PLAN_COLUMNS, PartReport, Work
 from stages import layouts, packing
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 
-SHARD_TOKENS = (
-    1 << 23
-)  # about 64 MB of ids and labels; a constant, since shards are bytes we promise
+# About 64 MB of ids and labels. A constant, since shards are bytes we promise.
+SHARD_TOKENS = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ class Side:
     sizes: Ints
     shards: Ints
 
+    def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
+        """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""
+        bounds = offsets_of(self.sizes)  # where each training row's examples start in the order
+        count = len(self.shards) - 1
+        for index, (first, last) in enumerate(pairwise(self.shards.tolist())):
+            path = f"{self.name}/data-{index:05d}-of-{count:05d}.arrow"
+            yield path, self.order[bounds[first] : bounds[last]], self.sizes[first:last]
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -80,31 +89,32 @@ class Plan:
 
 def read_examples(works: list[Work], reports: list[PartReport]) -> Examples:
     """The planning columns of all parts, through memory maps."""
-    found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
     counts = []
-    base = 0
+    base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
         with pa.memory_map(str(work.path)) as source:
             table = pa.ipc.open_file(source).read_all()
             counts.append(table.num_rows)
             for name in PLAN_COLUMNS[:-1]:
                 values = table.column(name).to_numpy().astype(np.int64)
-                found[name].append(values + base if name == "line" else values)
-            found["digest"].append(_digests(table.column("digest")))
+                columns[name].append(values + base if name == "line" else values)
+            columns["digest"].append(_digests(table.column("digest")))
         base += report.lines
     joined: dict[str, npt.NDArray[Any]] = {
-        n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in found.items()
+        n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in columns.items()
     }
     return Examples(
-        offsets_of(np.array(counts, np.int64)),
-        joined["line"],
-        joined["length"],
-        joined["trained"],
-        joined["digest"],
+        starts=offsets_of(np.array(counts, np.int64)),
+        row=joined["line"],
+        length=joined["length"],
+        trained=joined["trained"],
+        digest=joined["digest"],
     )
 
 
 def _digests(column: pa.ChunkedArray) -> npt.NDArray[np.void]:
+    """Fixed-size binary as pairs of 64-bit numbers, which sort and compare without objects."""
     kind = np.dtype([("a", "<u8"), ("b", "<u8")])
     chunks = [c for c in column.chunks if len(c)]
     if not chunks:
@@ -131,45 +141,57 @@ def _test_rows(rows: Ints, size: float, seed: int) -> npt.NDArray[np.bool_]:
     return np.isin(rows, ranked[:wanted])
 
 
-def lay_out(name: str, chosen: Ints, lengths: Ints, config: Config, width: int) -> Side:
+def lay_out(name: str, chosen: Ints, lengths: Ints, options: PlanOptions, width: int) -> Side:
     """Training rows and shards of one dataset split.
 
     Args:
         chosen: its examples, in the order to be kept.
         lengths: tokens of every example of the build.
     """
-    places, sizes = layouts.load(config.layout).plan(lengths[chosen], config.max_length)
+    places, sizes = layouts.load(options.layout).plan(lengths[chosen], options.max_length)
     order = chosen[places]
-    ends = offsets_of(sizes)
-    stored = np.diff(offsets_of(lengths[order])[ends]) if not width else np.full(len(sizes), width)
+    # Tokens before each row's first example; their differences are what each row stores.
+    before = offsets_of(lengths[order])[offsets_of(sizes)]
+    stored = np.full(len(sizes), width) if width else np.diff(before)
+    # A row is of the shard that its first token falls into, so a shard's size depends on the rows
+    # before it alone. A shard begins where that number changes.
     shard = offsets_of(stored)[:-1] // SHARD_TOKENS
     starts = np.concatenate([[0], np.flatnonzero(np.diff(shard)) + 1, [len(sizes)]])
-    return Side(name, order, sizes, starts.astype(np.int64))
+    return Side(name=name, order=order, sizes=sizes, shards=starts.astype(np.int64))
 
 
-def make_plan(config: Config, examples: Examples) -> Plan:
+def make_plan(options: PlanOptions, examples: Examples) -> Plan:
     """Drop duplicates if asked to, split, shuffle, pack; every step off unless asked for."""
+    # Of equal examples the first in input order stays, whatever the order is later.
     pairs = pl.DataFrame({"a": examples.digest["a"], "b": examples.digest["b"]})
     first = pairs.select(pl.struct("a", "b").is_first_distinct()).to_series().to_numpy()
     duplicate = ~first if len(examples) else np.zeros(0, bool)
-    kept = ~duplicate if config.dedup else np.ones(len(examples), bool)
+    kept = ~duplicate if options.dedup else np.ones(len(examples), bool)
     chosen = np.flatnonzero(kept)
-    if config.shuffle:
-        chosen = chosen[np.argsort(_mixed(chosen, config.seed), kind="stable")]
+    if options.shuffle:
+        chosen = chosen[np.argsort(_mixed(chosen, options.seed), kind="stable")]
     longest = int(examples.length[chosen].max(initial=0))
-    width = layouts.load(config.layout).width(config.pad_to, longest, config.max_length)
-    in_test = _test_rows(examples.row[chosen], config.test_size, config.seed)
+    width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
+    in_test = _test_rows(examples.row[chosen], options.test_size, options.seed)
     if len(in_test) and in_test.all():
         raise UsageError(
-            f"--test-size {config.test_size:g} leaves nothing to train on.", "Give a smaller one."
+            f"--test-size {options.test_size:g} leaves nothing to train on.",
+            "Give a smaller one.",
         )
     sides = [
-        lay_out(name, chosen[mask], examples.length, config, width)
+        lay_out(name, chosen[mask], lengths=examples.length, options=options, width=width)
         for name, mask in (("train", ~in_test), ("test", in_test))
         if mask.any()
     ]
-    bound = sum(packing.lower_bound(examples.length[s.order], config.max_length) for s in sides)
-    return Plan(examples, duplicate, kept, tuple(sides), width, bound)
+    bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in sides)
+    return Plan(
+        examples=examples,
+        duplicate=duplicate,
+        kept=kept,
+        sides=tuple(sides),
+        width=width,
+        lower_bound=bound,
+    )
 
 
 def part_of(starts: Ints, index: Ints) -> Ints:

@@ -72,7 +72,7 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
         DataError: see ``refusals.refuse_too_many``; told from a sample.
     """
     config = recipe.config
-    if config.salvage:
+    if config.source.salvage:
         return
     recipe = replace(recipe, backend="tokenizers")  # the ids are the same, and it is loaded
     told, bound, rows, sampled = Ledger(), 0.0, 0, 0
@@ -87,7 +87,7 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
         least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
         bound += least * glimpse.rows if least > ENOUGH else 0.0
     left_out = len(inputs) > INPUTS
-    if told.rows_by_code and config.max_reject == 0:
+    if told.rows_by_code and config.judge.max_reject == 0:
         raise error_of(told, sampled, True, config, "sampled rows")
-    if not left_out and rows and too_many(round(bound), rows, config.max_reject):
+    if not left_out and rows and too_many(round(bound), rows, config.judge.max_reject):
         raise error_of(told, sampled, True, config, "sampled rows")

@@ -75,7 +75,7 @@ def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
         if task == config.task:
             continue
         try:
-            found = detection.detect(rows, tasks.kind_of(task), where, columns=config.map)
+            found = detection.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
         except PipelineError:
             continue
         if found.change is None:

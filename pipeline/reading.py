@@ -10,17 +10,17 @@ from stages.selection import Selection, condition
 def format_options(config: Config) -> FormatOptions:
     """What formats are told."""
     return FormatOptions(
-        dict(config.map),
-        config.neutral,
-        config.prompt_separator,
-        config.step_tag,
-        config.already_templated,
-        config.reasoning_in,
-        config.system,
-        config.null_fields,
+        dict(config.source.map),
+        config.source.neutral,
+        config.source.prompt_separator,
+        config.source.step_tag,
+        config.source.already_templated,
+        config.source.reasoning_in,
+        config.source.system,
+        config.source.null_fields,
     )
 
 
 def selection_of(config: Config) -> Selection:
     """Which rows and columns are read."""
-    return Selection(tuple(map(condition, config.where)), config.ignore)
+    return Selection(tuple(map(condition, config.source.where)), config.source.ignore)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -90,55 +90,73 @@ class Recipe:
     def context(self) -> Context:
         """What the shards of this build are judged against."""
         config = self.config
-        return Context(self.task.kind, config.layout, config.longest_example, self.model, PLANNED)
+        return Context(
+            kind=self.task.kind,
+            layout=config.plan.layout,
+            max_length=config.plan.longest_example,
+            model=self.model,
+            evidence=PLANNED,
+        )
 
     def shape(self, width: int) -> Shape:
         """What all training rows have in common; ``width``: of padded rows, in tokens."""
         profile = self.model.profile
         types = profile.pair is not None and profile.pair.token_types
-        return Shape(width, profile.padding_side, self.model.pad_id, types)
+        return Shape(
+            width=width,
+            padding_side=profile.padding_side,
+            pad_id=self.model.pad_id,
+            token_types=types,
+        )
 
     def normalize(self, format_name: str) -> Normalize:
         """Normalize for rows of one format."""
         config = self.config
         return Normalize(
-            self.task.kind,
-            formats.load(format_name),
-            format_options(config),
-            config.train_on,
-            self.splits_turns,
-            config.prm_template == "raw",
-            self._reasoning_field,
-            config.reasoning == "strip",
+            kind=self.task.kind,
+            format=formats.load(format_name),
+            options=format_options(config),
+            train_on=config.source.train_on,
+            turn_by_turn=self.splits_turns,
+            raw=config.parts.prm_template == "raw",
+            reasoning=self._reasoning_field,
+            strip_reasoning=config.source.reasoning == "strip",
             selection=selection_of(config),
             printed=printed_fields(self.model.profile.chat_template),
-            stop_text=config.stop_text,
+            stop_text=config.source.stop_text,
             step_separator=self.model.profile.step_tokens.separator,
         )
 
     @property
     def _reasoning_field(self) -> str | None:
         """Where reasoning goes; a template that prints none is left to refuse it."""
-        if self.config.reasoning_in == "think":
+        if self.config.source.reasoning_in == "think":
             return None
         return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
 
     def stages(self, format_name: str) -> tuple[Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        tools = Tools(self.config, self.task.kind, self.model, encoder)
+        tools = Tools(config=self.config, kind=self.task.kind, model=self.model, encoder=encoder)
         if isinstance(formats.load(format_name), TokenRows):
-            return (Accept(self.model, self.config.longest_example), Validate(tools.context))
+            return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)
 
     def witness(self, format_name: str) -> Witness:
         """The second reading of sampled rows of one format."""
         reference = encoders.load("tokenizers", self.model.tokenizer_json)
         config = self.config
-        mask = config.reasoning == "mask"
+        mask = config.source.reasoning == "mask"
         normalize = self.normalize(format_name)
-        vocabulary = oracle.find(self.model, config.cache_dir)
-        return Witness(self.model, reference, normalize, config.system, mask, vocabulary)
+        vocabulary = oracle.find(self.model, config.run.cache_dir)
+        return Witness(
+            model=self.model,
+            reference=reference,
+            normalize=normalize,
+            system=config.source.system,
+            mask_reasoning=mask,
+            oracle=vocabulary,
+        )
 
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)
@@ -147,15 +165,16 @@ class Recipe:
     def fingerprint(self) -> str:
         """Hash of options, profile and code."""
         tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
-        return _hash([self.config.recorded(), self._profile(), tokenizer, code_version()])
+        return _hash([self.config.for_build, self._profile(), tokenizer, code_version()])
 
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part depends on but its split."""
         tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        options = self.config.recorded(for_parts=True) | {"format": format_name}
+        options = self.config.for_parts | {"format": format_name}
+        profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
         engine = [encoder.name, encoder.version]
-        return _hash([options, self._profile(), tokenizer, code_version(), engine])
+        return _hash([options, profile, tokenizer, code_version(), engine])
 
 
 def _check_columns(recipe: Recipe) -> None:
@@ -176,13 +195,23 @@ def find_model(config: Config) -> tuple[Found, TargetModel]:
     Raises:
         ModelError: there is no such model, or it does not prove what it must.
     """
-    overrides = Overrides(config.chat_template, config.eos, config.date, config.add_token)
-    found = resolve(config.model, config.cache_dir, overrides)
-    profile = _suited(found.profile, config)
-    model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
-    subject = probes.Subject(model, found.tokenizer_json, config.train_on, config.system)
+    overrides = Overrides(
+        chat_template=config.parts.chat_template,
+        eos=config.parts.eos,
+        date=config.parts.date,
+        added_tokens=config.parts.add_token,
+    )
+    resolved = resolve(config.parts.model, config.run.cache_dir, overrides)
+    profile = _suited(resolved.profile, config)
+    model = bind(profile, resolved.tokenizer_json, tasks.load(config.task).with_steps)
+    subject = probes.Subject(
+        model=model,
+        stock=resolved.tokenizer_json,
+        train_on=config.source.train_on,
+        system=config.source.system,
+    )
     model.probes.update(probes.require(subject, probes.rendering(model)))
-    return found, model
+    return resolved, model
 
 
 def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
@@ -196,13 +225,13 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
             f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
             f"Use it for rm, or name a language model for {config.task}.",
         )
-    if profile.pair is not None and config.padding_side == "left":
+    if profile.pair is not None and config.plan.padding_side == "left":
         raise ModelError(
             f"{profile.name} is read at its first token and counts positions from the left.",
             "Leave --padding-side out: encoders are padded right.",
         )
-    profile = inference.chosen(profile, config.thinking)
-    return replace(profile, padding_side=config.padding_side or profile.padding_side)
+    profile = inference.chosen(profile, config.parts.thinking)
+    return replace(profile, padding_side=config.plan.padding_side or profile.padding_side)
 
 
 def _layout(config: Config, task: tasks.Task) -> str:
@@ -211,21 +240,28 @@ def _layout(config: Config, task: tasks.Task) -> str:
     Raises:
         UsageError: it is not offered.
     """
-    export = exports.load(config.trainer) if config.trainer else None
-    if not config.layout:
+    export = exports.load(config.plan.trainer) if config.plan.trainer else None
+    if not config.plan.layout:
         return export.layout(task.name, task.layouts) if export else task.layouts[0]
-    if config.layout not in task.layouts:
+    if config.plan.layout not in task.layouts:
         raise UsageError(
-            f"Layout {config.layout} is not offered for {task.name}.",
+            f"Layout {config.plan.layout} is not offered for {task.name}.",
             f"Choose {' or '.join(task.layouts)}.",
         )
     if export is not None:
-        export.require(exports.Facts(config.task, config.layout, config.max_length, None))
-    return config.layout
+        export.require(
+            exports.Facts(
+                task=config.task,
+                layout=config.plan.layout,
+                max_length=config.plan.max_length,
+                bound=None,
+            )
+        )
+    return config.plan.layout
 
 
 def resolve_recipe(
-    config: Config, inputs: list[Input], choose: Callable[[bytes], str] = encoders.choose
+    config: Config, inputs: Sequence[Input], choose: Callable[[bytes], str] = encoders.choose
 ) -> Recipe:
     """Resolve a build's options over its inputs.
 
@@ -238,19 +274,20 @@ def resolve_recipe(
         DataError: an input's format cannot be told.
     """
     task = tasks.load(config.task)
-    config = replace(config, layout=_layout(config, task))
+    config = config.but(layout=_layout(config, task))
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
-    found, model = find_model(config)
+    resolved, model = find_model(config)
     if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all
-        config = replace(config, max_length=min(config.max_length, model.profile.context_length))
+        longest = min(config.plan.max_length, model.profile.context_length)
+        config = config.but(max_length=longest)
     recipe = Recipe(
-        config,
-        model,
-        tuple(d.reading for d in detected),
-        tuple(d.evidence for d in detected),
-        found.source,
-        choose(model.tokenizer_json),
-        found.repairs,
+        config=config,
+        model=model,
+        formats=tuple(d.reading for d in detected),
+        evidence=tuple(d.evidence for d in detected),
+        tokenizer_source=resolved.source,
+        backend=choose(model.tokenizer_json),
+        repairs=resolved.repairs,
     )
     if inputs:
         _check_columns(recipe)

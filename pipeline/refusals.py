@@ -30,7 +30,7 @@ def _length_for(lengths: Sequence[int]) -> int:
 def _for_long(lengths: Sequence[int], config: Config) -> str:
     length = _length_for(lengths)
     fitting = sum(n <= length for n in lengths)
-    trims = tasks.kind_of(config.task).trims if config.too_long == "reject" else ""
+    trims = tasks.kind_of(config.task).trims if config.parts.too_long == "reject" else ""
     return (
         f"{fitting} of the {len(lengths)} examples that are too long fit --max-length {length}."
         + (f" --too-long trim-{trims} drops whole {trims} from their ends." if trims else "")
@@ -46,10 +46,10 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
     Raises:
         DataError: it did; the refused rows stand in ``DIR.failed/rejects.jsonl``.
     """
-    if left and not too_many(ledger.rejected_rows, rows, config.max_reject):
+    if left and not too_many(ledger.rejected_rows, rows, config.judge.max_reject):
         return
     error = error_of(ledger, rows, bool(left), config)
-    listed = failed.folder_of(config.output) / REJECTS
+    listed = failed.folder_of(config.run.output) / REJECTS
     raise DataError(error.what, f"{error.remedy} Every refused row is in {listed}.".lstrip())
 
 

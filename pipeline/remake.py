@@ -79,18 +79,18 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")
     stored = _stored(metrics, shards)
-    digests = set(stored.values()) if config.dedup else set()
-    found = Remade()
+    digests = set(stored.values()) if config.plan.dedup else set()
+    remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
-        found.rows += batch.num_rows
+        remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence", "digest"))
         for row, line, sequence, digest in zip(names, *columns, strict=True):
             halves = np.frombuffer(digest, "<i8")
             made = (int(halves[0]), int(halves[1]))
             there = stored.get((ordinal, line + 1, sequence))
             if there is None and made not in digests:
-                found.differ.append((row, "the source has it, but no shard has"))
+                remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
-                found.differ.append((row, "rebuilt from the source, it is a different example"))
-    return found
+                remade.differ.append((row, "rebuilt from the source, it is a different example"))
+    return remade

@@ -18,9 +18,11 @@ Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 def _unbound(task: tasks.Task) -> Any:
     """Tools without a model: stages only keep what they are made from until they run."""
-    config = Config(task=task.name, data=(), model="", output=Path())
+    config = Config.of(task.name, data=(), model="", output=Path())
     nothing: Any = None
-    context = Context(task.kind, STREAM, config.max_length, nothing)
+    context = Context(
+        kind=task.kind, layout=STREAM, max_length=config.plan.max_length, model=nothing
+    )
     missing = dict.fromkeys(("model", "encoder", "renderer", "segment_encoder"))
     return SimpleNamespace(config=config, context=context, family="decoder", **missing)
 

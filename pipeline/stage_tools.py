@@ -29,13 +29,23 @@ class Tools:
 
     @property
     def renderer(self) -> Renderer:
-        return Renderer(self.model, self.config.train_on)
+        return Renderer(self.model, self.config.source.train_on)
 
     @property
     def segment_encoder(self) -> SegmentEncoder:
         config = self.config
-        return SegmentEncoder(self.model, self.encoder, config.longest_example, config.too_long)
+        return SegmentEncoder(
+            model=self.model,
+            encoder=self.encoder,
+            max_length=config.plan.longest_example,
+            policy=config.parts.too_long,
+        )
 
     @property
     def context(self) -> Context:
-        return Context(self.kind, STREAM, self.config.longest_example, self.model)
+        return Context(
+            kind=self.kind,
+            layout=STREAM,
+            max_length=self.config.plan.longest_example,
+            model=self.model,
+        )

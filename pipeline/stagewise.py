@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,13 @@ import pyarrow as pa
 
 from pipeline import chain, gather
 from pipeline import plan as planning
-from pipeline.config import LISTS, Config
+from pipeline.config import Config, from_record
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
 from pipeline.measured import read
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, formats, layouts, readers, weights
-from stages.columns import offsets_of
 from stages.contract import Batch, Stage, TokenRows
 from stages.errors import DataError, UsageError
 
@@ -41,13 +40,14 @@ class StageFile:
 
 
 def _metadata(recipe: Recipe, stage: str) -> dict[bytes, bytes]:
-    recorded = {f.name: getattr(recipe.config, f.name) for f in fields(recipe.config)}
-    content = {"stage": stage, "config": recorded, "formats": recipe.formats}
-    return {METADATA: json.dumps(content, default=str, sort_keys=True).encode()}
+    config = recipe.config
+    named = {"data": config.source.data, "model": config.parts.model}
+    content = {"stage": stage, "config": config.for_build | named, "formats": recipe.formats}
+    return {METADATA: json.dumps(content, sort_keys=True).encode()}
 
 
-def describe(path: Path) -> StageFile:
-    """Read a stage file's recipe.
+def describe(path: Path, cache_dir: Path) -> StageFile:
+    """Read a stage file's recipe; of the options of a run it has none.
 
     Raises:
         UsageError: it is not a stage file.
@@ -61,11 +61,9 @@ def describe(path: Path) -> StageFile:
             f"{path} is not a stage file.",
             "Make one with: pipeline stage normalize DATA --task ...",
         ) from error
-    options = content["config"]
-    options |= {name: Path(options[name]) for name in ("output", "cache_dir")}
-    options |= {name: tuple(options[name]) for name in ("data", *LISTS)}
-    options["expectations"] = tuple((name, text) for name, text in options["expectations"])
-    return StageFile(content["stage"], Config(**options), tuple(content["formats"]))
+    options = from_record(content["config"])
+    config = Config.of(output=path, cache_dir=cache_dir, **options)
+    return StageFile(content["stage"], config, tuple(content["formats"]))
 
 
 def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None:
@@ -85,20 +83,20 @@ def _write_rejects(path: Path, gone: Sequence[chain.Gone]) -> int:
         for one in gone:
             ids = one.rows.column("row_id").to_pylist()
             for row_id, refusal in zip(ids, chain.refusals([one]), strict=True):
-                found = {"stage": refusal.stage, "code": refusal.code, "detail": refusal.detail}
-                file.write(json.dumps({"id": row_id, **found}, ensure_ascii=False) + "\n")
+                reason = {"stage": refusal.stage, "code": refusal.code, "detail": refusal.detail}
+                file.write(json.dumps({"id": row_id, **reason}, ensure_ascii=False) + "\n")
                 count += 1
     return count
 
 
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
     for source, name in zip(inputs, recipe.formats, strict=True):
-        door = recipe.normalize(name)
+        normalize = recipe.normalize(name)
         first = 0
         for split in source.splits:
             lines_read = 0
             for lines in readers.load(split.reader).read(split):
-                batch = door(lines.records)
+                batch = normalize(lines.records)
                 ids = gather.row_ids(gather.Source("", source.name, first), batch)
                 yield columns.put(batch, "row_id", pa.array(ids, pa.string()))
                 lines_read += lines.lines
@@ -126,7 +124,7 @@ def _stages(recipe: Recipe) -> tuple[Stage, ...]:
 
 
 def run_until(config: Config, until: str) -> int:
-    """From raw data through one stage, into the stage file ``config.output``.
+    """From raw data through one stage, into the stage file ``config.run.output``.
 
     Returns:
         How many rows were refused; they are named in ``<output>.rejects.jsonl``.
@@ -134,7 +132,7 @@ def run_until(config: Config, until: str) -> int:
     Raises:
         UsageError: the task has no such stage.
     """
-    if config.dedup or config.shuffle or config.test_size:
+    if config.plan.dedup or config.plan.shuffle or config.plan.test_size:
         raise UsageError(
             "A stage sees one row at a time; --dedup, --shuffle and --test-size need all rows.",
             "Leave them out, or use: pipeline run",
@@ -148,24 +146,23 @@ def run_until(config: Config, until: str) -> int:
             f"{config.task} has no stage {until!r}.", f"Its stages: {', '.join(names)}."
         )
     kept, gone = _through(_normalized(recipe, inputs), stages[: names.index(until)])
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    refused = _write_rejects(Path(f"{config.output}.rejects.jsonl"), gone)
-    _write(config.output, kept, recipe, until)
+    config.run.output.parent.mkdir(parents=True, exist_ok=True)
+    refused = _write_rejects(Path(f"{config.run.output}.rejects.jsonl"), gone)
+    _write(config.run.output, kept, recipe=recipe, stage=until)
     return refused
 
 
 def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
-    found = describe(path)
-    config = replace(found.config, cache_dir=cache_dir, format=found.formats[0])
-    recipe = resolve_recipe(config, [])
-    return found, replace(recipe, formats=found.formats)
+    stage_file = describe(path, cache_dir)
+    recipe = resolve_recipe(stage_file.config.but(format=stage_file.formats[0]), [])
+    return stage_file, replace(recipe, formats=stage_file.formats)
 
 
 def _batches(path: Path) -> list[Batch]:
     with pa.memory_map(str(path)) as source:
         file = pa.ipc.open_file(source)
-        found = [file.get_batch(i) for i in range(file.num_record_batches)]
-    return [batch.replace_schema_metadata(None) for batch in found]
+        batches = [file.get_batch(i) for i in range(file.num_record_batches)]
+    return [batch.replace_schema_metadata(None) for batch in batches]
 
 
 def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
@@ -184,10 +181,10 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
         known = ", ".join(["normalize", *stages, *laid])
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
-    _require(batches, stages[name].reads, name, source)
+    _require(batches, stages[name].reads, name=name, source=source)
     kept, gone = _through(batches, [stages[name]])
     refused = _write_rejects(Path(f"{output}.rejects.jsonl"), gone)
-    _write(output, kept, recipe, name)
+    _write(output, kept, recipe=recipe, stage=name)
     return refused
 
 
@@ -203,6 +200,9 @@ def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path
 def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options: Any) -> int:
     """Lay encoded examples out as shards of a ``datasets`` directory.
 
+    Args:
+        options: of ``PlanOptions``, in place of those of the first stage.
+
     Returns:
         0: no row is refused here.
 
@@ -215,37 +215,53 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         raise UsageError(
             f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(offered)}."
         )
-    layout = offered[name]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = replace(recipe.config, layout=layout.name, **options)
+    config = recipe.config.but(layout=offered[name].name, **options)
     recipe = replace(recipe, config=config)
+    files = _write_train(recipe, _examples(recipe, name, source), output)
+    schema = read(output / files[0]).schema
+    names = [Path(path).name for path in files]
+    write_split(output, "train", schema=schema, shards=names, key="0" * 16)
+    write_splits(output, ["train"])
+    write_tokenizer(output / "tokenizer", recipe.model)
+    return 0
+
+
+def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
+    """A stage file's examples: the columns that training rows are made from, id and length.
+
+    Margins and loss weights are stored for all rows of a dataset or for none.
+    """
     batches = _batches(source)
     kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
-    _require(batches, [*kept, "length"], name, source)
+    _require(batches, [*kept, "length"], name=name, source=source)
     table = weights.stored(pa.Table.from_batches(batches).combine_chunks())
     kept += [weights.NAME] if weights.NAME in table.schema.names else []
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")
+    return table.select(["row_id", "length", *kept])
+
+
+def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
+    """The shards of the examples, in their order; the paths."""
+    options = recipe.config.plan
+    layout = layouts.load(options.layout)
     lengths = table.column("length").to_numpy().astype(np.int64)
-    width = layout.width(config.pad_to, int(lengths.max(initial=0)), config.max_length)
+    width = layout.width(options.pad_to, int(lengths.max(initial=0)), options.max_length)
     shape = recipe.shape(width)
-    side = planning.lay_out("train", np.arange(len(lengths)), lengths, config, width)
-    bounds = offsets_of(side.sizes)
-    count = len(side.shards) - 1
+    side = planning.lay_out(
+        "train", np.arange(len(lengths)), lengths=lengths, options=options, width=width
+    )
+    examples = table.drop_columns(["length"])
     files = []
-    for index in range(count):
-        rows = slice(int(side.shards[index]), int(side.shards[index + 1]))
-        files.append(f"data-{index:05d}-of-{count:05d}.arrow")
+    for path, order, sizes in side.pieces():
         gather.write(
-            output / "train" / files[-1],
-            side.order[bounds[rows.start] : bounds[rows.stop]],
-            side.sizes[rows],
-            lambda order: table.select(["row_id", *kept]).take(pa.array(order)).combine_chunks(),
-            lambda block, sizes: layout.rows(block, sizes, shape),
+            output / path,
+            order,
+            sizes=sizes,
+            examples=lambda order: examples.take(pa.array(order)).combine_chunks(),
+            rows=lambda block, sizes: layout.rows(block, sizes, shape),
         )
-    schema = read(output / "train" / files[0]).schema
-    write_split(output, "train", schema, files, "0" * 16)
-    write_splits(output, ["train"])
-    write_tokenizer(output / "tokenizer", recipe.model)
-    return 0
+        files.append(path)
+    return files

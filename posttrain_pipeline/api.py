@@ -53,7 +53,7 @@ def run(
         SurroundingsError: disk, lock, permissions, a changing input (5).
     """
     given = {name: value for name, value in options.items() if value is not None}
-    config = config_of(task, data, {"model": model, **given}, "run")
+    config = config_of(task, data, table={"model": model, **given}, where="run")
     return Build.open(build(config, progress).build.folder)
 
 
@@ -81,14 +81,14 @@ class Plan:
     refused: Mapping[str, int]
     unread: Mapping[str, Mapping[str, int]]
     would_stop: bool
-    _found: Forecast
+    _forecast: Forecast
 
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
-        return forecast_page.as_json(self._found)
+        return forecast_page.as_json(self._forecast)
 
     def __str__(self) -> str:
-        return click.unstyle(forecast_page.as_text(self._found))
+        return click.unstyle(forecast_page.as_text(self._forecast))
 
 
 def plan(task: str, *, model: str | PathLike[str], data: Data, **options: Any) -> Plan:
@@ -98,20 +98,20 @@ def plan(task: str, *, model: str | PathLike[str], data: Data, **options: Any) -
         UsageError, DataError: what the build would raise before its first row.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    found = forecast(config_of(task, data, {"model": model, **given}, "plan"))
-    config, made = found.recipe.config, found.sampled
+    estimate = forecast(config_of(task, data, table={"model": model, **given}, where="plan"))
+    config, made = estimate.recipe.config, estimate.sampled
     return Plan(
         task=config.task,
-        layout=config.layout,
-        output=config.output,
-        formats={look.name: look.detection.reading for look in found.looks},
-        rows=found.rows,
-        examples=found.examples,
+        layout=config.plan.layout,
+        output=config.run.output,
+        formats={look.name: look.detection.reading for look in estimate.looks},
+        rows=estimate.rows,
+        examples=estimate.examples,
         sampled=made.rows,
         refused=dict(made.refused),
         unread={name: dict(columns) for name, columns in made.unread.items()},
-        would_stop=would_stop(found),
-        _found=found,
+        would_stop=would_stop(estimate),
+        _forecast=estimate,
     )
 
 

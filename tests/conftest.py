@@ -123,7 +123,7 @@ def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
 
     def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
         given = {"model": NAME, "workers": 1, "max_reject": 1.0, **options}
-        config = Config(
+        config = Config.of(
             task=task,
             data=(str(data),),
             output=tmp_path / output,

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import pipeline.build
 from expectations.gx import library
 from expectations.verdict import Verdict
-from pipeline import chain, gather, manifest, part, publish, rejects
+from pipeline import chain, gate, gather, manifest, part, plan, publish, rejects
 from pipeline.config import Config
 from stages import compile as compiling
 from stages import (
@@ -136,7 +136,7 @@ class Build:
         tokenizers.mkdir(parents=True, exist_ok=True)
         (cache / "tokenizers").symlink_to(tokenizers)
         given = {"model": "qwen2-1.5b", "layout": "ragged", "max_reject": 0.5, **self.options}
-        config = Config(
+        config = Config.of(
             task=self.task,
             data=(str(data),),
             output=folder / "out",
@@ -773,7 +773,7 @@ def the_second_reading_compares_no_labels() -> None:
 
 
 def _planned(change: Callable[[Any], Any]) -> None:
-    after(pipeline.build.planning, "make_plan", change)
+    after(plan, "make_plan", change)
 
 
 def _ordered(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -894,7 +894,7 @@ def a_shard_is_named_by_another_hash() -> None:
 
 @mutant("flat")
 def a_build_is_published_unjudged() -> None:
-    wrap(pipeline.build.gate, "judge", lambda old, *rest: Verdict((), {}, {}))
+    wrap(gate, "judge", lambda old, *rest: Verdict((), {}, {}))
 
 
 @mutant(

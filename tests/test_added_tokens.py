@@ -145,7 +145,7 @@ def test_the_fingerprint_knows_the_token(cache_dir: Path, tmp_path: Path) -> Non
     """Another token is another recipe, and another part."""
     recipes = [
         resolve_recipe(
-            Config("sft", (), "qwen2-1.5b", tmp_path, cache_dir=cache_dir, add_token=tokens), []
+            Config.of("sft", (), "qwen2-1.5b", tmp_path, cache_dir=cache_dir, add_token=tokens), []
         )
         for tokens in ((), ("<search>",), ("<find>",))
     ]

@@ -112,9 +112,9 @@ LARGE: dict[str, Callable[[], bytes]] = {
 
 
 def _read(path: Path, plan: bool) -> None:
-    config = Config("sft", (str(path),), "qwen2-1.5b", Path("out"), cache_dir=path.parent)
+    config = Config.of("sft", (str(path),), "qwen2-1.5b", Path("out"), cache_dir=path.parent)
     if plan:
-        glimpses(expand(config.data, config.cache_dir))
+        glimpses(expand(config.source.data, config.run.cache_dir))
         return
     for source in scan(config):
         with contextlib.suppress(DataError):

@@ -81,7 +81,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
     root = tmp_path_factory.mktemp("builds")
     for name, (task, data, options) in BUILDS.items():
         given: dict[str, Any] = {"workers": 1, "max_reject": 1.0, "cache_dir": cache_dir, **options}
-        config = Config(task, (str(SAMPLES / data),), "qwen2-1.5b", root / name, **given)
+        config = Config.of(task, (str(SAMPLES / data),), "qwen2-1.5b", root / name, **given)
         build(config, lambda *_: None)
     export_build("llamafactory", root / "rm-ragged", root / "export")
     return root

@@ -31,7 +31,7 @@ def _config(tmp_path: Path, output: str, **options: object) -> Config:
     data.write_text(text, "utf-8")
     given: dict[str, object] = {"max_reject": 1.0, "workers": 1, "max_length": 64, **options}
     cache = tmp_path / "cache"
-    return Config(
+    return Config.of(
         task="sft",
         data=(str(data),),
         model=NAME,

@@ -40,7 +40,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(source: Path, cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A good build."""
     output = tmp_path_factory.mktemp("built") / "out"
-    config = Config("rm", (str(source),), "qwen2-1.5b", output, cache_dir=cache_dir, workers=1)
+    config = Config.of("rm", (str(source),), "qwen2-1.5b", output, cache_dir=cache_dir, workers=1)
     pipeline.build.build(config, lambda *_: None)
     return output
 
@@ -234,7 +234,7 @@ def test_every_layout_is_checked(
     tmp_path: Path, cache_dir: Path, task: str, data: str, layout: str
 ) -> None:
     """Good builds of every kind have no fault, with a test side and without duplicates."""
-    config = Config(
+    config = Config.of(
         task, (str(SAMPLES / data),), "qwen2-1.5b", tmp_path / "out", layout=layout,
         cache_dir=cache_dir, workers=1, max_reject=1.0, dedup=True, test_size=1.0, shuffle=True,
     )  # fmt: skip

@@ -41,7 +41,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[st
     """One build a task, one example a row."""
     root = tmp_path_factory.mktemp("builds")
     for task, name in SOURCE.items():
-        config = Config(
+        config = Config.of(
             task,
             (str(SAMPLES / name),),
             "qwen2-1.5b",

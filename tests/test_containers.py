@@ -71,7 +71,7 @@ FORMS: dict[str, Callable[[Rows], bytes]] = {
 
 def records(path: str, salvage: bool = False) -> tuple[list[Record], str | None]:
     """All records of a path, numbered over its splits, and the damage that ended them."""
-    config = Config("sft", (path,), "m", Path("o"), salvage=salvage, cache_dir=Path(path).parent)
+    config = Config.of("sft", (path,), "m", Path("o"), salvage=salvage, cache_dir=Path(path).parent)
     found: list[Record] = []
     damage = None
     for source in scan(config):

@@ -151,7 +151,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[st
 
     root = tmp_path_factory.mktemp("builds")
     for task, source in SOURCE.items():
-        config = Config(
+        config = Config.of(
             task, (str(source),), "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir
         )
         build(config, lambda what, done, total: None)

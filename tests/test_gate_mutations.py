@@ -20,6 +20,7 @@ import pipeline.build
 from expectations.contract import ENCODER, STREAM
 from expectations.invariants import invariants
 from pipeline import gather, manifest, recipe
+from pipeline.build import assembly, preparation
 from pipeline.config import Config
 from pipeline.measured import read, sha256_of
 from stages import packing
@@ -309,7 +310,7 @@ def build(tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(recipe, "find_model", found)
 
     def run(task: str, layout: str, data: str = "", **options: Any) -> Path:
-        config = Config(
+        config = Config.of(
             task=task,
             data=(str(SAMPLES / (data or DATA[task])),),
             model="qwen2-1.5b",
@@ -330,8 +331,8 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
     """Let something happen to every shard between its writing and its reading back."""
     write = gather.write
 
-    def writes(path: Path, *arguments: Any) -> tuple[str, int]:
-        tokens = write(path, *arguments)[1]
+    def writes(path: Path, *arguments: Any, **options: Any) -> tuple[str, int]:
+        tokens = write(path, *arguments, **options)[1]
         after(path)
         return sha256_of(path), tokens
 
@@ -371,14 +372,14 @@ def test_a_damaged_shard_is_not_published(
         rewritten(path, change)
 
     models: list[TargetModel] = []
-    resolve = pipeline.build.resolve_recipe
+    resolve = preparation.resolve_recipe
 
     def resolved(*arguments: Any) -> Any:
         found = resolve(*arguments)
         models.append(found.model)
         return found
 
-    monkeypatch.setattr(pipeline.build, "resolve_recipe", resolved)
+    monkeypatch.setattr(preparation, "resolve_recipe", resolved)
     damaging(monkeypatch, damage)
     with pytest.raises(ExpectationError) as caught:
         build(case.task, case.layout, **options)
@@ -408,7 +409,7 @@ def test_swapped_shards_are_found(
 ) -> None:
     """Two files that change places after both were measured."""
     monkeypatch.setattr(pipeline.plan, "SHARD_TOKENS", 512)
-    judge = pipeline.build._judge
+    judge = assembly._judge
 
     def swapping(outcome: Any, folder: Path, users: Any) -> Any:
         one, two = (folder / shard.path for shard in outcome.shards[:2])
@@ -417,7 +418,7 @@ def test_swapped_shards_are_found(
         (folder / "aside").rename(two)
         return judge(outcome, folder, users)
 
-    monkeypatch.setattr(pipeline.build, "_judge", swapping)
+    monkeypatch.setattr(assembly, "_judge", swapping)
     text = caught(build, "sft", "ragged")
     assert "hashes_match: 2 of" in text
     assert "train/data-00000-of-" in text

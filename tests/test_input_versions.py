@@ -27,8 +27,8 @@ from support import say, table_bytes
 
 from pipeline import build as building
 from pipeline import recipe as recipes
+from pipeline.build.parts import works_of
 from pipeline.config import Config
-from pipeline.inputs import scan
 from stages import file_version, readers
 from stages.errors import PipelineError, SurroundingsError
 from stages.readers import jsonl
@@ -151,20 +151,21 @@ def _small(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> Iterator[None]:
 
 def _config(data: Path, cache: Path, output: Path) -> Config:
     given: dict[str, Any] = {"max_reject": 1.0, "workers": 1, "model": "qwen2-1.5b"}
-    return Config(task="sft", data=(str(data),), output=output, cache_dir=cache, **given)
+    return Config.of(task="sft", data=(str(data),), output=output, cache_dir=cache, **given)
 
 
 def _parts(config: Config) -> Outcome:
     """What a build reads: inputs, formats with evidence, and every byte of the parts."""
     try:
-        inputs = scan(config)
-        recipe = recipes.resolve_recipe(config, inputs)
-        _, works, reports = building._make_parts(recipe, inputs, lambda *_: None)
+        prepared = building.prepare(config)
+        made = building.make_parts(prepared, lambda *_: None)
     except (PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
-    found = [(i.name, i.bytes, i.sha256) for i in inputs]
+    found = [(i.name, i.bytes, i.sha256) for i in prepared.inputs]
+    works = works_of(prepared, made.backend)
+    recipe = prepared.recipe
     content = [(w.path.read_bytes(), w.rejects.read_bytes()) for w in works]
-    return found, recipe.formats, recipe.evidence, content, reports
+    return found, recipe.formats, recipe.evidence, content, made.reports
 
 
 def _built(config: Config) -> Outcome:
@@ -173,8 +174,8 @@ def _built(config: Config) -> Outcome:
         building.build(config, lambda *_: None)
     except (PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
-    files = sorted(p for p in config.output.rglob("*") if p.is_file() and p.name != "run.json")
-    described = json.loads((config.output / "manifest.json").read_bytes())
+    files = sorted(p for p in config.run.output.rglob("*") if p.is_file() and p.name != "run.json")
+    described = json.loads((config.run.output / "manifest.json").read_bytes())
     return [(p.name, hashlib.sha256(p.read_bytes()).hexdigest()) for p in files], described[
         "inputs"
     ]

@@ -75,7 +75,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[st
     root = tmp_path_factory.mktemp("overlay")
     for task, name in (("prm", "prm/math_shepherd.jsonl"), ("sft", "sft/chat.jsonl")):
         source = (str(SAMPLES / name),)
-        config = Config(task, source, "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir)
+        config = Config.of(task, source, "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir)
         build(config, lambda what, done, total: None)
     return {task: root / task for task in ("prm", "sft")}
 

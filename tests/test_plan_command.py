@@ -27,7 +27,7 @@ MODEL = "qwen2-1.5b"
 def planned(cache: Path, task: str, *data: Path, **options: Any) -> Forecast:
     """A forecast, in this process."""
     return forecast(
-        Config(
+        Config.of(
             task,
             tuple(map(str, data)),
             options.pop("model", MODEL),

@@ -177,7 +177,7 @@ def test_what_the_file_says_is_in_the_fingerprint(tmp_path: Path, cache_dir: Pat
         (tmp_path / "chat.jinja").write_text(template + last)
         path = tmp_path / f"{number}.toml"
         path.write_text(text + extra)
-        config = Config("sft", (source,), str(path), tmp_path / "out", cache_dir=cache_dir)
+        config = Config.of("sft", (source,), str(path), tmp_path / "out", cache_dir=cache_dir)
         recipe = resolve_recipe(config, scan(config))
         assert recipe.model.profile.name == "mine"
         assert recipe.model.profile.chat_template == template + last

@@ -33,7 +33,7 @@ MODEL = ("--model", "qwen2-1.5b")
 
 def scanned(cache: Path, *data: str) -> list[Input]:
     """What a build would read."""
-    return scan(Config("sft", data, "qwen2-1.5b", Path("out"), cache_dir=cache))
+    return scan(Config.of("sft", data, "qwen2-1.5b", Path("out"), cache_dir=cache))
 
 
 def rows(found: list[Input]) -> list[Any]:

@@ -47,7 +47,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
     root = tmp_path_factory.mktemp("stops")
     data = root / "d.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows()), "utf-8")
-    config = Config("sft", (str(data),), "qwen2.5-7b", root / "b", workers=1, cache_dir=cache_dir)
+    config = Config.of(
+        "sft", (str(data),), "qwen2.5-7b", root / "b", workers=1, cache_dir=cache_dir
+    )
     build(config, lambda what, done, total: None)
     return root / "b"
 

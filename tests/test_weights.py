@@ -247,7 +247,7 @@ def test_stages_by_hand_keep_the_weights(make: Make, tmp_path: Path, cache_dir: 
     """normalize, render, encode, validate and pack give the bytes of the run."""
     folder = make("sft", SAMPLE, layout="packed")
     first = tmp_path / "0.arrow"
-    config = Config(
+    config = Config.of(
         "sft", (str(SAMPLE),), "qwen2-1.5b", first, layout="packed", cache_dir=cache_dir, workers=1
     )
     stagewise.run_until(config, "normalize")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -44,10 +43,10 @@ def COMMAND() -> None:
 def _until(config: Any, stage: str) -> None:
     from pipeline.stagewise import run_until
 
-    output = config.output
+    output = config.run.output
     if output.suffix != ".arrow":
         output = output.with_name(f"{output.name}.{stage}.arrow")
-    refused = run_until(replace(config, output=output), stage)
+    refused = run_until(config.but(output=output), stage)
     click.echo(f"{refused} rows refused", err=True)
     click.echo(str(output))
 

@@ -31,7 +31,7 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     from pipeline.stagewise import run_until
 
     config = config_from(task, data, given)
-    _done(run_until(config, "normalize"), config.output)
+    _done(run_until(config, "normalize"), config.run.output)
 
 
 _IN = click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))

@@ -22,9 +22,9 @@ class _Prm:
     stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
-        raw = tools.config.prm_template == "raw"
+        raw = tools.config.parts.prm_template == "raw"
         return (
-            RenderSteps(tools.renderer, raw, tools.config.system),
+            RenderSteps(tools.renderer, raw, tools.config.source.system),
             Mark(tools.model),
             EncodeSteps(tools.model, tools.segment_encoder),
             Validate(tools.context),

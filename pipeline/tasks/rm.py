@@ -19,7 +19,7 @@ class _RenderPair:
     writes = ("chosen_segments", "rejected_segments", "rendered")
 
     def __init__(self, tools: Tools) -> None:
-        system = tools.config.system
+        system = tools.config.source.system
         self._sides = [
             Render(tools.renderer, prefix, ends_with_turn=True, system=system)
             for prefix in ("chosen_", "rejected_")
@@ -46,7 +46,7 @@ class Rm:
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         render: Stage = _RenderPair(tools)
         if tools.family == "encoder":
-            render = RenderTexts(PairRenderer(tools.model), tools.config.system)
+            render = RenderTexts(PairRenderer(tools.model), tools.config.source.system)
         return (render, EncodePair(tools.segment_encoder), Validate(tools.context))
 
 

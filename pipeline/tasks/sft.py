@@ -24,8 +24,8 @@ class _Sft:
         return (
             Render(
                 tools.renderer,
-                system=tools.config.system,
-                mask_reasoning=tools.config.reasoning == "mask",
+                system=tools.config.source.system,
+                mask_reasoning=tools.config.source.reasoning == "mask",
             ),
             Encode(tools.segment_encoder),
             Validate(tools.context),

@@ -51,7 +51,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[An
 
     root = tmp_path_factory.mktemp("layouts")
     for task, layout in LAYOUTS:
-        config = Config(
+        config = Config.of(
             task,
             (str(SOURCES[task]),),
             "qwen2-1.5b",
@@ -267,7 +267,7 @@ def weighted(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[
 
     root, source = tmp_path_factory.mktemp("weighted"), SAMPLES / "sft" / "turn_weights.jsonl"
     for layout in ("packed", "ragged", "padded"):
-        config = Config(
+        config = Config.of(
             "sft",
             (str(source),),
             "qwen2-1.5b",

@@ -1,0 +1,170 @@
+"""Third phase: parts to a whole build in a staging directory, judged by what is read back of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from expectations.audits import require
+from expectations.gx.suites import Suite
+from expectations.verdict import Verdict
+from pipeline import data_docs, exporting, gate, manifest, margins, rejects
+from pipeline import plan as planning
+from pipeline import report as report_page
+from pipeline.audits import audit, in_lines
+from pipeline.build.parallel import Report
+from pipeline.build.parts import MadeParts, works_of
+from pipeline.build.preparation import Prepared
+from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.files import hash_files
+from pipeline.build_dir.records import REJECTS, VALIDATION
+from pipeline.dataset_files import write_json
+from pipeline.gate import Evidence
+from pipeline.gather import ShardReport
+from pipeline.manifest import Outcome
+from pipeline.measured import METRICS
+from pipeline.part import PartReport, Work
+from pipeline.plan import Plan
+from pipeline.refusals import refuse_too_many
+from pipeline.rejects import Ledger
+from stages.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A build in its staging directory. It can be pickled.
+
+    Attributes:
+        build: all of it but ``run.json`` and the manifest's file.
+        verdict: that it passed.
+    """
+
+    build: Build
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What goes into the shards, and what became of the rows that do not."""
+
+    works: list[Work]
+    reports: list[PartReport]
+    plan: Plan
+    ledger: Ledger
+
+
+def require_rows(prepared: Prepared, made: MadeParts) -> None:
+    """Some row was read.
+
+    Raises:
+        DataError: there is none in any input.
+    """
+    if not sum(report.rows for report in made.reports.values()):
+        raise DataError(f"{prepared.inputs[0].path} has no rows.", "Give a file with rows.")
+
+
+def assemble(
+    prepared: Prepared, made: MadeParts, folder: Path, *, users: Sequence[Suite], report: Report
+) -> Assembled:
+    """Everything of a build but ``run.json`` and the manifest's file.
+
+    Args:
+        made: the parts of all splits.
+        folder: an empty directory.
+        users: the suites that the user added.
+
+    Raises:
+        DataError: too many rows are refused, what was written breaks a critical expectation, or an
+            audit fails.
+        GateError: something could not be judged.
+    """
+    prepared = prepared.encoded_by(made.backend)
+    works = works_of(prepared, made.backend)
+    reports = [made.reports[number] for number in range(len(works))]
+    plan = planning.make_plan(prepared.config.plan, planning.read_examples(works, reports))
+    sources = sources_of(prepared, works, reports)
+    rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
+    lines = lines_of_parts(plan, reports)
+    ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
+    planned = _Planned(works, reports, plan=plan, ledger=ledger)
+    _refuse_too_many(prepared, planned)
+    shards = write_shards(
+        prepared,
+        plan,
+        folder,
+        works=works,
+        sources=sources,
+        with_margin=bool(rated and rated.present),
+        report=report,
+    )
+    write_dataset(folder, prepared, shards)
+    outcome = replace(_outcome(prepared, planned, shards), margins=rated)
+    report("check", 0, 1)
+    verdict = _judge(outcome, folder, users)
+    report("check", 1, 1)
+    return Assembled(_completed(outcome, folder, verdict), verdict)
+
+
+def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
+    rows = sum(report.rows - report.filtered for report in planned.reports)
+    kept = int(planned.plan.kept.sum())
+    refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
+
+
+def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
+    examples, kept = planned.plan.examples, planned.plan.kept
+    by_input = prepared.of_inputs([report.rows for report in planned.reports])
+    return Outcome(
+        recipe=prepared.recipe,
+        inputs=list(prepared.inputs),
+        parts=planned.reports,
+        rows_of_input=[sum(rows) for rows in by_input],
+        plan=planned.plan,
+        shards=shards,
+        ledger=planned.ledger,
+        # A row that several examples come from is a duplicate only where all of them are.
+        duplicate_rows=len(np.unique(examples.row)) - len(np.unique(examples.row[kept])),
+    )
+
+
+def _judge(outcome: Outcome, folder: Path, users: Sequence[Suite]) -> Verdict:
+    """Judge what lies in the staging directory, and write the verdict down.
+
+    Raises:
+        ExpectationError: a critical expectation is broken.
+        GateError: something could not be judged.
+    """
+    evidence = Evidence(
+        folder=folder,
+        metrics=folder / METRICS,
+        shards=[shard.measured for shard in outcome.shards],
+        hashes={shard.path: shard.sha256 for shard in outcome.shards},
+        declared=manifest.ledger(outcome),
+    )
+    verdict = gate.judge(evidence, outcome.recipe.context, users)
+    shutil.rmtree(folder / METRICS)
+    data_docs.offer(outcome.recipe.config.run.data_docs, verdict)
+    gate.require_passed(verdict)
+    write_json(folder / VALIDATION, verdict.described())
+    return verdict
+
+
+def _completed(outcome: Outcome, folder: Path, verdict: Verdict) -> Build:
+    """Audits, the report and a trainer's files; then the hash of every file.
+
+    Raises:
+        ExpectationError: an audit fails.
+    """
+    described = manifest.describe(outcome, verdict)
+    results = audit(folder, outcome, described)
+    require(results)
+    described = replace(described, audits=in_lines(results))
+    report_page.write(Build(folder, described))
+    described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
+    known = {shard.path: shard.sha256 for shard in outcome.shards}
+    return Build(folder, replace(described, files=hash_files(folder, known)))

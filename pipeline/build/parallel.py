@@ -1,0 +1,51 @@
+"""The work of a phase, spread over processes by the build's engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pipeline.config import RunOptions
+from stages import catalog
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+Report = Callable[[str, int, int], None]  # of progress: which phase, pieces done, of how many
+
+
+def workers_of(run: RunOptions) -> int:
+    """How many processes a build may use: ``--workers``, or one for each core."""
+    if run.workers:
+        return run.workers
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parallel(
+    function: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Sequence[Item],
+    *,
+    run: RunOptions,
+    report: Report,
+    what: str,
+) -> list[Result]:
+    """``function(shared, item)`` for all items.
+
+    Args:
+        function, shared: sent to the workers once; items: one by one.
+        what: the phase, as the report calls it.
+
+    Returns:
+        The results in the order of the items.
+    """
+    pmap = catalog.load("pipeline.executors", run.engine, "pmap")
+    results: dict[int, Result] = {}
+    report(what, 0, len(items))
+    for index, result in pmap(function, shared, items, workers_of(run)):
+        results[index] = result
+        report(what, len(results), len(items))
+    return [results[index] for index in range(len(items))]

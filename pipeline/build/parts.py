@@ -1,0 +1,119 @@
+"""Second phase: splits to parts, in one process or in several, now or later.
+
+Parts lie in the cache, named by what they depend on. A record of made parts says which of them are
+there and what was counted while they were made; records of several processes are joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline import part
+from pipeline.build.parallel import Report, in_parallel
+from pipeline.build.preparation import Prepared
+from pipeline.part import PartReport, Work
+from stages.encoders import Reference
+from stages.errors import ParityError, PipelineError, UsageError
+
+REFERENCE = Reference.name
+
+
+@dataclass(frozen=True, slots=True)
+class MadeParts:
+    """Parts of some of a build's splits, or of all. It can be pickled.
+
+    Attributes:
+        backend: the encoder that made them, one for all.
+        reports: what was counted, by the number of the split in ``Prepared.splits``.
+    """
+
+    backend: str
+    reports: Mapping[int, PartReport]
+
+
+def works_of(prepared: Prepared, backend: str) -> list[Work]:
+    """The part of every split, as one encoder makes it."""
+    return part.plan_parts(prepared.encoded_by(backend).recipe, prepared.splits)
+
+
+def make_parts(
+    prepared: Prepared, report: Report, numbers: Sequence[int] | None = None
+) -> MadeParts:
+    """Make parts; those that the cache has are not made again.
+
+    All are made once more by the reference encoder where a sampled row shows that the fast one
+    gives other ids.
+
+    Args:
+        numbers: of the splits whose parts are made; None for all.
+
+    Raises:
+        UsageError: another version of the program prepared the build.
+        PipelineError: see ``part.make``.
+    """
+    prepared.require_current()
+    wanted = list(range(len(prepared.splits)) if numbers is None else numbers)
+    for backend in dict.fromkeys((prepared.recipe.backend, REFERENCE)):
+        recipe = prepared.encoded_by(backend).recipe
+        works = works_of(prepared, backend)
+        try:
+            reports = in_parallel(
+                part.make,
+                recipe,
+                [works[number] for number in wanted],
+                run=recipe.config.run,
+                report=report,
+                what="encode",
+            )
+        except ParityError as error:
+            difference = error
+        else:
+            return MadeParts(backend, dict(zip(wanted, reports, strict=True)))
+    raise PipelineError(
+        f"Token ids differ from Hugging Face tokenizers on a sampled row: {difference}.",
+        "Nothing was published; please report it with the row and the model.",
+    ) from difference
+
+
+def join(records: Sequence[MadeParts]) -> MadeParts:
+    """What several processes made, as one record.
+
+    Where one of them had to turn to the reference encoder, the parts that others made with the fast
+    one are left out: a build has one encoder. ``missing`` then names them.
+    """
+    backends = {record.backend for record in records}
+    backend = REFERENCE if len(backends) != 1 else backends.pop()
+    reports: dict[int, PartReport] = {}
+    for record in records:
+        if record.backend == backend:
+            reports |= record.reports
+    return MadeParts(backend, reports)
+
+
+def missing(prepared: Prepared, made: MadeParts) -> list[int]:
+    """Numbers of the splits whose parts are still to be made by ``made.backend``: those that no
+    report is of, and those whose files are not in the cache, whole and as the report has them."""
+    works = works_of(prepared, made.backend)
+    return [
+        number
+        for number, work in enumerate(works)
+        if number not in made.reports or part.finished(work) != made.reports[number]
+    ]
+
+
+def require_complete(prepared: Prepared, made: MadeParts) -> None:
+    """Every split has its part.
+
+    Raises:
+        UsageError: another version of the program prepared the build, or parts are missing.
+    """
+    prepared.require_current()
+    lacking = missing(prepared, made)
+    if lacking:
+        listed = ", ".join(map(str, lacking[:8])) + (" and more" if len(lacking) > 8 else "")
+        raise UsageError(
+            f"{len(lacking)} of {len(prepared.splits)} parts are missing or damaged: those of the "
+            f"splits {listed}.",
+            f"Make them with the encoder {made.backend}, and join the reports.",
+        )

@@ -1,0 +1,115 @@
+"""First phase: the inputs opened, hashed and cut into splits, and the recipe resolved over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from expectations.gx import library
+from expectations.gx.suites import Suite
+from pipeline import data_docs, gate, manifest, preflight
+from pipeline.build.parallel import workers_of
+from pipeline.config import Config
+from pipeline.inputs import Input, scan
+from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.sources import local
+from stages.contract import Split
+from stages.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that the later phases need. It can be pickled, so that other processes run them.
+
+    Attributes:
+        inputs: in the order in which they were named.
+        build_id: of the build to be.
+        started: seconds since the epoch.
+        left_out: files of named folders that no reader is for.
+    """
+
+    recipe: Recipe
+    inputs: tuple[Input, ...]
+    build_id: str
+    started: float
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def config(self) -> Config:
+        """The options, with what was left to be chosen."""
+        return self.recipe.config
+
+    @property
+    def splits(self) -> list[tuple[Split, str]]:
+        """Every split of every input with its format: its place here is the split's number."""
+        return [
+            (split, name)
+            for source, name in zip(self.inputs, self.recipe.formats, strict=True)
+            for split in source.splits
+        ]
+
+    def of_inputs(self, per_split: Sequence[int]) -> list[list[int]]:
+        """Numbers of all splits, grouped by input."""
+        numbers = iter(per_split)
+        return [[next(numbers) for _ in source.splits] for source in self.inputs]
+
+    def encoded_by(self, backend: str) -> Prepared:
+        """The same build, encoded by another encoder, whose ids are the same."""
+        return replace(self, recipe=replace(self.recipe, backend=backend))
+
+    def require_current(self) -> None:
+        """The build is still what this program, as it is now, would make.
+
+        Raises:
+            UsageError: another version of the program prepared it.
+        """
+        if manifest.build_id(self.recipe, self.inputs) != self.build_id:
+            raise UsageError(
+                "The build was prepared by another version of this program.",
+                "Prepare it again, and make its parts by the same version.",
+            )
+
+
+def prepare(config: Config) -> Prepared:
+    """Open the inputs and resolve the options; no row is encoded.
+
+    Raises:
+        UsageError: an option, the model or an input does not exist or does not fit the others.
+        DataError: an input is empty or damaged, or its format cannot be told.
+        SurroundingsError: an input is not readable.
+    """
+    started = time.time()
+    left_out = tuple(local.left_out(config.source.data))
+    inputs = tuple(scan(config))
+    recipe = resolve_recipe(config, inputs)
+    build_id = manifest.build_id(recipe, inputs)
+    return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
+
+
+def suites_of(config: Config) -> list[Suite]:
+    """The users' suites. One process can load a file that defines expectations only once.
+
+    Raises:
+        GateError: one does not load.
+    """
+    return gate.user_suites(config.judge.expectations)
+
+
+def refuse_early(prepared: Prepared) -> list[Suite]:
+    """Stop a build now that would be refused after all its work is done.
+
+    Returns:
+        The users' suites, which the judge needs.
+
+    Raises:
+        DataError: a sample of the rows says that too many will be refused.
+        UsageError: the folder for Data Docs has other files.
+        GateError: a user's suite does not load.
+    """
+    config = prepared.config
+    preflight.require_hopeful(prepared.recipe, prepared.inputs)
+    if workers_of(config.run) > 1:
+        library.warm()  # a second of imports, while the workers encode
+    data_docs.check(config.run.data_docs)
+    return suites_of(config)

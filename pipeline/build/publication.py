@@ -1,0 +1,109 @@
+"""Last phase: a judged build takes its place in one step, or the old one stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from expectations.gx.suites import Suite
+from pipeline import failed, publish, run_record
+from pipeline.build.assembly import Assembled, assemble, require_rows
+from pipeline.build.parallel import Report, workers_of
+from pipeline.build.parts import MadeParts, require_complete
+from pipeline.build.preparation import Prepared, suites_of
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.json_records import as_json, sealed
+from pipeline.build_dir.manifest import MANIFEST
+from pipeline.build_dir.records import RUN, Change
+from pipeline.dataset_files import write_json
+from pipeline.drift import drift
+from pipeline.seal import problem
+from stages.errors import DataError, PipelineError
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A build that is on disk.
+
+    Attributes:
+        fresh: False when an equal build was there already.
+        drift: what changed against the build before; None when there was none.
+        left_out: files of named folders that no reader is for.
+    """
+
+    build: Build
+    fresh: bool
+    drift: Mapping[str, Change] | None = None
+    left_out: tuple[str, ...] = ()
+
+
+def up_to_date(target: Path, build_id: str) -> Build | None:
+    """An equal build that is already there, every byte of it; else None."""
+    try:
+        there = Build.open(target)
+        broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
+    except (PipelineError, OSError):
+        return None
+    same = there.manifest.build_id == build_id and not broken
+    return there if same and not any(there.differences()) else None
+
+
+def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
+    """Assemble, judge and publish a build whose parts are made, by whichever processes.
+
+    Both phases run here, under the lock of the output: nobody else may write to it in between.
+
+    Raises:
+        UsageError: the output is not ours to replace, or parts are missing.
+        PipelineError: see ``assemble``; the old build, if any, is untouched.
+    """
+    target = publish.check_target(prepared.config.run.output)
+    require_complete(prepared, made)
+    users = suites_of(prepared.config)
+    with publish.staging(target) as folder:
+        return finish_in(folder, target, prepared=prepared, made=made, users=users, report=report)
+
+
+def finish_in(
+    folder: Path,
+    target: Path,
+    prepared: Prepared,
+    made: MadeParts,
+    *,
+    users: Sequence[Suite],
+    report: Report,
+) -> Built:
+    """The same in a staging directory that is there already.
+
+    Raises:
+        DataError: the build is refused; its refused rows stay in ``DIR.failed``.
+    """
+    require_rows(prepared, made)
+    try:
+        assembled = assemble(prepared, made, folder, users=users, report=report)
+    except DataError:
+        failed.keep(folder, target)
+        raise
+    return _publish(prepared, made, assembled=assembled, target=target)
+
+
+def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: Path) -> Built:
+    """Write ``run.json`` and the manifest, which makes the folder a build, and put it in place."""
+    folder, config = assembled.build.folder, prepared.config
+    changed = drift(target, assembled.build)
+    record = run_record.describe(
+        prepared.recipe,
+        prepared.inputs,
+        list(made.reports.values()),
+        started=prepared.started,
+        workers=workers_of(config.run),
+    )
+    names = tuple(Path(path).name for path in prepared.left_out)
+    record = replace(record, drift=changed, files_left_out=names)
+    write_json(folder / RUN, as_json(sealed(record)))
+    written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
+    publish.publish(folder, target)
+    failed.clear(target)
+    there = Build(config.run.output, written)
+    return Built(there, fresh=True, drift=changed, left_out=prepared.left_out)

@@ -1,0 +1,141 @@
+"""From the plan to the shards of a dataset directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from expectations.readback.stored_rows import Sources
+from pipeline import gather, inference
+from pipeline.build.parallel import Report, in_parallel
+from pipeline.build.preparation import Prepared
+from pipeline.build_dir.records import SERVING
+from pipeline.dataset_files import write_json, write_split, write_splits
+from pipeline.gather import Gather, Shard, ShardReport, Source
+from pipeline.measured import METRICS, read
+from pipeline.part import PartReport, Work
+from pipeline.plan import Plan
+from pipeline.tokenizer_files import write_tokenizer
+from stages import formats, weights
+from stages.columns import Ints
+
+
+def sources_of(
+    prepared: Prepared, works: Sequence[Work], reports: Sequence[PartReport]
+) -> list[Source]:
+    """Where each part's examples come from: its file, and the line of it at which it starts."""
+    sources = []
+    for source, numbers in zip(prepared.inputs, prepared.of_inputs(range(len(works))), strict=True):
+        line = 0
+        for number in numbers:
+            sources.append(Source(str(works[number].path), source.name, line))
+            line += reports[number].lines
+    return sources
+
+
+def lines_of_parts(plan: Plan, reports: Sequence[PartReport]) -> list[Ints]:
+    """The line of each example in its split, by part.
+
+    The plan counts lines over all inputs, so the lines of the parts before are taken off again.
+    """
+    before = 0
+    lines = []
+    for index, report in enumerate(reports):
+        first, last = plan.examples.starts[index : index + 2]
+        lines.append(plan.examples.row[first:last] - before)
+        before += report.lines
+    return lines
+
+
+def _shards_of(plan: Plan) -> list[Shard]:
+    shards = []
+    for side in plan.sides:
+        for path, order, sizes in side.pieces():
+            digest = plan.examples.digest[order]
+            shards.append(
+                Shard(
+                    path=path,
+                    split=side.name,
+                    order=order,
+                    sizes=sizes,
+                    tokens=plan.examples.length[order],
+                    digest=(digest["a"].view(np.int64), digest["b"].view(np.int64)),
+                )
+            )
+    return shards
+
+
+def _any_weights(works: Sequence[Work]) -> bool:
+    """Whether some example has a loss weight: the column is stored for all rows or for none."""
+    for work in works:
+        with pa.memory_map(str(work.path)) as source:
+            if weights.any_in(pa.ipc.open_file(source).read_all()):
+                return True
+    return False
+
+
+def _named(prepared: Prepared) -> Sources:
+    """What row ids may name, and which of it rates steps up to the first error only."""
+    names = tuple(source.name for source in prepared.inputs)
+    return Sources(names, tuple(map(formats.rates_to_first_error, prepared.recipe.formats)))
+
+
+def write_shards(
+    prepared: Prepared,
+    plan: Plan,
+    folder: Path,
+    *,
+    works: Sequence[Work],
+    sources: Sequence[Source],
+    with_margin: bool,
+    report: Report,
+) -> list[ShardReport]:
+    """Write every shard, and read it back: its metrics lie in ``folder / METRICS`` then.
+
+    Args:
+        works: the parts; sources: where each is and what its rows are called.
+        with_margin: some pair of the build has a margin.
+    """
+    recipe = prepared.recipe
+    shared = Gather(
+        recipe=recipe,
+        sources=tuple(sources),
+        inputs=_named(prepared),
+        starts=plan.examples.starts,
+        folder=str(folder),
+        width=plan.width,
+        with_margin=with_margin,
+        with_weights="loss_weights" in recipe.task.kept and _any_weights(works),
+    )
+    (folder / METRICS).mkdir()
+    return in_parallel(
+        gather.make_shard,
+        shared,
+        _shards_of(plan),
+        run=recipe.config.run,
+        report=report,
+        what="write",
+    )
+
+
+def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:
+    """That of the first shard that opens; the gate names those that do not."""
+    for shard in shards:
+        if shard.measured.counts["opens_pyarrow"]:
+            return read(folder / shard.path).schema
+    return pa.schema([])
+
+
+def write_dataset(folder: Path, prepared: Prepared, shards: Sequence[ShardReport]) -> None:
+    """The files beside the shards: those of ``datasets``, the tokenizer and the stop contract."""
+    sides = list(dict.fromkeys(shard.split for shard in shards))
+    for side in sides:
+        own = [shard for shard in shards if shard.split == side]
+        names = [Path(shard.path).name for shard in own]
+        write_split(folder, side, _schema(folder, own), shards=names, key=prepared.build_id)
+    write_splits(folder, sides)
+    write_tokenizer(folder / "tokenizer", prepared.recipe.model)
+    write_json(folder / SERVING, inference.contract(prepared.recipe, shards))

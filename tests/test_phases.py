@@ -1,0 +1,255 @@
+"""The phases of a build, called apart: other processes go on from records that were stored."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import NAME
+from support import SAMPLES, Ran, run_python
+
+from pipeline import part, recipe
+from pipeline.build import (
+    Prepared,
+    assemble,
+    build,
+    finish,
+    join,
+    make_parts,
+    missing,
+    prepare,
+)
+from pipeline.build.parts import REFERENCE
+from pipeline.config import Config
+from stages.errors import DataError, ParityError, PipelineError, UsageError
+
+DATA = [
+    str(SAMPLES / "sft" / name)
+    for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")
+]
+OPTIONS = {"dedup": True, "shuffle": True, "seed": 5, "test_size": 0.2, "max_length": 2048}
+
+START = """
+import pickle
+from pathlib import Path
+from pipeline.build import finish, join, make_parts, prepare
+from pipeline.option_table import config_of
+
+def silent(what, done, total):
+    return
+
+def stored(name):
+    return pickle.loads(Path(name).read_bytes())
+
+def store(name, record):
+    Path(name).write_bytes(pickle.dumps(record))
+"""
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Every byte of a build but those of the record of its run."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "run.json"
+    }
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    return
+
+
+@pytest.fixture
+def cache(tmp_path: Path, cache_dir: Path) -> Path:
+    """A cache without parts."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, cache: Path) -> Config:
+    """Four inputs, each one split."""
+    return Config.of("sft", tuple(DATA), NAME, tmp_path / "out", cache_dir=cache, workers=1)
+
+
+def _stored(record: Any) -> Any:
+    """The record as another process reads it."""
+    return pickle.loads(pickle.dumps(record))
+
+
+def test_the_phases_make_the_build_of_one_call(config: Config, tmp_path: Path) -> None:
+    """Parts in two halves and another order, every record stored between two phases."""
+    config = config.but(**OPTIONS)
+    prepared = _stored(prepare(config))
+    halves = [_stored(make_parts(prepared, _silent, numbers)) for numbers in ([3, 1], [0, 2])]
+    finish(_stored(prepared), join(halves), _silent)
+    at_once = {"output": tmp_path / "at_once", "cache_dir": tmp_path / "another"}
+    (tmp_path / "another").mkdir()
+    (tmp_path / "another" / "tokenizers").symlink_to(tmp_path / "cache" / "tokenizers")
+    build(config.but(**at_once), _silent)
+    files = _files(tmp_path / "at_once")
+    assert len(files) > 12
+    assert _files(tmp_path / "out") == files
+
+
+@pytest.mark.slow
+def test_four_processes_make_the_build_of_one(
+    pipeline: Callable[..., Ran], tmp_path: Path, cache: Path
+) -> None:
+    """One prepares, two make half of the parts each, a fourth assembles and publishes."""
+
+    def run(code: str) -> None:
+        done = run_python(START + code, tmp_path, HF_HUB_OFFLINE="1")
+        assert done.returncode == 0, done.stderr
+
+    table = {"model": NAME, "output": "apart", "cache_dir": str(cache), "workers": 1, **OPTIONS}
+    run(f"store('prepared', prepare(config_of('sft', {DATA!r}, {table!r}, 'test')))")
+    assert not (cache / "parts").exists()
+    for name, numbers in (("odd", [3, 1]), ("even", [0, 2])):
+        before = len(list(cache.rglob("*.arrow")))
+        run(f"store({name!r}, make_parts(stored('prepared'), silent, {numbers}))")
+        assert len(list(cache.rglob("*.arrow"))) == before + 2
+    assert not (tmp_path / "apart").exists()
+    run("finish(stored('prepared'), join([stored('odd'), stored('even')]), silent)")
+    options = [word for name in ("seed", "test_size", "max_length") for word in _given(name)]
+    ran = pipeline(
+        "run", "sft", *DATA, "--model", NAME, "-o", "one", "--dedup", "--shuffle", *options
+    )
+    assert ran.status == 0, ran.err
+    one = _files(tmp_path / "one")
+    assert len(one) > 12
+    assert _files(tmp_path / "apart") == one
+    record = json.loads((tmp_path / "apart" / "run.json").read_bytes())
+    assert record["seconds"] > 0
+    assert [path.name for path in tmp_path.glob(".apart*")] == []
+
+
+def _given(name: str) -> tuple[str, str]:
+    return f"--{name.replace('_', '-')}", str(OPTIONS[name])
+
+
+def test_one_difference_turns_all_processes_to_the_reference(
+    config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Parts of the fast encoder are not mixed with the reference's, whoever made them."""
+    prepared = prepare(config)
+    assert prepared.recipe.backend != REFERENCE
+    fast = make_parts(prepared, _silent, [0, 1])
+    assert fast.backend == prepared.recipe.backend
+    make = part.make
+
+    def differs(recipe: Any, work: Any) -> Any:
+        if recipe.backend != REFERENCE:
+            raise ParityError("zh_dialogues.jsonl:1: input_ids")
+        return make(recipe, work)
+
+    monkeypatch.setattr(part, "make", differs)
+    slow = make_parts(prepared, _silent, [2, 3])
+    joined = join([fast, slow])
+    assert (slow.backend, joined.backend, sorted(joined.reports)) == (REFERENCE, REFERENCE, [2, 3])
+    assert missing(prepared, joined) == [0, 1]
+    with pytest.raises(UsageError, match=f"2 of 4 parts .* splits 0, 1. .*{REFERENCE}"):
+        finish(prepared, joined, _silent)
+    rest = make_parts(prepared.encoded_by(joined.backend), _silent, missing(prepared, joined))
+    finish(prepared, join([fast, slow, rest]), _silent)
+    apart = _files(tmp_path / "out")
+    assert json.loads(apart["manifest.json"])["encoder"]["backend"] == REFERENCE
+    build(config.but(output=tmp_path / "at_once"), _silent)
+    assert _files(tmp_path / "at_once") == apart
+
+
+def test_a_difference_of_the_reference_itself_stops_the_build(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no third encoder."""
+
+    def differs(recipe: Any, work: Any) -> Any:
+        raise ParityError("chat.jsonl:1: input_ids")
+
+    monkeypatch.setattr(part, "make", differs)
+    with pytest.raises(PipelineError, match=r"chat\.jsonl:1: input_ids") as caught:
+        make_parts(prepare(config), _silent)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone", "of another run"])
+def test_parts_that_are_not_there_as_they_were_made_are_named(
+    harm: str, config: Config, tmp_path: Path
+) -> None:
+    """Nothing is assembled from a part whose bytes changed after its report was stored."""
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    assert missing(prepared, made) == []
+    work = part.plan_parts(prepared.recipe, prepared.splits)[2]
+    if harm == "damaged":
+        data = bytearray(work.path.read_bytes())
+        data[len(data) // 2] ^= 1
+        work.path.write_bytes(data)
+    elif harm == "gone":
+        work.rejects.unlink()
+    else:
+        made.reports[2].rows += 1
+    with pytest.raises(UsageError, match=r"1 of 4 parts are missing or damaged.* splits 2"):
+        finish(prepared, made, _silent)
+    assert not (tmp_path / "out").exists()
+    again = make_parts(prepared, _silent, missing(prepared, made))
+    assert finish(prepared, join([made, again]), _silent).fresh
+
+
+def test_another_version_makes_no_parts_of_a_stored_build(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts would be others, and so would the id that the manifest has."""
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    monkeypatch.setattr(recipe, "code_version", lambda: "another")
+    for phase in (
+        lambda: make_parts(prepared, _silent),
+        lambda: finish(prepared, made, _silent),
+    ):
+        with pytest.raises(UsageError, match="prepared by another version"):
+            phase()
+
+
+def test_a_build_that_is_finished_elsewhere_is_refused_like_any(
+    tmp_path: Path, cache: Path
+) -> None:
+    """The old build stays, and the refused rows are kept."""
+    data = tmp_path / "rows.jsonl"
+    data.write_bytes(Path(DATA[2]).read_bytes())
+    options = {"cache_dir": cache, "workers": 1, "max_reject": 0.0}
+    config = Config.of("sft", (str(data),), NAME, tmp_path / "out", **options)
+    build(config, _silent)
+    before = _files(tmp_path / "out")
+    with data.open("ab") as rows:
+        rows.write(b'{"question": 1}\n')
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    with pytest.raises(DataError, match=r"1 of .* rows were refused"):
+        finish(prepared, made, _silent)
+    assert _files(tmp_path / "out") == before
+    assert (tmp_path / "out.failed" / "rejects.jsonl").read_text().count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_each_record_can_be_stored(config: Config, tmp_path: Path) -> None:
+    """A record that is read back is the record."""
+
+    folder = tmp_path / "staged"
+    folder.mkdir()
+    prepared: Prepared = _stored(before := prepare(config))
+    assert prepared == before
+    made = _stored(parts := make_parts(prepared, _silent))
+    assert made == parts
+    assembled = _stored(there := assemble(prepared, made, folder, users=(), report=_silent))
+    assert assembled == there
+    assert assembled.build.manifest.build_id == prepared.build_id
+    assert assembled.verdict.passed
+    assert not (folder / "manifest.json").exists()
