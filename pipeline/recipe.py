@@ -23,7 +23,7 @@ from pipeline.stage_tools import Tools
 from stages import catalog, encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
 from stages.binding import bind
-from stages.contract import Stage, TokenRows
+from stages.contract import Stage
 from stages.errors import ModelError, UsageError
 from stages.layouts import Shape
 from stages.normalize import Normalize
@@ -126,7 +126,7 @@ class Recipe:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
         tools = Tools(self.config, self.task.kind, self.model, encoder)
-        if isinstance(formats.load(format_name), TokenRows):
+        if formats.load(format_name).token_ids:
             return (Accept(self.model, self.config.longest_example), Validate(tools.context))
         return self.task.stages(tools)
 

@@ -25,7 +25,7 @@ from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
 from stages import columns, formats, layouts, readers, weights
 from stages.columns import offsets_of
-from stages.contract import Batch, Stage, TokenRows
+from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
 
 METADATA = b"posttrain-pipeline"
@@ -119,7 +119,7 @@ def _through(
 
 
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
-    kinds = {isinstance(formats.load(name), TokenRows) for name in recipe.formats}
+    kinds = {formats.load(name).token_ids for name in recipe.formats}
     if len(kinds) > 1:
         raise UsageError("Token ids and texts need different stages.", "Run them one by one.")
     return recipe.stages(recipe.formats[0])

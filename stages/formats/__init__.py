@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stages import catalog, kinds
-from stages.contract import Format, Varied
 from stages.errors import UsageError
-from stages.formats._unusable import Unusable
+from stages.format import Format
 from stages.kinds import Kind
 
 
@@ -22,13 +21,33 @@ def load(reading: str) -> Format:
         UsageError: there is none.
     """
     name, slash, variant = reading.partition("/")
-    found: Format = catalog.load(__name__, name, "FORMAT")
+    found = _named(name)
     if not slash:
         return found
-    variants = found.variants if isinstance(found, Varied) else {}
+    variants = found.variants
     if variant not in variants:
         raise catalog.unknown(f"variant of {name}", variant, sorted(variants))
     return variants[variant]
+
+
+def _named(name: str) -> Format:
+    """The format of this name, of this package or of another one.
+
+    Raises:
+        UsageError: there is none, or another package gives something else under it.
+    """
+    found: object = catalog.load(__name__, name, "FORMAT")
+    if not isinstance(found, Format):
+        raise UsageError(
+            f"Format {name} is a {type(found).__name__}, not an instance of a subclass of Format.",
+            "Derive its class from stages.format.Format, and let FORMAT be an instance of that.",
+        )
+    if found.name != name:
+        raise UsageError(
+            f"Format {name} says that its name is {found.name}.",
+            "Give the entry point, or the file, and the format one name.",
+        )
+    return found
 
 
 def names_of(found: Format) -> list[str]:
@@ -45,7 +64,7 @@ def settled_by(found: Format, mapped: Iterable[str]) -> frozenset[str]:
 
 def rates_to_first_error(name: str) -> bool:
     """Whether the format's rows rate their steps up to the first error only."""
-    return bool(getattr(load(name), "first_error", False))
+    return load(name).first_error
 
 
 def for_kind(kind: Kind) -> list[Format]:
@@ -55,7 +74,7 @@ def for_kind(kind: Kind) -> list[Format]:
 
 def usable_for(kind: Kind) -> list[Format]:
     """Those of them whose rows can be trained on; the others are only refused by their name."""
-    return [f for f in for_kind(kind) if not isinstance(f, Unusable)]
+    return [f for f in for_kind(kind) if f.usable]
 
 
 def choose(reading: str, kind: Kind) -> Format:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from stages.contract import Format, FormatOptions, Row, Varied
+from stages.contract import FormatOptions, Row
 from stages.errors import AskError, RowError
+from stages.format import Format
 from stages.unread import ignore
 from stages.watched import EMPTY, peek
 
@@ -37,7 +37,7 @@ def doubt(found: Format, rows: Sequence[Row], columns: Mapping[str, str]) -> Que
     The first question of the first such row: its answer may lead to another one.
     """
     options = FormatOptions(columns=columns, already_templated=True)
-    ways = [found, *(found.variants.values() if isinstance(found, Varied) else ())]
+    ways = [found, *found.variants.values()]
     asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
     if len(asked) <= FEW * len(rows):
         return None
@@ -58,12 +58,10 @@ def _asks(row: Row, ways: Sequence[Format], options: FormatOptions) -> AskError 
     return None
 
 
-class Asking:
+class Asking(Format, abstract=True):
     """A pair format that asks about a file what it refuses its rows for."""
 
-    def doubt(
-        self: Any, rows: Sequence[Row], columns: Mapping[str, str]
-    ) -> Question | None:  # a mixin: ``self`` is the format
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
         """What a row leaves open, and the options that settle it."""
         return doubt(self, rows, columns)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages import templated
-from stages.contract import Columns, Conversation, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
@@ -64,10 +65,9 @@ def _one(row: Row, options: FormatOptions) -> Conversation:
     return Conversation(turns, _turns.tools(row))
 
 
-class _Alpaca:
+class _Alpaca(Format):
     name = "alpaca"
-    kinds: tuple[str, ...] = (CONVERSATION,)
-    fans_out = False
+    kinds = (CONVERSATION,)
     columns: Columns = {
         "instruction": ("instruction",),
         "input": _INPUTS,
@@ -76,7 +76,7 @@ class _Alpaca:
         **_turns.BEFORE,
         **_turns.TOOLS,
     }
-    prompts: tuple[str, ...] = ("instruction",)
+    prompts = ("instruction",)
 
     def matches(self, row: Row) -> str | None:
         if "instruction" not in row or "chosen" in row:

@@ -9,6 +9,7 @@ from typing import Any
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of
 from stages.formats._flags import trained
@@ -88,10 +89,9 @@ def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
     return _turns.behind(row, turns)
 
 
-class _ExchangeList:
+class _ExchangeList(Format):
     name = "exchange_list"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {"exchanges": _COLUMNS, **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:

@@ -43,7 +43,6 @@ def _dialogue(text: str, where: str) -> list[Message]:
 class _HhRlhf(Asking):
     name = "hh_rlhf"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {
         "answers": ("chosen", "rejected"),
         "prompt": ("prompt",),

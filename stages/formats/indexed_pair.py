@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _pairs
 from stages.formats._answers import require_no_third, text_of
 from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
@@ -186,16 +186,16 @@ def _names_one(value: Any, row: Row) -> bool:
     return _is_tie(value) or _is_verdict(value, row) or _index(value) in (0, 1, 2)
 
 
-@dataclass
 class _IndexedPair(Asking):
     """The format; ``variant`` says what an index means."""
 
-    variant: str = ""
-    name: str = "indexed_pair"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = False
-    columns: Columns = field(default_factory=lambda: _COLUMNS)
-    prompts: tuple[str, ...] = _pairs.PROMPTS
+    name = "indexed_pair"
+    kinds = (PAIR,)
+    columns: Columns = _COLUMNS
+    prompts = _pairs.PROMPTS
+
+    def __init__(self, variant: str = "") -> None:
+        self._variant = variant
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -273,7 +273,7 @@ class _IndexedPair(Asking):
         if named is not None:
             return named
         found = _index(value)
-        order = VARIANTS.get(self.variant, ())
+        order = VARIANTS.get(self._variant, ())
         if found is not None and found in order:
             return order.index(found)
         if not order and found in (0, 1, 2):

@@ -8,20 +8,20 @@ ranked, ``message_paths/best`` follows the best of them and ``message_paths/all`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from stages.contract import (
     Columns,
     Conversation,
     Example,
-    Format,
     FormatOptions,
     Message,
     Refused,
     Row,
 )
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _replies
 from stages.kinds import CONVERSATION
 
@@ -37,15 +37,16 @@ def _has_ranks(node: Any) -> bool:
     return _replies.ranked(answers) or any(map(_has_ranks, children))
 
 
-@dataclass
-class _MessagePaths:
+class _MessagePaths(Format):
     """The format; ``which`` of ranked answers are followed."""
 
-    which: str = ""
-    name: str = "message_paths"
-    kinds: tuple[str, ...] = (CONVERSATION,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
+    name = "message_paths"
+    kinds = (CONVERSATION,)
+    columns: Columns = _replies.COLUMNS
+    fans_out = True
+
+    def __init__(self, which: str = "") -> None:
+        self._which = which
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -93,9 +94,9 @@ class _MessagePaths:
         return [own, *found] if further else [*found, own]
 
     def _followed(self, answers: list[Row]) -> list[Row]:
-        if self.which == "all" or not _replies.ranked(answers):
+        if self._which == "all" or not _replies.ranked(answers):
             return answers
-        if not self.which:
+        if not self._which:
             raise RowError("ranked_answers", "the answers are ranked; see --format message_paths")
         ranks = [rank for one in answers if (rank := _replies.rank(one)) is not None]
         return [one for one in answers if _replies.rank(one) == min(ranks)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from stages.contract import Columns, Example, Format, FormatOptions, Message, Pair, Refused, Row
+from stages.contract import Columns, Example, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _replies
 from stages.kinds import PAIR
 
@@ -23,15 +23,16 @@ def _is_alone(child: Row, answers: list[Row]) -> bool:
     return len(rated) == 1 and rated[0] is child
 
 
-@dataclass
-class _MessageTree:
+class _MessageTree(Format):
     """The format; ``every`` makes pairs of all ranked answers, not only of neighbours."""
 
-    every: bool = False
-    name: str = "message_tree"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
+    name = "message_tree"
+    kinds = (PAIR,)
+    columns: Columns = _replies.COLUMNS
+    fans_out = True
+
+    def __init__(self, every: bool = False) -> None:
+        self._every = every
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -74,7 +75,7 @@ class _MessageTree:
             if _replies.rank(one) is None
         ]
         ordered = sorted(ranks, key=lambda pair: pair[0])
-        couples = itertools.combinations(ordered, 2) if self.every else itertools.pairwise(ordered)
+        couples = itertools.combinations(ordered, 2) if self._every else itertools.pairwise(ordered)
         for (high, better), (low, worse) in couples:
             if high == low:
                 both = f"{_replies.quoted(better)} and {_replies.quoted(worse)}"

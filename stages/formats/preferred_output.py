@@ -17,7 +17,6 @@ _SIDES = ("preferred_output", "non_preferred_output")
 class _PreferredOutput(Asking):
     name = "preferred_output"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {"prompt": ("input",), "answers": _SIDES, **_pairs.MARGIN}
 
     def matches(self, row: Row) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.kinds import STEPS
 
@@ -45,7 +46,7 @@ def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | Non
     return _turns.text(human if isinstance(human, dict) else {"text": human}, "text"), 1.0
 
 
-class _PRM800K:
+class _PRM800K(Format):
     name = "prm800k"
     kinds = (STEPS,)
     fans_out = True

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
@@ -34,10 +35,9 @@ def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions)
     return name
 
 
-class _QueryResponse:
+class _QueryResponse(Format):
     name = "query_response"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "question": QUESTIONS,
         "answer": ANSWERS,

@@ -7,11 +7,11 @@ else between two steps has no place in a chain of steps: such rows are refused b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _roles, _steps, _turns, rated_steps
 from stages.kinds import STEPS
 from stages.watched import read_key
@@ -39,21 +39,19 @@ def _column(row: Row) -> str | None:
     return None
 
 
-@dataclass
-class _RatedMessages:
+class _RatedMessages(Format):
     """The format; ``signed`` ratings are -1, 0 and 1."""
 
-    signed: bool = False
-    name: str = "rated_messages"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = False
-    columns: Columns = field(
-        default_factory=lambda: {
-            "turns": _COLUMNS,
-            "system text": _turns.SYSTEM,
-            "history": ("history",),
-        }
-    )
+    name = "rated_messages"
+    kinds = (STEPS,)
+    columns: Columns = {
+        "turns": _COLUMNS,
+        "system text": _turns.SYSTEM,
+        "history": ("history",),
+    }
+
+    def __init__(self, signed: bool = False) -> None:
+        self._signed = signed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -93,7 +91,7 @@ class _RatedMessages:
         for number, turn in enumerate(turns):
             if _speaks(turn):
                 where = f"{name}[{number}]"
-                labels.append(rated_steps.rating_in(turn, where, self.signed, options))
+                labels.append(rated_steps.rating_in(turn, where, self._signed, options))
             elif key := next((k for k in rated_steps.RATINGS if turn.get(k) is not None), None):
                 what = f"{name}[{number}] is not an assistant's step, but has a {key}"
                 raise RowError("bad_label", what)

@@ -58,7 +58,6 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
 class _RejectedResponse(Asking):
     name = "rejected_response"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {
         "conversation": _WHOLE,
         "question": _QUESTIONS,

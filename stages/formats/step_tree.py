@@ -7,11 +7,11 @@ both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, rated_steps
 from stages.kinds import STEPS
 
@@ -202,16 +202,17 @@ def _open(row: Row, column: str) -> tuple[str, str] | None:
     return None
 
 
-@dataclass
-class _StepTree:
+class _StepTree(Format):
     """The format; ``signed`` values are -1, 0 and 1."""
 
-    signed: bool = False
-    name: str = "step_tree"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: {"tree": _TREES, **_steps.PROBLEM})
-    prompts: tuple[str, ...] = _steps.PROBLEMS
+    name = "step_tree"
+    kinds = (STEPS,)
+    columns: Columns = {"tree": _TREES, **_steps.PROBLEM}
+    prompts = _steps.PROBLEMS
+    fans_out = True
+
+    def __init__(self, signed: bool = False) -> None:
+        self._signed = signed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -234,7 +235,7 @@ class _StepTree:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "there is no tree of steps with a value each")
-        tree = _Tree(name, self.signed, options)
+        tree = _Tree(name, self._signed, options)
         asked, first, before = tree.root(row, row[name])
         found = tree.paths(row[name], first, before)
         return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in found]

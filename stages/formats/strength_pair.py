@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _pairs
 from stages.formats._answers import require_no_third
 from stages.formats._asked import Asking, one_of, two_of
@@ -43,21 +43,20 @@ def _numbers(row: Row) -> Iterator[float]:
             yield value
 
 
-def _columns() -> dict[str, tuple[str, ...]]:
-    answers = tuple(name for names in _SIDES for name in names)
-    return {"answers": answers, "strength": _STRENGTHS, **_pairs.BESIDE}
-
-
-@dataclass
 class _StrengthPair(Asking):
     """The format; ``first`` is the sign of a strength that prefers the first answer."""
 
-    first: int = -1
-    name: str = "strength_pair"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = False
-    columns: Columns = field(default_factory=_columns)
-    prompts: tuple[str, ...] = _pairs.PROMPTS
+    name = "strength_pair"
+    kinds = (PAIR,)
+    columns: Columns = {
+        "answers": tuple(name for names in _SIDES for name in names),
+        "strength": _STRENGTHS,
+        **_pairs.BESIDE,
+    }
+    prompts = _pairs.PROMPTS
+
+    def __init__(self, first: int = -1) -> None:
+        self._first = first
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -95,7 +94,7 @@ class _StrengthPair(Asking):
         if strength == 0:
             raise RowError("tie", f"{column} is 0: the answers are equally good")
         answers = [row[name] for name in names]
-        better, worse = answers if strength * self.first > 0 else answers[::-1]
+        better, worse = answers if strength * self._first > 0 else answers[::-1]
         return [_pairs.pair(row, better, worse, options, (f"the {column}", abs(strength)))]
 
 

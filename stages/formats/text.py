@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from stages import templated
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _replies, _roles, _turns
 from stages.kinds import CONVERSATION
 from stages.watched import peek
@@ -17,10 +18,9 @@ from stages.watched import peek
 BARE = "text"  # the role of a turn without a template
 
 
-class _Text:
+class _Text(Format):
     name = "text"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {"text": ("text",), **_turns.TOOLS}
     prompts = ("text",)
 
