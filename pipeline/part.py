@@ -23,7 +23,7 @@ import pyarrow as pa
 from pipeline import chain, part_checks, seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
-from stages import columns, notes, readers, turn_split
+from stages import columns, file_hash, notes, readers, turn_split
 from stages.contract import Batch, Record, Split
 from stages.fold import fold
 
@@ -137,8 +137,8 @@ def finished(work: Work) -> PartReport | None:
         found = json.loads(data)
         report = PartReport(**found[_REPORT])
         whole = found[_KEY] == work.key and part_checks.counts_lines(work, report)
-        whole = whole and _sha256(work.path) == report.sha256
-        whole = whole and _sha256(work.rejects) == report.rejects_sha256
+        whole = whole and file_hash.sha256(work.path) == report.sha256
+        whole = whole and file_hash.sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError, KeyError):
         return None
     if not whole:
@@ -200,21 +200,16 @@ def _replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
     """Write the part's files; the report last."""
     work.path.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(work.path) as path:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        report.sha256 = _sha256(path)
+        report.sha256 = file_hash.sha256(path)
     with _replacing(work.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
-        report.rejects_sha256 = _sha256(path)
+        report.rejects_sha256 = file_hash.sha256(path)
     with _replacing(work.report) as path:  # last: it vouches for the others
         write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
 

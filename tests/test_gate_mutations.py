@@ -21,8 +21,8 @@ from expectations.contract import ENCODER, STREAM
 from expectations.invariants import invariants
 from pipeline import gather, manifest, recipe
 from pipeline.config import Config
-from pipeline.measured import read, sha256_of
-from stages import packing
+from pipeline.measured import read
+from stages import file_hash, packing
 from stages.columns import IGNORED
 from stages.errors import ExpectationError
 from stages.profile import TargetModel
@@ -333,7 +333,7 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
     def writes(path: Path, *arguments: Any) -> tuple[str, int]:
         tokens = write(path, *arguments)[1]
         after(path)
-        return sha256_of(path), tokens
+        return file_hash.sha256(path), tokens
 
     monkeypatch.setattr(gather, "write", writes)
 
