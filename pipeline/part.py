@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -147,6 +147,28 @@ def finished(work: Work) -> PartReport | None:
     return report
 
 
+class PartReject(NamedTuple):
+    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
+
+    Attributes:
+        line, offset: from 0, from the split's start.
+        stage, code, detail, raw: as ``build_dir.records.Reject`` has them.
+    """
+
+    line: int
+    sequence: int
+    offset: int | None
+    stage: str
+    code: str
+    detail: str
+    raw: str
+
+
+def raw_text(record: Record) -> str:
+    """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
+    return record.raw.decode("utf-8", "backslashreplace")
+
+
 class _Rejects:
     """The refused rows of a part, as lines of JSON, with their raw text."""
 
@@ -157,16 +179,8 @@ class _Rejects:
     def take(self, gone: Iterable[chain.Gone], records: dict[int, Record]) -> None:
         for stage, line, sequence, code, detail in chain.refusals(gone):
             record = records[line]
-            entry = {
-                "line": line,
-                "sequence": sequence,
-                "offset": record.offset,
-                "stage": stage,
-                "code": code,
-                "detail": detail,
-                "raw": record.raw.decode("utf-8", "backslashreplace"),
-            }
-            self.lines.append(json.dumps(entry, ensure_ascii=True).encode())
+            entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
+            self.lines.append(json.dumps(entry._asdict(), ensure_ascii=True).encode())
             self.refused.append((line, stage))
 
 
@@ -240,7 +254,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         normalized = normalize(lines.records)
         report.made += part_checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
-        if normalize.kind != "tokens":
+        if not normalize.made.given:
             part_checks.require_theirs(gone, work.place)
         rejects.take(gone, records)
         if batch.num_rows:
