@@ -46,7 +46,7 @@ class NamedSides(Asking, abstract=True):
         return f"{names[0]} and {names[1]}" if names else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        names = two_of(row, self._sides, options.columns, self._says) or self._sides_of(row)
+        names = two_of(row, self._sides, options.columns, holds=self._says) or self._sides_of(row)
         if names is None and self._lacking is not None:
             raise RowError("bad_column", self._lacking)
         chosen, rejected = names or self._sides[0]

@@ -59,7 +59,7 @@ def asked(row: Row, options: FormatOptions) -> str:
 
 
 def _one(row: Row, options: FormatOptions) -> Conversation:
-    name = one_of(row, _OUTPUTS, options.columns, "answer")
+    name = one_of(row, _OUTPUTS, options.columns, what="answer")
     answer = _turns.text(row, name or _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
     turns = _turns.exchange(row, asked(row, options), answer, options)
     return Conversation(turns, _turns.tools(row))
@@ -119,6 +119,7 @@ class _Instances(_Alpaca):
         instances = row["instances"]
         if not isinstance(instances, list) or not all(isinstance(one, dict) for one in instances):
             raise RowError("bad_column", "column 'instances' is not a list of objects")
+        # Each instance with the row's instruction, which its own keys go before.
         return [_one(Overlaid(row, one), options) for one in instances]
 
 

@@ -82,8 +82,8 @@ class _AnswerLists(Asking):
             detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
             raise RowError("several_answers", detail + " or ".join(self.variants))
         if self._variant == "first":
-            found = _pairs.pair(row, chosen[0], rejected[0], options)
-            return [found, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
+            pair = _pairs.pair(row, chosen[0], rejected[0], options)
+            return [pair, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
         _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
         pairs = itertools.product(chosen, rejected)
         return [_pairs.pair(row, better, worse, options) for better, worse in pairs]

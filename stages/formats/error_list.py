@@ -43,9 +43,9 @@ def _column(row: Row) -> str | None:
     for column in _NAMED:
         if column in row and (peek(row, column) is None or isinstance(peek(row, column), list)):
             return column
-    found = (column for column in _ERRORS if column in row)
+    columns = (column for column in _ERRORS if column in row)
     count = len(peek(row, name))
-    return next((column for column in found if _is_list(peek(row, column), count)), None)
+    return next((column for column in columns if _is_list(peek(row, column), count)), None)
 
 
 class _ErrorList(Format):

@@ -74,24 +74,24 @@ class _MessagePaths(Format):
         children, gone = _replies.replies(node)
         answers = [child for child in children if _replies.is_answer(child)]
         followed = self._followed(answers)
-        found: list[Example] = list(gone)
+        examples: list[Example] = list(gone)
         for child in children:
             if _replies.is_answer(child) and not any(child is one for one in followed):
                 detail = f"{_replies.quoted(child)} is not the best answer"
-                found.append(Refused("not_the_best", detail))
+                examples.append(Refused("not_the_best", detail))
                 continue
-            found += self._below(child, [*path, _replies.message(child)])
-        further = [one for one in found if isinstance(one, Conversation)]
+            examples += self._below(child, [*path, _replies.message(child)])
+        further = [one for one in examples if isinstance(one, Conversation)]
         if path[-1].role != "assistant":
             if further:
-                return found
-            return [*found, Refused("no_answer", f"{path[-1].content!r:.42} has no answer")]
-        if len(further) == 1:
-            return found
+                return examples
+            return [*examples, Refused("no_answer", f"{path[-1].content!r:.42} has no answer")]
+        if len(further) == 1:  # the one conversation that goes on from here trains this answer
+            return examples
         for one in further:
             one.messages[len(path) - 1] = replace(path[-1], trained=False)
         own = Conversation([replace(message) for message in path])
-        return [own, *found] if further else [*found, own]
+        return [own, *examples] if further else [*examples, own]
 
     def _followed(self, answers: list[Row]) -> list[Row]:
         if self._which == "all" or not _replies.ranked(answers):

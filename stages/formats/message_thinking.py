@@ -32,7 +32,7 @@ class _MessageThinking(Format):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        question = one_of(row, _ASKED, options.columns, "question")
+        question = one_of(row, _ASKED, options.columns, what="question")
         if question is None:
             raise RowError("bad_column", "there is no question column")
         answer = _turns.text(row, "message_content")

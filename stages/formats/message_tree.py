@@ -49,27 +49,27 @@ class _MessageTree(Format):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         node = _replies.root(row)
-        found = self._below(node, [_replies.message(node)])
-        if not found:
+        examples = self._below(node, [_replies.message(node)])
+        if not examples:
             raise RowError("no_pair", "no message has an answer")
-        return found
+        return examples
 
     def _below(self, node: Row, path: list[Message]) -> list[Example]:
         children, gone = _replies.replies(node)
         answers = [child for child in children if _replies.is_answer(child)]
-        found: list[Example] = [*gone, *(self._pairs(answers, path) if len(answers) > 1 else [])]
+        examples: list[Example] = [*gone, *(self._pairs(answers, path) if len(answers) > 1 else [])]
         for child in children:
             below = self._below(child, [*path, _replies.message(child)])
             if _is_alone(child, answers) and not any(isinstance(one, Pair) for one in below):
                 detail = f"{_replies.quoted(child)} has no other answer to compare it with"
-                found.append(Refused("only_answer", detail))
-            found += below
-        return found
+                examples.append(Refused("only_answer", detail))
+            examples += below
+        return examples
 
     def _pairs(self, answers: list[Row], path: list[Message]) -> list[Example]:
         """The pairs of the answers to the last message of a path."""
         ranks = [(rank, one) for one in answers if (rank := _replies.rank(one)) is not None]
-        found: list[Example] = [
+        examples: list[Example] = [
             Refused("unranked_answer", f"{_replies.quoted(one)} has no rank")
             for one in answers
             if _replies.rank(one) is None
@@ -79,11 +79,11 @@ class _MessageTree(Format):
         for (high, better), (low, worse) in couples:
             if high == low:
                 both = f"{_replies.quoted(better)} and {_replies.quoted(worse)}"
-                found.append(Refused("tie", f"{both} have the same rank {high:g}"))
+                examples.append(Refused("tie", f"{both} have the same rank {high:g}"))
                 continue
             sides = ([_replies.message(better)], [_replies.message(worse)])
-            found.append(Pair(list(path), *sides))
-        return found
+            examples.append(Pair(list(path), *sides))
+        return examples
 
 
 FORMAT = _MessageTree()

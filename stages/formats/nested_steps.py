@@ -99,13 +99,13 @@ class _NestedSteps(Format):
         if name is None:
             raise RowError("bad_column", "there is no list of solutions with rated steps")
         problem = _steps.problem(row, options)
-        found: list[Example] = []
+        examples: list[Example] = []
         for number, inner in enumerate(row[name]):
             try:
-                found.append(StepChain(problem, *self._chain(inner, options)))
+                examples.append(StepChain(problem, *self._chain(inner, options)))
             except RowError as error:
-                found.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
-        return found
+                examples.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
+        return examples
 
     def _chain(self, inner: Any, options: FormatOptions) -> tuple[list[str], list[float | None]]:
         if not isinstance(inner, dict):
@@ -117,7 +117,7 @@ class _NestedSteps(Format):
         if len(texts) != len(values):
             raise RowError("label_count", f"{len(texts)} steps and {len(values)} labels")
         return texts, [
-            rated_steps.label(value, f"{labels}[{i}]", self._signed, options)
+            rated_steps.label(value, f"{labels}[{i}]", signed=self._signed, options=options)
             for i, value in enumerate(values)
         ]
 

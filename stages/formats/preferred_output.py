@@ -33,7 +33,7 @@ class _PreferredOutput(Asking):
         chosen, rejected = (_pairs.side(row.get(name), name) for name in _SIDES)
         _pairs.require_answers([chosen, rejected])
         margin = _pairs.margin(row, options.columns)
-        return [Pair(prompt, chosen, rejected, margin, _turns.tools(asked))]
+        return [Pair(prompt, chosen, rejected, margin=margin, tools=_turns.tools(asked))]
 
 
 FORMAT = _PreferredOutput()

@@ -94,8 +94,8 @@ class _Ranked(Asking):
     def _couples(self, ordered: list[Answer]) -> list[_Couple]:
         if self._which == "extremes":
             return [(ordered[0], ordered[-1])]
-        found = itertools.combinations(ordered, 2) if self._which else itertools.pairwise(ordered)
-        return list(found)
+        couples = itertools.combinations(ordered, 2) if self._which else itertools.pairwise(ordered)
+        return list(couples)
 
     def _left_out(self, ordered: list[Answer], unrated: list[str]) -> Iterable[Refused]:
         """The answers that are in no pair."""
@@ -107,7 +107,7 @@ class _Ranked(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
-        name = one_of(row, (*_ORDERED, *_LISTS), columns, "list of answers", _is_list)
+        name = one_of(row, (*_ORDERED, *_LISTS), columns, what="list of answers", holds=_is_list)
         if name is None:
             raise RowError("bad_column", "there is no list of two answers or more")
         given = row[name]
@@ -118,16 +118,16 @@ class _Ranked(Asking):
         couples = self._couples(ordered)
         _pairs.require_one_margin(row, len(couples), columns)
         texts = {one.where: text_of(one.said, one.where) for one in ordered}
-        found: list[Example] = []
+        examples: list[Example] = []
         for better, worse in couples:
             if tie := better.ties_with(worse):
-                found.append(Refused("tie", f"two answers have the same {tie}"))
+                examples.append(Refused("tie", f"two answers have the same {tie}"))
                 continue
             sides = texts[better.where], texts[worse.where]
-            found.append(_pairs.pair(row, *sides, options, better.margin_over(worse)))
-        if all(isinstance(one, Refused) for one in found):
+            examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
+        if all(isinstance(one, Refused) for one in examples):
             raise RowError("tie", "all answers are equally good")
-        return [*found, *self._left_out(ordered, unrated)]
+        return [*examples, *self._left_out(ordered, unrated)]
 
 
 FORMAT = _Ranked()

@@ -84,20 +84,22 @@ class _RatedMessages(Format):
         said = _steps.conversation({**before, name: plain}, options)
         roles = [message.role for message in said]
         if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
-            found = next((role for role in roles[1:] if role != "assistant"), roles[0])
-            detail = f"a turn ({found}) that is not a step is among the steps"
+            role = next((role for role in roles[1:] if role != "assistant"), roles[0])
+            detail = f"a turn ({role}) that is not a step is among the steps"
             raise RowError("turns_between_steps", detail)
         labels = []
         for number, turn in enumerate(turns):
             if _speaks(turn):
                 where = f"{name}[{number}]"
-                labels.append(rated_steps.rating_in(turn, where, self._signed, options))
+                labels.append(
+                    rated_steps.rating_in(turn, where, signed=self._signed, options=options)
+                )
             elif key := next((k for k in rated_steps.RATINGS if turn.get(k) is not None), None):
                 what = f"{name}[{number}] is not an assistant's step, but has a {key}"
                 raise RowError("bad_label", what)
             for key in rated_steps.RATINGS:
                 if key in turn:
-                    read_key(row, name, key)
+                    read_key(row, name, key)  # the turns were read without it
         texts = [message.content or "" for message in said[1:]]
         return [StepChain(said[0].content or "", texts, labels)]
 

@@ -97,7 +97,7 @@ def rating_in(step: Row, where: str, signed: bool, options: FormatOptions) -> fl
     """
 
     def one(value: Any, place: str) -> float | None:
-        return label(value, place, signed, options)
+        return label(value, place, signed=signed, options=options)
 
     return _steps.one_rating(step, RATINGS, where, one)
 
@@ -115,7 +115,7 @@ def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], li
     labels: list[float | None] = []
     for number, step in enumerate(row[name]):
         texts.append(step[_text_of(step)])
-        labels.append(rating_in(step, f"{name}[{number}]", signed, options))
+        labels.append(rating_in(step, f"{name}[{number}]", signed=signed, options=options))
     return texts, labels
 
 

@@ -113,7 +113,7 @@ class _Tree:
         """
 
         def label(value: Any, place: str) -> float | None:
-            return rated_steps.label(value, place, self._signed, self._options)
+            return rated_steps.label(value, place, signed=self._signed, options=self._options)
 
         return _steps.one_rating(node, _VALUES, where, label)
 
@@ -147,14 +147,14 @@ class _Tree:
         children = node[names[0]] if names else []
         if not children:
             return [steps] if steps else []
-        found = []
+        below = []
         for child in children:
             if not isinstance(child, dict):
                 raise RowError("bad_column", "a child of a node is not an object")
             text, whole = self.own(child, before)
             value = self.value(child, f"the node {text.strip()[:30]!r}")
-            found += self.paths(child, [*steps, (text, value)], whole)
-        return found
+            below += self.paths(child, [*steps, (text, value)], whole)
+        return below
 
     def root(self, row: Row, node: Row) -> tuple[str, list[_Step], str]:
         """The problem, the step that the first node is, and the text up to its end.
@@ -185,9 +185,9 @@ def _open(row: Row, column: str) -> tuple[str, str] | None:
     """What a row leaves open, and the options that settle it."""
     root = dict.get(row, column)
     for node, before in _nodes(root):
-        found = _rivals(node, before)
-        if found is not None:
-            keys, what = found
+        rivals = _rivals(node, before)
+        if rivals is not None:
+            keys, what = rivals
             flags = " or ".join(f"--ignore '{column}.**.{key}'" for key in keys)
             seen = f"{' and '.join(keys)} could each be the {what} of a node in {column}"
             return f"{seen}, and they differ", f"Say which to leave out with {flags}"
@@ -229,7 +229,9 @@ class _StepTree(Format):
         return f"{name} of steps with a value each" if name else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        return next((found for row in rows if (found := _open(row, _column(row) or ""))), None)
+        return next(
+            (question for row in rows if (question := _open(row, _column(row) or ""))), None
+        )
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
@@ -237,8 +239,8 @@ class _StepTree(Format):
             raise RowError("bad_column", "there is no tree of steps with a value each")
         tree = _Tree(name, self._signed, options)
         asked, first, before = tree.root(row, row[name])
-        found = tree.paths(row[name], first, before)
-        return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in found]
+        paths = tree.paths(row[name], first, before)
+        return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in paths]
 
 
 FORMAT = _StepTree()

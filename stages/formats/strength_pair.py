@@ -31,8 +31,8 @@ _STRENGTHS = ("preference_strength", "overall_preference")
 
 def _sides(row: Row) -> tuple[str, str] | None:
     """The columns of the two answers."""
-    found = (names for names in _SIDES if all(peek(row, name) is not None for name in names))
-    return next(found, None)
+    sides = (names for names in _SIDES if all(peek(row, name) is not None for name in names))
+    return next(sides, None)
 
 
 def _numbers(row: Row) -> Iterator[float]:
@@ -84,7 +84,7 @@ class _StrengthPair(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         names = two_of(row, _SIDES, options.columns) or _sides(row)
-        column = one_of(row, _STRENGTHS, options.columns, "strength")
+        column = one_of(row, _STRENGTHS, options.columns, what="strength")
         if names is None:
             raise RowError("bad_column", "there are no two answers")
         require_no_third(row, names, options.columns)
@@ -95,7 +95,7 @@ class _StrengthPair(Asking):
             raise RowError("tie", f"{column} is 0: the answers are equally good")
         answers = [row[name] for name in names]
         better, worse = answers if strength * self._first > 0 else answers[::-1]
-        return [_pairs.pair(row, better, worse, options, (f"the {column}", abs(strength)))]
+        return [_pairs.pair(row, better, worse, options, own=(f"the {column}", abs(strength)))]
 
 
 FORMAT = _StrengthPair()

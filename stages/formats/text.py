@@ -41,11 +41,12 @@ class _Text(Format):
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        found = templated.read(text)
-        if found is None:
+        parsed = templated.read(text)
+        if parsed is None:
             return [Conversation([Message(BARE, text)])]
-        templated.require_allowed(found[0], "the text", options.already_templated)
-        return [Conversation(found[1].messages, _turns.tools(row))]
+        dialect, turns = parsed
+        templated.require_allowed(dialect, "the text", options.already_templated)
+        return [Conversation(turns.messages, _turns.tools(row))]
 
 
 def _speaker(row: Row) -> str | None:
