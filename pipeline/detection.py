@@ -14,9 +14,10 @@ from pipeline.inputs import Input
 from pipeline.questions import ask
 from pipeline.reading import format_options, selection_of
 from stages import column_names, formats, null_fields, readers
-from stages.contract import Format, Glimpse, Record, Row
+from stages.contract import Glimpse, Record, Row
 from stages.detection import Detection, detect, settle
 from stages.errors import AskError, DataError, UsageError
+from stages.format import Format
 from stages.selection import Selection, lookup, names_something, renamed
 from stages.survey import survey
 

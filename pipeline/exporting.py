@@ -21,7 +21,7 @@ from pipeline.build_dir.manifest import MANIFEST, ExportRecord, Manifest, ShardR
 from pipeline.build_dir.records import SERVING, TOKENIZER, VALIDATION
 from pipeline.dataset_files import write_json, write_split, write_splits
 from pipeline.exports import Export, Facts, Projection
-from stages import layouts
+from stages import file_hash, layouts
 from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import UsageError
 from stages.layouts import Shape
@@ -96,8 +96,8 @@ def _write_split(
             for start in range(0, len(table), stored.BATCH_ROWS):
                 sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
         tokens, total = _tokens(table)
-        size = (folder / path).stat().st_size
-        shards.append(ShardRecord(path, len(table), tokens, size, sink.sha256()))
+        size, sha256 = (folder / path).stat().st_size, file_hash.sha256(folder / path)
+        shards.append(ShardRecord(path, len(table), tokens, size, sha256))
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
         schema = stored.read_file(folder / path).schema
     if container == "arrow":

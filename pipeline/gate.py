@@ -25,7 +25,8 @@ from expectations.readback.dataset import Dataset
 from expectations.verdict import Finding, Verdict
 from pipeline import measured
 from pipeline.dataset_files import listed_and_alike
-from pipeline.measured import Measured, metrics_file, sha256_of
+from pipeline.measured import Measured, metrics_file
+from stages import file_hash
 from stages.errors import ExpectationError
 
 SHOWN = 3  # rows that an error names
@@ -59,7 +60,7 @@ def _shard_table(evidence: Evidence) -> pl.DataFrame:
     """One row per shard, its bytes hashed once more."""
     with ThreadPoolExecutor(4) as pool:
         paths = [evidence.folder / shard.path for shard in evidence.shards]
-        hashes = list(pool.map(sha256_of, paths))
+        hashes = list(pool.map(file_hash.sha256, paths))
     made = []
     for shard, found in zip(evidence.shards, hashes, strict=True):
         opens = shard.counts["opens_pyarrow"] and listed_and_alike(evidence.folder, shard.path)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from expectations.readback.stored_rows import Planned, Sources
 from pipeline.answers import Answers, Counting
-from pipeline.measured import METRICS, Measured, measure, sha256_of
+from pipeline.measured import METRICS, Measured, measure
 from pipeline.plan import part_of
 from pipeline.recipe import Recipe
-from stages import columns, layouts, weights
+from stages import columns, file_hash, layouts, weights
 from stages.columns import IDS, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.fold import unfold
@@ -230,7 +230,7 @@ def write(
             writer.write_table(table)
         if writer is not None:
             writer.close()
-    return sha256_of(path), tokens
+    return file_hash.sha256(path), tokens
 
 
 class _Written(NamedTuple):

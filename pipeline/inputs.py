@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from collections import Counter
@@ -163,11 +162,3 @@ def scan(config: Config) -> list[Input]:
                 "Put it back and build again.",
             ) from error
     return inputs
-
-
-def identity(inputs: Sequence[tuple[str, str]]) -> str:
-    """Hash over the inputs' names and the hashes of their bytes."""
-    digest = hashlib.sha256()
-    for name, sha256 in inputs:
-        digest.update(f"{name}\0{sha256}\0".encode())
-    return digest.hexdigest()

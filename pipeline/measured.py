@@ -5,7 +5,6 @@ The tables of metrics go to files beside the shards while the build is staged; t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +52,6 @@ class Measured:
 def metrics_file(folder: Path, shard: str, table: str) -> Path:
     """Where a table of a shard's metrics is kept."""
     return folder / f"{shard.replace('/', '-')}.{table}.arrow"
-
-
-def sha256_of(path: Path) -> str:
-    """Hash of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read(path: Path) -> pa.Table:

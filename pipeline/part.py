@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from pipeline import chain, part_checks, seal
 from pipeline.dataset_files import write_json
 from pipeline.recipe import Recipe
-from stages import columns, notes, readers, turn_split
+from stages import columns, file_hash, notes, readers, turn_split
 from stages.contract import Batch, Record, Split, Stage
 from stages.fold import fold
 from stages.normalize import Normalize
@@ -148,14 +149,36 @@ def finished(work: Work) -> PartReport | None:
         content = json.loads(data)
         report = PartReport(**content[_REPORT])
         whole = content[_KEY] == work.key and part_checks.counts_lines(work, report)
-        whole = whole and _sha256(work.path) == report.sha256
-        whole = whole and _sha256(work.rejects) == report.rejects_sha256
+        whole = whole and file_hash.sha256(work.path) == report.sha256
+        whole = whole and file_hash.sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError, KeyError):
         return None
     if not whole:
         return None
     work.path.touch()  # a part in use is not pruned
     return report
+
+
+class PartReject(NamedTuple):
+    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
+
+    Attributes:
+        line, offset: from 0, from the split's start.
+        stage, code, detail, raw: as ``build_dir.records.Reject`` has them.
+    """
+
+    line: int
+    sequence: int
+    offset: int | None
+    stage: str
+    code: str
+    detail: str
+    raw: str
+
+
+def raw_text(record: Record) -> str:
+    """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
+    return record.raw.decode("utf-8", "backslashreplace")
 
 
 class _Rejects:
@@ -168,16 +191,8 @@ class _Rejects:
     def take(self, gone: Iterable[chain.Gone], records: dict[int, Record]) -> None:
         for stage, line, sequence, code, detail in chain.refusals(gone):
             record = records[line]
-            entry = {
-                "line": line,
-                "sequence": sequence,
-                "offset": record.offset,
-                "stage": stage,
-                "code": code,
-                "detail": detail,
-                "raw": record.raw.decode("utf-8", "backslashreplace"),
-            }
-            self.lines.append(json.dumps(entry, ensure_ascii=True).encode())
+            entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
+            self.lines.append(json.dumps(entry._asdict(), ensure_ascii=True).encode())
             self.refused.append((line, stage))
 
 
@@ -220,21 +235,16 @@ def _replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
     """Write the part's files; the report last."""
     work.path.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(work.path) as path:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        report.sha256 = _sha256(path)
+        report.sha256 = file_hash.sha256(path)
     with _replacing(work.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
-        report.rejects_sha256 = _sha256(path)
+        report.rejects_sha256 = file_hash.sha256(path)
     with _replacing(work.report) as path:  # last: it vouches for the others
         write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
 

@@ -23,7 +23,7 @@ from pipeline.stage_tools import Tools
 from stages import catalog, encoders, formats, inference, probes, reasoning
 from stages.accept import Accept
 from stages.binding import bind
-from stages.contract import Stage, TokenRows
+from stages.contract import Stage
 from stages.errors import ModelError, UsageError
 from stages.layouts import Shape
 from stages.normalize import Normalize
@@ -84,7 +84,9 @@ class Recipe:
     def splits_turns(self) -> bool:
         """Whether every trained turn of a conversation becomes an example of its own."""
         split = self.model.profile.one_example_per_turn and self.task.kind.trains_answers
-        return split and self.config.train_on != "all"  # which trains the text as it is printed
+        return (
+            split and self.config.source.train_on != "all"
+        )  # which trains the text as it is printed
 
     @property
     def context(self) -> Context:
@@ -138,7 +140,7 @@ class Recipe:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
         tools = Tools(config=self.config, kind=self.task.kind, model=self.model, encoder=encoder)
-        if isinstance(formats.load(format_name), TokenRows):
+        if formats.load(format_name).token_ids:
             return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)
 

@@ -1,20 +1,26 @@
-"""``rejects.jsonl``: every refused row, with the names and offsets that a part cannot know."""
+"""Refused rows as users get them: of a build and of single stages, all as one record."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline.build_dir.json_records import one_line
 from pipeline.build_dir.records import Reject
-from pipeline.gather import Source
-from pipeline.part import Work
+from pipeline.chain import Gone, refusals
+from pipeline.gather import Source, row_ids
+from pipeline.part import PartReject, Work, raw_text
+from stages import columns
 from stages.columns import Ints
+from stages.contract import Batch, Record, Split
+
+ORIGIN = ("row_id", "offset", "raw")  # columns of a stage file
 
 
 @dataclass(slots=True)
@@ -53,24 +59,66 @@ class Ledger:
 def _entries(work: Work, source: Source) -> Iterator[tuple[int, Reject]]:
     with work.rejects.open("rb") as file:
         for text in file:
-            entry = json.loads(text)
-            line = source.first_line + entry["line"] + 1
-            suffix = f"#{entry['sequence']}" if entry["sequence"] >= 0 else ""
-            offset = entry["offset"]
-            start = work.split.start if work.split.reader == "jsonl" else 0
+            entry = PartReject(**json.loads(text))
+            line = source.first_line + entry.line + 1
+            suffix = f"#{entry.sequence}" if entry.sequence >= 0 else ""
             yield (
-                entry["line"],
+                entry.line,
                 Reject(
                     id=f"{source.name}:{line}{suffix}",
                     source=source.name,
                     line=line,
-                    offset=None if offset is None else offset + start,
-                    stage=entry["stage"],
-                    code=entry["code"],
-                    detail=entry["detail"],
-                    raw=entry["raw"],
+                    offset=_in_file(work.split, entry.offset),
+                    stage=entry.stage,
+                    code=entry.code,
+                    detail=entry.detail,
+                    raw=entry.raw,
                 ),
             )
+
+
+def _in_file(split: Split, offset: int | None) -> int | None:
+    """Where a row begins in its file, by where it begins in its split."""
+    return None if offset is None else offset + (split.start if split.reader == "jsonl" else 0)
+
+
+def with_origin(batch: Batch, source: Source, split: Split, records: Sequence[Record]) -> Batch:
+    """What normalize made of records, with the columns ``ORIGIN``.
+
+    A stage file has them, so that a stage that runs alone can write down what it refuses.
+    """
+    by_line = {record.line: record for record in records}
+    rows = [by_line[line] for line in batch.column("line").to_pylist()]
+    offsets = [_in_file(split, record.offset) for record in rows]
+    batch = columns.put(batch, "row_id", pa.array(row_ids(source, batch), pa.string()))
+    batch = columns.put(batch, "offset", pa.array(offsets, pa.int64()))
+    return columns.put(batch, "raw", pa.array(map(raw_text, rows), pa.string()))
+
+
+def of_batch(gone: Iterable[Gone]) -> list[Reject]:
+    """The refused rows of one batch of a stage file, in input order.
+
+    Args:
+        gone: with the columns ``ORIGIN``.
+    """
+    found: list[Reject] = []
+    for one in gone:
+        origins = zip(*(one.rows.column(name).to_pylist() for name in ORIGIN), strict=True)
+        for refusal, (row_id, offset, raw) in zip(refusals([one]), origins, strict=True):
+            source, _, place = row_id.rpartition(":")
+            found.append(
+                Reject(
+                    id=row_id,
+                    source=source,
+                    line=int(place.partition("#")[0]),
+                    offset=offset,
+                    stage=refusal.stage,
+                    code=refusal.code,
+                    detail=refusal.detail,
+                    raw=raw,
+                )
+            )
+    return sorted(found, key=lambda reject: reject.line)
 
 
 def _several(refused: Ints, encoded: Ints) -> set[int]:

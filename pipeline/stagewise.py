@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import chain, gather
+from pipeline import chain, gather, rejects
 from pipeline import plan as planning
+from pipeline.build_dir.json_records import one_line
+from pipeline.build_dir.records import Reject
 from pipeline.config import Config, from_record
 from pipeline.dataset_files import write_split, write_splits
 from pipeline.inputs import Input, scan
 from pipeline.measured import read
 from pipeline.recipe import Recipe, resolve_recipe
 from pipeline.tokenizer_files import write_tokenizer
-from stages import columns, formats, layouts, readers, weights
-from stages.contract import Batch, Stage, TokenRows
+from stages import formats, layouts, readers, weights
+from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
 
 METADATA = b"posttrain-pipeline"
@@ -77,16 +79,9 @@ def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
 
 
-def _write_rejects(path: Path, gone: Sequence[chain.Gone]) -> int:
-    count = 0
-    with path.open("w", encoding="utf-8") as file:
-        for one in gone:
-            ids = one.rows.column("row_id").to_pylist()
-            for row_id, refusal in zip(ids, chain.refusals([one]), strict=True):
-                reason = {"stage": refusal.stage, "code": refusal.code, "detail": refusal.detail}
-                file.write(json.dumps({"id": row_id, **reason}, ensure_ascii=False) + "\n")
-                count += 1
-    return count
+def _write_rejects(path: Path, refused: Sequence[Reject]) -> int:
+    path.write_text("".join(one_line(reject) + "\n" for reject in refused), "utf-8")
+    return len(refused)
 
 
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
@@ -96,28 +91,26 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
         for split in source.splits:
             lines_read = 0
             for lines in readers.load(split.reader).read(split):
+                named = gather.Source("", source.name, first)
                 batch = normalize(lines.records)
-                ids = gather.row_ids(gather.Source("", source.name, first), batch)
-                yield columns.put(batch, "row_id", pa.array(ids, pa.string()))
+                yield rejects.with_origin(batch, named, split, lines.records)
                 lines_read += lines.lines
             first += lines_read
 
 
-def _through(
-    batches: Iterable[Batch], stages: Sequence[Stage]
-) -> tuple[list[Batch], list[chain.Gone]]:
+def _through(batches: Iterable[Batch], stages: Sequence[Stage]) -> tuple[list[Batch], list[Reject]]:
     kept: list[Batch] = []
-    gone: list[chain.Gone] = []
+    refused: list[Reject] = []
     for start in batches:
-        batch, refused = chain.through(start, stages)
-        gone += refused
+        batch, gone = chain.through(start, stages)
+        refused += rejects.of_batch(gone)
         if batch.num_rows:
             kept.append(batch)
-    return kept, gone
+    return kept, refused
 
 
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
-    kinds = {isinstance(formats.load(name), TokenRows) for name in recipe.formats}
+    kinds = {formats.load(name).token_ids for name in recipe.formats}
     if len(kinds) > 1:
         raise UsageError("Token ids and texts need different stages.", "Run them one by one.")
     return recipe.stages(recipe.formats[0])
@@ -145,11 +138,11 @@ def run_until(config: Config, until: str) -> int:
         raise UsageError(
             f"{config.task} has no stage {until!r}.", f"Its stages: {', '.join(names)}."
         )
-    kept, gone = _through(_normalized(recipe, inputs), stages[: names.index(until)])
+    kept, refused = _through(_normalized(recipe, inputs), stages[: names.index(until)])
     config.run.output.parent.mkdir(parents=True, exist_ok=True)
-    refused = _write_rejects(Path(f"{config.run.output}.rejects.jsonl"), gone)
+    count = _write_rejects(Path(f"{config.run.output}.rejects.jsonl"), refused)
     _write(config.run.output, kept, recipe=recipe, stage=until)
-    return refused
+    return count
 
 
 def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
@@ -181,11 +174,11 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
         known = ", ".join(["normalize", *stages, *laid])
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
-    _require(batches, stages[name].reads, name=name, source=source)
-    kept, gone = _through(batches, [stages[name]])
-    refused = _write_rejects(Path(f"{output}.rejects.jsonl"), gone)
+    _require(batches, [*stages[name].reads, *rejects.ORIGIN], name=name, source=source)
+    kept, refused = _through(batches, [stages[name]])
+    count = _write_rejects(Path(f"{output}.rejects.jsonl"), refused)
     _write(output, kept, recipe=recipe, stage=name)
-    return refused
+    return count
 
 
 def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path) -> None:
@@ -195,6 +188,13 @@ def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path
             f"{source} has no {', '.join(missing)}, which stage {name} reads.",
             "Run the stages in the order of: pipeline list stages",
         )
+
+
+def _encoded(batches: list[Batch]) -> pa.Table:
+    """The batches in one piece, without the rows' own texts, which are many bytes."""
+    table = pa.Table.from_batches(batches)
+    names = [name for name in table.schema.names if name not in ("offset", "raw")]
+    return table.select(names).combine_chunks()
 
 
 def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options: Any) -> int:
@@ -236,7 +236,7 @@ def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
     batches = _batches(source)
     kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
     _require(batches, [*kept, "length"], name=name, source=source)
-    table = weights.stored(pa.Table.from_batches(batches).combine_chunks())
+    table = weights.stored(_encoded(batches))
     kept += [weights.NAME] if weights.NAME in table.schema.names else []
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")

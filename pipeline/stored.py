@@ -6,7 +6,6 @@ That is stored in ``__lineage__/train/data-0.arrow``, row by row, and ``read`` p
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,9 +83,8 @@ class Sink:
     """Writes a shard, batch by batch, in the columns that it is stored in."""
 
     def __init__(self, folder: Path, path: str, projection: Projection | None) -> None:
-        self._path = folder / path
         self._projection = projection
-        self._files = [_File(self._path)]
+        self._files = [_File(folder / path)]
         if projection is not None:
             self._files.append(_File(folder / lineage_of(path)))
 
@@ -111,11 +109,6 @@ class Sink:
         order = json.dumps(table.schema.names).encode()
         self._files[0].write(self._projection.forward(table))
         self._files[1].write(table.select(rest).replace_schema_metadata({_ORDER: order}))
-
-    def sha256(self) -> str:
-        """Of the shard's file, once it is closed."""
-        with self._path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterator[pa.Table]:

@@ -32,6 +32,9 @@ TYPES: dict[str, pa.DataType] = {
     "line": pa.int64(),
     "sequence": pa.int32(),  # k of "#k"; -1 in formats that never fan out
     "row_id": pa.string(),
+    # of stage files alone: where a row begins in its file (null where rows have no bytes), its text
+    "offset": pa.int64(),
+    "raw": pa.string(),
     # why a row leaves; null while it stays
     "reject_code": pa.string(),
     "reject_detail": pa.string(),

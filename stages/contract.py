@@ -7,9 +7,9 @@ are columns of a batch, and stages add columns to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -226,109 +226,6 @@ class FormatOptions:
     reasoning_in: str = "template"
     system: str | None = None
     null_fields: str | None = None
-
-
-class Format(Protocol):
-    """One record format: which rows have it, and what they say.
-
-    Attributes:
-        kinds: of the examples that it gives, by name (``stages.kinds``).
-        fans_out: whether one row can become several sequences (then all get ``#k``).
-        columns: what a row may say, and the columns that it may say it in, the usual one first.
-            ``read`` reads no others; ``--map`` takes these names.
-    """
-
-    name: str
-    kinds: tuple[str, ...]
-    fans_out: bool
-    columns: Columns
-
-    def matches(self, row: Row) -> str | None:
-        """Why this row looks like the format, in words; None when it does not."""
-        ...
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        """Turn a row into examples; what it says and no example has in it is a ``Refused``.
-
-        A column that is read ends in an example: ``row[name]`` and ``row.get(name)`` count as
-        reading (see ``watched``), and every other column is reported as not read.
-
-        Raises:
-            RowError: the row cannot be used.
-        """
-        ...
-
-
-@runtime_checkable
-class Varied(Protocol):
-    """A format whose rows can be read in more than one way, the same for the whole file.
-
-    Attributes:
-        variants: the format once for each way, all under the one name.
-    """
-
-    variants: Mapping[str, Format]
-
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        """The variant that some rows of a file show ("" for the format itself), and why.
-
-        Raises:
-            UndecidedError: they show none.
-        """
-        ...
-
-
-@runtime_checkable
-class Doubtful(Protocol):
-    """A format whose evidence can leave a doubt that only the user can settle."""
-
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        """What else the rows could mean, and the flag that settles it; None when nothing else.
-
-        Args:
-            columns: those that ``--map`` named by hand; they are meant.
-        """
-        ...
-
-
-@runtime_checkable
-class Texts(Protocol):
-    """A format with prompts that are texts, which may turn out to carry a chat template.
-
-    Attributes:
-        prompts: the columns that hold such a text.
-    """
-
-    prompts: tuple[str, ...]
-
-
-@runtime_checkable
-class TokenRows(Protocol):
-    """A format whose rows are token ids, which are neither rendered nor encoded."""
-
-    token_ids: bool
-
-
-@runtime_checkable
-class ExchangeRows(Protocol):
-    """A format whose rows may be a question and an answer and nothing else.
-
-    Attributes:
-        exchange: the names of the question's column, and of the answer's.
-    """
-
-    exchange: tuple[tuple[str, ...], tuple[str, ...]]
-
-
-@runtime_checkable
-class NamedOnly(Protocol):
-    """A format that is recognised but read only when ``--format`` names it.
-
-    Attributes:
-        because: why, in words.
-    """
-
-    because: str
 
 
 class Stage(Protocol):

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from stages import formats, likely_columns, templated
 from stages.column_names import plain
-from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Texts, Varied
+from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError, UndecidedError
+from stages.format import Format
 from stages.kinds import Kind
 
 MIXED_SHARE = 0.01  # fewer rows of another shape are left to normalize, which refuses them by name
@@ -86,7 +87,7 @@ def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
     row = next((row for row in rows if row), None)
     if row is None:
         return None
-    offered = [f for f in formats.usable_for(kind) if not isinstance(f, NamedOnly)]
+    offered = [f for f in formats.usable_for(kind) if not f.named_only]
     for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
         said, place = _covers(found, row)
         if said < min(2, len(row)) or (said < 2 and place < 0):
@@ -162,8 +163,6 @@ def _refuse_templated(
     Raises:
         DataError: there are some, and nobody said what to do.
     """
-    if not isinstance(found, Texts):
-        return ""
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for column in found.prompts:
@@ -192,15 +191,13 @@ def settle(
     Raises:
         DataError: the rows do not show it, or carry a chat template already.
     """
-    reading, why = found.name, ""
-    if isinstance(found, Varied):
-        try:
-            variant, why = found.settle(rows)
-        except UndecidedError as error:
-            choices = " or ".join(f"--format {found.name}/{choice}" for choice in error.choices)
-            raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
-        reading = f"{found.name}/{variant}" if variant else found.name
-        why = f"; {why}" if why else ""
+    try:
+        variant, why = found.settle(rows)
+    except UndecidedError as error:
+        choices = " or ".join(f"--format {found.name}/{choice}" for choice in error.choices)
+        raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
+    reading = f"{found.name}/{variant}" if variant else found.name
+    why = f"; {why}" if why else ""
     return reading, why + _refuse_templated(found, rows, where, already_templated)
 
 
@@ -270,17 +267,16 @@ def detect(
     if counts[best] * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
     found = formats.load(best)
-    if isinstance(found, NamedOnly):
+    if found.named_only:
         raise DataError(
             f"{where}: {_common(said[best])} in {counts[best]} of {len(rows)} sampled rows; "
-            f"{found.because}.",
+            f"{found.named_only}.",
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
-    usable = found.name in {f.name for f in formats.usable_for(kind)}
-    if not usable and likely_columns.answered(fitting) and kind.trains_answers:
+    if not found.usable and likely_columns.answered(fitting) and kind.trains_answers:
         raise _none_fits(fitting, kind, where)
-    doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
+    doubt = found.doubt(fitting, columns or {})
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     reading, more = settle(found, fitting, where, already_templated)

@@ -24,15 +24,13 @@ from stages import (
 from stages.contract import (
     Batch,
     Example,
-    ExchangeRows,
-    Format,
     FormatOptions,
     Record,
     Refused,
     Row,
-    TokenRows,
 )
 from stages.errors import RowError
+from stages.format import Format
 from stages.kinds import Kind
 from stages.normalized import IDENTITY, batch_of
 from stages.selection import Selection, renamed, replaced
@@ -75,8 +73,7 @@ class Normalize:
     @functools.cached_property
     def made(self) -> Kind:
         """The kind that rows become: the task's, or token ids where the rows give those."""
-        given = isinstance(self.format, TokenRows)
-        return kinds.load(kinds.TOKENS) if given else self.kind
+        return kinds.load(kinds.TOKENS) if self.format.token_ids else self.kind
 
     @property
     def fans_out(self) -> bool:
@@ -187,7 +184,7 @@ class Normalize:
         """The columns of a batch of plain exchanges; None where a row or an option says more."""
         rows = [record.data for record in records if record.data is not None]
         if (
-            not isinstance(self.format, ExchangeRows)
+            self.format.exchange is None
             or len(rows) != len(records)
             or self.options.columns
             or self.selection != Selection()

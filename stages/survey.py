@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stages import formats
-from stages.contract import Format, FormatOptions, Row
+from stages.contract import FormatOptions, Row
 from stages.errors import AskError, RowError
+from stages.format import Format
 from stages.kinds import Kind
 from stages.selection import Selection
 from stages.unread import Left, left_over, repeats, require_asked, size_of, texts_of

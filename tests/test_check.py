@@ -20,7 +20,8 @@ from pipeline.check import check
 from pipeline.checked import Checked
 from pipeline.config import Config
 from pipeline.dataset_files import write_json
-from pipeline.measured import read, sha256_of
+from pipeline.measured import read
+from stages import file_hash
 from stages.errors import UsageError
 from stages.tokenizers.resolve import Overrides, resolve
 
@@ -141,10 +142,10 @@ def resealed(folder: Path, *names: str) -> None:
     path = folder / "manifest.json"
     content = json.loads(path.read_text("utf-8"))
     for name in names:
-        content["files"][name] = sha256_of(folder / name)
+        content["files"][name] = file_hash.sha256(folder / name)
         for shard in content["splits"]["train"]["shards"]:
             if shard["path"] == name:
-                shard["sha256"] = sha256_of(folder / name)
+                shard["sha256"] = file_hash.sha256(folder / name)
     write_json(path, seal.sealed(content))
 
 

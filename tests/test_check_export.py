@@ -16,9 +16,9 @@ from pipeline.check import check
 from pipeline.config import Config
 from pipeline.dataset_files import write_json
 from pipeline.exporting import export_build
-from pipeline.measured import sha256_of
 from pipeline.publish import MANIFEST
 from pipeline.tasks import kind_of
+from stages import file_hash
 
 Run = Callable[..., Ran]
 SHARD = "train/data-00000-of-00001.arrow"
@@ -90,7 +90,7 @@ def test_rows_are_judged_even_when_all_hashes_are_written_anew(
         writer.write_table(changed)
     manifest = json.loads((folder / "manifest.json").read_bytes())
     shard = manifest["splits"]["train"]["shards"][0]
-    shard["sha256"] = manifest["files"][SHARD] = sha256_of(folder / SHARD)
+    shard["sha256"] = manifest["files"][SHARD] = file_hash.sha256(folder / SHARD)
     shard["bytes"] = (folder / SHARD).stat().st_size
     write_json(folder / "manifest.json", seal.sealed(manifest))
     found = check(folder, tmp_path)

@@ -22,8 +22,8 @@ from expectations.invariants import invariants
 from pipeline import gather, manifest, recipe
 from pipeline.build import assembly, preparation
 from pipeline.config import Config
-from pipeline.measured import read, sha256_of
-from stages import packing
+from pipeline.measured import read
+from stages import file_hash, packing
 from stages.columns import IGNORED
 from stages.errors import ExpectationError
 from stages.profile import TargetModel
@@ -334,7 +334,7 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
     def writes(path: Path, *arguments: Any, **options: Any) -> tuple[str, int]:
         tokens = write(path, *arguments, **options)[1]
         after(path)
-        return sha256_of(path), tokens
+        return file_hash.sha256(path), tokens
 
     monkeypatch.setattr(gather, "write", writes)
 

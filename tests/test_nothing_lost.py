@@ -11,7 +11,6 @@ from stages import formats
 from stages.contract import (
     Columns,
     Conversation,
-    Doubtful,
     Example,
     FormatOptions,
     Message,
@@ -22,6 +21,7 @@ from stages.contract import (
 )
 from stages.detection import detect
 from stages.errors import DataError, RowError
+from stages.format import Format
 from stages.normalize import Normalize
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
@@ -269,7 +269,6 @@ def test_two_answers_to_an_instruction_are_asked_about() -> None:
     with pytest.raises(DataError, match="output and response could each be the answer"):
         detect([row], kind_of("sft"), "rows.jsonl")
     found = formats.load("alpaca")
-    assert isinstance(found, Doubtful)
     assert found.doubt([row], {"output": "response"}) is None
     assert found.doubt([{"instruction": "q", "output": "a", "response": None}], {}) is None
 
@@ -293,12 +292,11 @@ def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:
     assert codes.to_pylist() == ["bad_column"] * 3
 
 
-class _Empty:
+class _Empty(Format):
     """A format that finds nothing in a row, and says nothing about it."""
 
     name = "empty"
     kinds = ("conversation",)
-    fans_out = False
     columns: Columns = {"rows": ("rows",)}
 
     def matches(self, row: Row) -> str | None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages import examples, formats
-from stages.contract import Doubtful, Example, FormatOptions, Pair, Refused, Row
+from stages.contract import Example, FormatOptions, Pair, Refused, Row
 from stages.errors import AskError, RowError
 from stages.selection import lookup, rest
 
@@ -84,7 +84,6 @@ def test_a_second_column_of_one_meaning_is_not_chosen_between(
         read(reading, odd)
     assert name in refused.value.detail
     assert "--" in refused.value.remedy
-    assert isinstance(found, Doubtful)
     doubt = found.doubt([row, odd], {})
     assert doubt is not None
     assert name in doubt[0]
@@ -112,7 +111,6 @@ def test_what_map_names_is_what_is_read() -> None:
     assert isinstance(pair, Pair)
     assert pair.chosen[0].content == "z"
     found = formats.load("rejected_response")
-    assert isinstance(found, Doubtful)
     assert found.doubt([row], {"output": "output"}) is None
 
 
@@ -218,7 +216,6 @@ def test_few_rows_that_ask_are_left_to_be_refused() -> None:
     row, _ = ROWS["history_pair"]
     odd = {**row, "chosen_response": "z"}
     found = formats.load("history_pair")
-    assert isinstance(found, Doubtful)
     assert found.doubt([row] * 99 + [odd], {}) is None
     assert found.doubt([row] * 98 + [odd], {}) is not None
     with pytest.raises(AskError, match="--ignore chosen_response"):

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pipeline.tasks.rm import Rm
 from stages.contract import Message, Pair
 from stages.errors import RowError
+from stages.format import Format
 from stages.kinds.pair import Pairs
 
 
@@ -46,10 +47,9 @@ class SurePairs(Pairs):
         return {**super().filled(ready, asked), "sure": sure}
 
 
-class Sure:
+class Sure(Format):
     name = "sure"
     kinds = ("sure_pair",)
-    fans_out = False
     columns = {"question": ("asked",), "answers": ("good", "bad"), "confidence": ("sure",)}
 
     def matches(self, row):

@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stages import readers, row_counts
+from stages import file_hash, readers, row_counts
 from stages.contract import Split
 from stages.errors import ReadingError
 from stages.file_version import take
@@ -95,7 +95,7 @@ def test_items_are_counted_as_they_are_read(
     """Arrays of anything, with brackets, commas, quotes and backslashes inside strings."""
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(rows, indent=indent), "utf-8")
-    split = Split(str(path), 0, 0, _bytes.sha256_of(str(path)), "json")
+    split = Split(str(path), 0, 0, file_hash.sha256(path), "json")
     expected = read(split)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_bytes, "CHUNK", chunk)

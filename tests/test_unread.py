@@ -16,9 +16,10 @@ from support import Ran
 from pipeline.questions import condition_for
 from pipeline.tasks import kind_of
 from stages import catalog, column_names, formats, unfinished
-from stages.contract import Format, FormatOptions, Record, Row
+from stages.contract import FormatOptions, Record, Row
 from stages.detection import detect
 from stages.errors import DataError, RowError, UsageError
+from stages.format import Format
 from stages.formats.rated_steps import RATINGS
 from stages.normalize import Normalize
 from stages.selection import Selection, condition, names_something

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.build_dir.manifest import MANIFEST
 from pipeline.build_dir.records import RUN
+from stages import file_hash
 
 MISSING, HASH, UNKNOWN = "missing", "hash", "unknown"
 _UNLISTED = {RUN, MANIFEST}  # no manifest names these
@@ -27,11 +27,6 @@ class Difference:
     detail: str
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def differences(folder: Path, files: Mapping[str, str]) -> Iterator[Difference]:
     """Every file that is missing, changed, or not named.
 
@@ -42,7 +37,7 @@ def differences(folder: Path, files: Mapping[str, str]) -> Iterator[Difference]:
     for name in sorted(files):
         if name not in there:
             yield Difference(name, MISSING, "the manifest lists it, but it does not exist")
-        elif _sha256(folder / name) != files[name]:
+        elif file_hash.sha256(folder / name) != files[name]:
             yield Difference(name, HASH, f"its sha256 is not {files[name]}")
     for name in sorted(there - {*files} - _UNLISTED):
         yield Difference(name, UNKNOWN, "the manifest does not list it")
@@ -54,5 +49,5 @@ def hash_files(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name not in found and name not in _UNLISTED:
-            found[name] = _sha256(path)
+            found[name] = file_hash.sha256(path)
     return dict(sorted(found.items()))

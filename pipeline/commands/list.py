@@ -31,12 +31,11 @@ def formats() -> list[tuple[str, str]]:
     """Record formats and what a row is."""
     from stages import catalog
     from stages import formats as known
-    from stages.contract import Varied
 
     rows = []
     for name in catalog.names("stages.formats"):
         found = known.load(name)
-        ways = [f"{name}/{way}" for way in found.variants] if isinstance(found, Varied) else []
+        ways = [f"{name}/{way}" for way in found.variants]
         said = f" Also named: {', '.join(ways)}." if ways else ""
         rows.append((name, catalog.summary("stages.formats", name) + said))
     return rows

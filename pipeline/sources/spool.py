@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from stages.readers import _bytes
+from stages import file_hash
 
 MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow"}
 FOLDER = "inputs"
@@ -32,7 +32,7 @@ def found(folder: Path) -> Path | None:
     try:
         note = json.loads((folder / "copy.json").read_bytes())
         path = folder / str(note["name"])
-        if _bytes.sha256_of(str(path)) != note["sha256"]:
+        if file_hash.sha256(path) != note["sha256"]:
             return None
         for used in (path, folder / "copy.json"):  # a copy in use is not pruned
             used.touch()
@@ -50,7 +50,7 @@ def keep(folder: Path, name: str, fetch: Callable[[Path], None]) -> Path:
         if "." not in name.strip(".") or not _known(name):
             name += suffix_of(temporary)
         path = folder / name
-        note = {"name": name, "sha256": _bytes.sha256_of(str(temporary))}
+        note = {"name": name, "sha256": file_hash.sha256(temporary)}
         os.replace(temporary, path)
         (folder / "copy.json").write_text(json.dumps(note), "utf-8")
     finally:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import uuid
 from pathlib import Path
 
 from pipeline.sources import Located, spool
+from stages import file_hash
 from stages.errors import UsageError
-from stages.readers._bytes import CHUNK
 
 NAME = "stdin"
 
@@ -18,17 +17,16 @@ def locate(cache_dir: Path) -> list[Located]:
     """See ``sources.locate``."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("Nothing is piped into standard input.", "For example: cat rows | ... -")
-    digest = hashlib.sha256()
+    sha256 = ""
 
     def fetch(path: Path) -> None:
+        nonlocal sha256
         with path.open("wb") as copy:
-            while chunk := sys.stdin.buffer.read(CHUNK):
-                digest.update(chunk)
-                copy.write(chunk)
+            sha256 = file_hash.copied(sys.stdin.buffer, copy)
 
     waiting = cache_dir / spool.FOLDER / uuid.uuid4().hex
     path = spool.keep(waiting, NAME, fetch)
-    home = waiting.with_name(digest.hexdigest()[:32])
+    home = waiting.with_name(sha256[:32])
     if spool.found(home) is None:
         home.mkdir(exist_ok=True)
         for name in (path.name, "copy.json"):

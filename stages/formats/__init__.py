@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stages import catalog, kinds
-from stages.contract import Format, Varied
 from stages.errors import UsageError
-from stages.formats._unusable import Unusable
+from stages.format import Format
 from stages.kinds import Kind
 
 
@@ -22,30 +21,50 @@ def load(reading: str) -> Format:
         UsageError: there is none.
     """
     name, slash, variant = reading.partition("/")
-    found: Format = catalog.load(__name__, name, "FORMAT")
+    whole = _named(name)
     if not slash:
-        return found
-    variants = found.variants if isinstance(found, Varied) else {}
+        return whole
+    variants = whole.variants
     if variant not in variants:
         raise catalog.unknown(f"variant of {name}", variant, sorted(variants))
     return variants[variant]
 
 
-def names_of(found: Format) -> list[str]:
+def _named(name: str) -> Format:
+    """The format of this name, of this package or of another one.
+
+    Raises:
+        UsageError: there is none, or another package gives something else under it.
+    """
+    given: object = catalog.load(__name__, name, "FORMAT")
+    if not isinstance(given, Format):
+        raise UsageError(
+            f"Format {name} is a {type(given).__name__}, not an instance of a subclass of Format.",
+            "Derive its class from stages.format.Format, and let FORMAT be an instance of that.",
+        )
+    if given.name != name:
+        raise UsageError(
+            f"Format {name} says that its name is {given.name}.",
+            "Give the entry point, or the file, and the format one name.",
+        )
+    return given
+
+
+def names_of(row_format: Format) -> list[str]:
     """The columns that a format may read: the NAMEs that ``--map`` takes."""
-    return [name for names in found.columns.values() for name in names]
+    return [name for names in row_format.columns.values() for name in names]
 
 
-def settled_by(found: Format, mapped: Iterable[str]) -> frozenset[str]:
+def settled_by(row_format: Format, mapped: Iterable[str]) -> frozenset[str]:
     """The columns that have been decided on where ``--map`` names one of the same meaning."""
     named = set(mapped)
-    meant = [names for names in found.columns.values() if not named.isdisjoint(names)]
+    meant = [names for names in row_format.columns.values() if not named.isdisjoint(names)]
     return frozenset(name for names in meant for name in names)
 
 
 def rates_to_first_error(name: str) -> bool:
     """Whether the format's rows rate their steps up to the first error only."""
-    return bool(getattr(load(name), "first_error", False))
+    return load(name).first_error
 
 
 def for_kind(kind: Kind) -> list[Format]:
@@ -55,7 +74,7 @@ def for_kind(kind: Kind) -> list[Format]:
 
 def usable_for(kind: Kind) -> list[Format]:
     """Those of them whose rows can be trained on; the others are only refused by their name."""
-    return [f for f in for_kind(kind) if not isinstance(f, Unusable)]
+    return [f for f in for_kind(kind) if f.usable]
 
 
 def choose(reading: str, kind: Kind) -> Format:
@@ -64,11 +83,11 @@ def choose(reading: str, kind: Kind) -> Format:
     Raises:
         UsageError: there is none, or it gives another kind of example.
     """
-    found = load(reading)
-    if kind.formats not in found.kinds:
-        given = " and ".join(kinds.load(name).words for name in found.kinds)
+    row_format = load(reading)
+    if kind.formats not in row_format.kinds:
+        given = " and ".join(kinds.load(name).words for name in row_format.kinds)
         raise UsageError(
-            f"Format {found.name} gives {given}, not {kind.words}.",
+            f"Format {row_format.name} gives {given}, not {kind.words}.",
             f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}.",
         )
-    return found
+    return row_format

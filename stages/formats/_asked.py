@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from stages.contract import Format, FormatOptions, Row, Varied
+from stages.contract import FormatOptions, Row
 from stages.errors import AskError, RowError
+from stages.format import Format
 from stages.unread import ignore
 from stages.watched import EMPTY, peek
 
@@ -31,13 +31,13 @@ def open_question(what: str, how: str, code: str = "bad_column") -> AskError:
     return AskError(code, f"{what}; {how[:1].lower()}{how[1:]}", how)
 
 
-def doubt(found: Format, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
+def doubt(row_format: Format, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
     """What some rows leave open; None where none does, or so few that they are left to be refused.
 
     The first question of the first such row: its answer may lead to another one.
     """
     options = FormatOptions(columns=columns, already_templated=True)
-    ways = [found, *(found.variants.values() if isinstance(found, Varied) else ())]
+    ways = [row_format, *row_format.variants.values()]
     asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
     if len(asked) <= FEW * len(rows):
         return None
@@ -58,12 +58,10 @@ def _asks(row: Row, ways: Sequence[Format], options: FormatOptions) -> AskError 
     return None
 
 
-class Asking:
+class Asking(Format, abstract=True):
     """A pair format that asks about a file what it refuses its rows for."""
 
-    def doubt(
-        self: Any, rows: Sequence[Row], columns: Mapping[str, str]
-    ) -> Question | None:  # a mixin: ``self`` is the format
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
         """What a row leaves open, and the options that settle it."""
         return doubt(self, rows, columns)
 
@@ -81,6 +79,7 @@ def one_of(
     row: Row,
     names: Sequence[str],
     columns: Mapping[str, str],
+    *,
     what: str,
     holds: Holds = says,
 ) -> str | None:
@@ -89,22 +88,23 @@ def one_of(
     Raises:
         AskError: two say different things, and ``--map`` names neither.
     """
-    found = [name for name in meant(names, columns) if holds(row, name)]
-    if len(found) > 1:
-        odd = [name for name in found if peek(row, name) != peek(row, found[0])]
+    held = [name for name in meant(names, columns) if holds(row, name)]
+    if len(held) > 1:
+        odd = [name for name in held if peek(row, name) != peek(row, held[0])]
         if odd:
-            both = [found[0], *odd]
+            both = [held[0], *odd]
             text = f"{' and '.join(both)} could each be the {what}"
             raise open_question(text, _which(both))
-        for name in found[1:]:
+        for name in held[1:]:
             _ = row[name]  # read: the first one says it
-    return found[0] if found else None
+    return held[0] if held else None
 
 
 def two_of(
     row: Row,
     pairs: Sequence[tuple[str, str]],
     columns: Mapping[str, str],
+    *,
     holds: Holds = says,
 ) -> tuple[str, str] | None:
     """The two columns with a row's two answers, of several pairs of names.
@@ -115,10 +115,10 @@ def two_of(
     named = [names for names in pairs if all(name in columns for name in names)]
     named = named or [names for names in pairs if any(name in columns for name in names)]
     able = named or pairs
-    found = [names for names in able if all(holds(row, name) for name in names)]
-    if not found:
+    held = [names for names in able if all(holds(row, name) for name in names)]
+    if not held:
         return None
-    first = found[0]
+    first = held[0]
     for names in able:
         for name, mine in zip(names, first, strict=True):
             if name in first or not holds(row, name):
@@ -127,7 +127,7 @@ def two_of(
                 _ = row[name]  # read: the other column says it
                 continue
             there = [n for n in dict.fromkeys(itertools.chain(*able)) if holds(row, n)]
-            ways = [" ".join(ignore(n) for n in there if n not in kept) for kept in found]
+            ways = [" ".join(ignore(n) for n in there if n not in kept) for kept in held]
             what = f"{mine} and {name} could each be the answer"
             raise open_question(what, f"Say which with {' or '.join(ways)}")
     return first

@@ -22,12 +22,12 @@ def json_value(value: Any, where: str, code: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        found = strict_json.parse(f'{{"value":{value}}}'.encode())
+        holder = strict_json.parse(f'{{"value":{value}}}'.encode())
     except RowError as error:
         raise RowError(code, f"{where} is not JSON: {error.detail}") from error
-    if len(found) != 1:
+    if len(holder) != 1:  # the text closed the object that it was put in: 1, "more": 2
         raise RowError(code, f"{where} is not one JSON value")
-    return found["value"]
+    return holder["value"]
 
 
 def _function(call: Any, where: str) -> dict[str, Any]:
@@ -59,12 +59,12 @@ def _call(value: Any, where: str) -> dict[str, Any]:
 
 def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
     """Tool calls as a list, one object, or the JSON text of either."""
-    found = json_value(value, where, "bad_tool_call")
-    if isinstance(found, dict):
-        found = [found]
-    if not isinstance(found, list) or not found:
+    calls = json_value(value, where, "bad_tool_call")
+    if isinstance(calls, dict):
+        calls = [calls]
+    if not isinstance(calls, list) or not calls:
         raise RowError("bad_tool_call", f"{where} has no calls")
-    return [_call(call, where) for call in found]
+    return [_call(call, where) for call in calls]
 
 
 def is_call(turn: Any) -> bool:

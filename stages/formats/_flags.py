@@ -49,7 +49,7 @@ def _as_stored(value: Any) -> float:
     if not isinstance(value, int | float):
         return math.nan
     try:
-        (found,) = struct.unpack("<f", struct.pack("<f", value))
+        (stored,) = struct.unpack("<f", struct.pack("<f", value))
     except (OverflowError, struct.error):
         return math.nan
-    return float(found)
+    return float(stored)

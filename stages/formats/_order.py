@@ -84,14 +84,18 @@ def of_row(row: Row, name: str, answers: list[Any], columns: Mapping[str, str]) 
     Raises:
         RowError: ``bad_margin``: a value is not a number, or there is not one for each answer.
     """
-    found: list[Numbers] = []
+    numbers: list[Numbers] = []
     objects = all(isinstance(one, dict) for one in answers)
     for key in meant(NUMBERS, columns):
         scored = key in _SCORES
         inside = objects and any(peek(one, key) is not None for one in answers)
         values = peek(row, key)
         if isinstance(values, list) and len(values) == len(answers):
-            found.append(Numbers(key, key, [_number(value, key) for value in row[key]], scored))
+            numbers.append(
+                Numbers(
+                    key, path=key, values=[_number(value, key) for value in row[key]], scored=scored
+                )
+            )
         elif values is not None:
             detail = f"column {key!r} does not hold one number per answer"
             if inside:
@@ -99,10 +103,15 @@ def of_row(row: Row, name: str, answers: list[Any], columns: Mapping[str, str]) 
             raise RowError("bad_margin", detail)
         if inside:
             path = f"{name}[].{key}"
-            found.append(
-                Numbers(key, path, [_number(one.get(key), path) for one in answers], scored)
+            numbers.append(
+                Numbers(
+                    key,
+                    path=path,
+                    values=[_number(one.get(key), path) for one in answers],
+                    scored=scored,
+                )
             )
-    return [one for one in found if any(value is not None for value in one.values)]
+    return [one for one in numbers if any(value is not None for value in one.values)]
 
 
 def _number(value: Any, where: str) -> float | None:
@@ -165,12 +174,12 @@ def in_order(
     # The column with the most numbers orders; of two with as many, the scores do.
     best = max(numbers, key=lambda one: sum(v is not None for v in one.values), default=None)
     if listed and (best is None or None in best.values):
-        best = None
+        best = None  # the list orders all of them, numbers only some
     elif best is None:
         raise RowError(
             "unrated_answer", f"no answer of {name} has a number, and nothing gives their order"
         )
-    found: list[Answer] = []
+    rated: list[Answer] = []
     unrated: list[str] = []
     for place, said in enumerate(answers):
         where = f"{name}[{place}]"
@@ -180,7 +189,7 @@ def in_order(
             continue
         score = scores.values[place] if scores is not None else None
         word, path = best.word if best is not None else "", scores.path if scores else ""
-        found.append(Answer(where, said, level, word, score, path))
-    if len(found) < 2:
+        rated.append(Answer(where, said, level=level, word=word, score=score, path=path))
+    if len(rated) < 2:
         raise RowError("unrated_answer", f"fewer than two answers of {name} have a number")
-    return sorted(found, key=lambda one: -one.level), unrated
+    return sorted(rated, key=lambda one: -one.level), unrated

@@ -22,6 +22,7 @@ _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input", "input_text")
 _TURNS = ("conversations", "messages")
 _LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
+# score_chosen, chosen_score, score-chosen, chosen-score, and so on with each noun
 SCORES = tuple(
     (f"{prefix}chosen{suffix}", f"{prefix}rejected{suffix}")
     for noun in ("score", "rating", "reward", "avg_rating", "reward_score")
@@ -103,14 +104,14 @@ def split(chosen: list[Message], rejected: list[Message]) -> list[Message]:
         RowError: the sides answer different prompts.
     """
     shared = 0
-    limit = min(len(chosen), len(rejected)) - 1
+    limit = min(len(chosen), len(rejected)) - 1  # an answer is left on each side
     while shared < limit and chosen[shared] == rejected[shared]:
         shared += 1
     while shared and chosen[shared - 1].role == "assistant" and chosen[shared].role != "assistant":
         shared -= 1  # the prompt ends with whoever asks
-    found = chosen[:shared]
+    prompt_turns = chosen[:shared]
     del chosen[:shared], rejected[:shared]
-    return found
+    return prompt_turns
 
 
 def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[list[Message]]:
@@ -152,22 +153,22 @@ def number(value: Any, where: str) -> float:
 
 def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
     """Every margin that a row's columns give: how it is found, the number, its columns."""
-    found: list[tuple[str, float, tuple[str, ...]]] = []
+    margins: list[tuple[str, float, tuple[str, ...]]] = []
     if peek(row, "margin") is not None:
-        found.append(("margin", number(row["margin"], "margin"), ("margin",)))
+        margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
         if all(peek(row, name) is not None for name in names):
             better, worse = (number(row[name], name) for name in names)
             how = " - ".join(names)
-            found.append((how, number(better - worse, how), names))
-    return found
+            margins.append((how, number(better - worse, how), names))
+    return margins
 
 
-def _which_margin(found: list[tuple[str, float, tuple[str, ...]]]) -> str:
+def _which_margin(margins: list[tuple[str, float, tuple[str, ...]]]) -> str:
     """The options that leave one margin of several; without columns it cannot be left out."""
     ways = []
-    for one in found:
-        others = [other for other in found if other is not one]
+    for one in margins:
+        others = [other for other in margins if other is not one]
         flags = [ignore(name) for _, _, names in others for name in names]
         if all(names for _, _, names in others):
             ways.append(" ".join(flags))
@@ -194,21 +195,22 @@ def margin(
     """
     if "margin" in columns and peek(row, "margin") is not None:
         return number(row["margin"], "margin")
-    found = _margins(row)
+    margins = _margins(row)
     if own is not None:
-        found.append((*own, ()))
-    if not found:
+        margins.append((*own, ()))
+    if not margins:
         return None
-    value = found[0][1]
-    for _, other, _ in found[1:]:
+    value = margins[0][1]
+    for _, other, _ in margins[1:]:
         if not math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-9):
-            both = " and ".join(f"{how} is {number:g}" for how, number, _ in found)
+            both = " and ".join(f"{how} is {number:g}" for how, number, _ in margins)
             what = f"{both}: each could be the margin"
-            raise open_question(what, _which_margin(found), "two_margins")
-    for _, difference, names in found:
+            raise open_question(what, _which_margin(margins), "two_margins")
+    for _, difference, names in margins:
         if len(names) == 2 and difference == 0:
             raise RowError("tie", f"{names[0]} and {names[1]} are both {peek(row, names[0]):g}")
-    return found[-1][1] if own is not None else value
+    # All agree by now; the format's own, which is last, goes before rounded ones of columns.
+    return margins[-1][1] if own is not None else value
 
 
 def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None:
@@ -243,11 +245,12 @@ def pair(
     chosen: Any,
     rejected: Any,
     options: FormatOptions,
+    *,
     own: tuple[str, float] | None = None,
 ) -> Pair:
     """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
     extent = margin(row, options.columns, own)
-    found = _turns.tools(row)
+    tools = _turns.tools(row)
     wholes = templated_sides(row, [chosen, rejected], options)
     sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
     if all(is_whole(turns) for turns in sides):
@@ -255,10 +258,10 @@ def pair(
         shared = split(*sides)
         if not wholes:
             require_prompt(row, shared)
-        return Pair(shared, sides[0], sides[1], extent, found)
+        return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)
     shared = prompt(row, options)
     if not shared and isinstance(chosen, str):
         raise RowError("no_prompt", "two texts without a prompt")
     if shared:
         require_answers(sides)
-    return Pair(shared, sides[0], sides[1], extent, found)
+    return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)

@@ -72,21 +72,21 @@ def read(value: list[Any], where: str) -> Parts:
             stands where no template prints it; ``bad_column``: a part has no value;
             ``bad_tool_call``.
     """
-    found = Parts()
+    parts = Parts()
     for part in value:
         if isinstance(part, str):
             part = {"type": "text", "text": part}
         kind, used = _kind(part, where)
-        if kind == REASONING and (found.text or found.calls):
+        if kind == REASONING and (parts.text or parts.calls):
             raise RowError("unsupported_content", f"{where} has reasoning after its answer")
-        if kind == TEXT and found.calls:
+        if kind == TEXT and parts.calls:
             raise RowError("unsupported_content", f"{where} has a text after a tool call")
-        if kind == RESULT and (found.text or found.calls or found.reasoning):
+        if kind == RESULT and (parts.text or parts.calls or parts.reasoning):
             raise RowError("unsupported_content", f"{where} has a tool's result after other parts")
-        used |= _ADDED[kind](found, part, where)
+        used |= _ADDED[kind](parts, part, where)
         rest = {key: one for key, one in part.items() if key not in used and one is not None}
-        found.left.update({f"content[].{key}": one for key, one in rest.items()})
-    return found
+        parts.left.update({f"content[].{key}": one for key, one in rest.items()})
+    return parts
 
 
 def _kind(part: Any, where: str) -> tuple[str, set[str]]:
@@ -132,22 +132,22 @@ def _said(value: Any, where: str) -> str:
     return value
 
 
-def _add_text(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+def _add_text(into: Parts, part: dict[str, Any], where: str) -> set[str]:
     value, key = _value(part, TEXT, where)
     if not isinstance(value, str):
         raise RowError("bad_column", f"{where} has a part whose {key} is not text")
-    found.text = (found.text or "") + value
+    into.text = (into.text or "") + value
     return {one for one in _VALUES[TEXT] if part.get(one) == value}
 
 
-def _add_reasoning(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+def _add_reasoning(into: Parts, part: dict[str, Any], where: str) -> set[str]:
     value, key = _value(part, REASONING, where)
     if isinstance(value, dict) and isinstance(value.get("reasoningText"), dict):
-        found.left.update({f"content[].{k}": v for k, v in value.items() if k != "reasoningText"})
+        into.left.update({f"content[].{k}": v for k, v in value.items() if k != "reasoningText"})
         inner = value["reasoningText"]
-        found.left.update({f"content[].{k}": v for k, v in inner.items() if k != "text"})
+        into.left.update({f"content[].{k}": v for k, v in inner.items() if k != "text"})
         value = inner.get("text")
-    found.reasoning = (found.reasoning or "") + _said(value, where)
+    into.reasoning = (into.reasoning or "") + _said(value, where)
     return {key}
 
 
@@ -169,13 +169,13 @@ def _says(place: Row, name: str) -> bool:
 
 
 def _id_of(places: tuple[Row, ...], where: str) -> str | None:
-    found = _one_of(places, _IDS, where)
-    return None if found is None else str(found)
+    call_id = _one_of(places, _IDS, where)
+    return None if call_id is None else str(call_id)
 
 
-def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+def _add_call(into: Parts, part: dict[str, Any], where: str) -> set[str]:
     keys = [key for key in _VALUES[CALL] if part.get(key) is not None]
-    value = part[keys[0]] if keys else part
+    value = part[keys[0]] if keys else part  # without such a key the part itself is the call
     if isinstance(value, dict):
         inner = value.get("function", value)
         if not isinstance(inner, dict):
@@ -186,14 +186,14 @@ def _add_call(found: Parts, part: dict[str, Any], where: str) -> set[str]:
             raise RowError("bad_tool_call", f"{where} has a call without a name")
         function = {"name": name, "arguments": _one_of(places, _ARGUMENTS, f"{where}: a call")}
         for said in places if keys else places[1:]:
-            found.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
+            into.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
         value, named = {"type": "function", "function": function}, _id_of(places, where)
         value = value if named is None else {**value, "id": named}
-    found.calls += calls_of(value, where)
+    into.calls += calls_of(value, where)
     return {*keys[:1]} if keys else {*_ARGUMENTS, "name", "function", *_IDS}
 
 
-def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
+def _add_result(into: Parts, part: dict[str, Any], where: str) -> set[str]:
     value, key = _value(part, RESULT, where)
     beside, used = part, {key, "name", *_IDS}
     if part.get("is_error") is False:
@@ -205,13 +205,13 @@ def _add_result(found: Parts, part: dict[str, Any], where: str) -> set[str]:
             raise RowError("unsupported_content", f"{where} has a tool's result that {what}")
         used = {key}
         known = {"content", "response", "status", "name", *_IDS}
-        found.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
+        into.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
         value = inner
     if isinstance(value, dict) and not set(value) <= {"text", "output"}:
         raise RowError("unsupported_content", f"{where} has a tool's result that is an object")
     result = {"role": "tool", "content": _said(value, where)}
     named = {"tool_call_id": _id_of((beside,), where), "name": beside.get("name")}
-    found.results.append({**result, **{k: v for k, v in named.items() if v is not None}})
+    into.results.append({**result, **{k: v for k, v in named.items() if v is not None}})
     return used
 
 

@@ -17,6 +17,7 @@ COLUMNS = {"tree": (*_ROOTS, *_CHILDREN, *_TEXTS, "role")}
 
 
 def _is_node(value: Any) -> bool:
+    # dict.get looks without reading: only row[name] and row.get(name) count as read.
     return (
         isinstance(value, dict)
         and any(isinstance(dict.get(value, name), list) for name in _CHILDREN)
@@ -83,21 +84,21 @@ def _is_gone(node: Row) -> str | None:
     Raises:
         RowError: such a flag is neither true nor false.
     """
-    found = None
+    why = None
     for name, gone in _FLAGS.items():
         value = node.get(name)
         if value is not None and not isinstance(value, bool):
             what = f"{name} of the message {quoted(node)} is {value!r}, not true or false"
             raise RowError("bad_column", what)
         if value is gone:
-            found = found or f"{name} is {str(gone).lower()}"
-    return found
+            why = why or f"{name} is {str(gone).lower()}"
+    return why
 
 
 def _below(node: Row) -> int:
     """How many messages follow a message."""
-    found = (dict.get(node, name) for name in _CHILDREN)
-    below = [one for value in found if isinstance(value, list) for one in value]
+    lists = (dict.get(node, name) for name in _CHILDREN)
+    below = [one for value in lists if isinstance(value, list) for one in value]
     return sum(1 + _below(one) for one in below if isinstance(one, dict))
 
 
@@ -110,11 +111,11 @@ def replies(node: Row) -> tuple[list[Row], list[Refused]]:
     names = [name for name in _CHILDREN if dict.get(node, name) not in (None, [])]
     if len(names) > 1:
         raise RowError("bad_column", f"{' and '.join(names)} of a message both hold replies")
-    found = node[names[0]] if names else []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    children = node[names[0]] if names else []
+    if not isinstance(children, list) or not all(isinstance(one, dict) for one in children):
         raise RowError("bad_column", "the replies to a message are not a list of messages")
     kept, gone = [], []
-    for one in found:
+    for one in children:
         why = _is_gone(one)
         if why is None:
             kept.append(one)

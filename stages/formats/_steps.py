@@ -73,11 +73,11 @@ def one_rating(
         RowError: it is none, or two keys say different things.
     """
     given = [name for name in names if dict.get(one, name) is not None]
-    found = [label(one[name], f"{where}.{name}") for name in given]
+    labels = [label(one[name], f"{where}.{name}") for name in given]
     if differ(one[name] for name in given):
         said = " and ".join(f"{name} is {one[name]!r}" for name in given)
         raise RowError("bad_label", f"{where} has two ratings: {said}")
-    return found[0] if found else None
+    return labels[0] if labels else None
 
 
 def ratings(values: Any, steps: int, column: str) -> list[float | None]:
@@ -138,7 +138,7 @@ def chain(
     at = _first_step(pieces[0], options.prompt_separator)
     steps = [pieces[0][at:], *pieces[1:-1]]
     problem = asked(pieces[0][:at], options)
-    return StepChain(problem, steps, labels, pieces if own_text else None)
+    return StepChain(problem, steps, labels, pieces=pieces if own_text else None)
 
 
 def _first_step(text: str, separator: str) -> int:
@@ -150,11 +150,11 @@ def _first_step(text: str, separator: str) -> int:
     Raises:
         RowError: none begins there, or one of several.
     """
-    places = [found.start() for found in re.finditer(re.escape(separator), text)]
+    places = [match.start() for match in re.finditer(re.escape(separator), text)]
     if not places:
         detail = f"no {separator!r} before the first tag; see --prompt-separator"
         raise RowError("no_first_step", detail)
-    second = re.sub(r"\b1\b", "2", separator, count=1)
+    second = re.sub(r"\b1\b", "2", separator, count=1)  # Step 1: -> Step 2:
     if second == separator:  # a separator that numbers nothing: the problem ends where it first is
         return places[0]
     numbered = [second in text[a:b] for a, b in pairwise(places)]
@@ -173,11 +173,12 @@ def asked(text: str, options: FormatOptions) -> str:
     Raises:
         RowError: it carries one and nobody allowed that, or more than the question stands in it.
     """
-    found = templated.read(text)
-    if found is None:
+    parsed = templated.read(text)
+    if parsed is None:
         return text
-    templated.require_allowed(found[0], "the problem", options.already_templated)
-    turns = _without_system(templated.question(found[1]), options)
+    dialect, inside = parsed
+    templated.require_allowed(dialect, "the problem", options.already_templated)
+    turns = _without_system(templated.question(inside), options)
     if [turn.role for turn in turns] != ["user"]:
         raise RowError("bad_column", "the templated problem has more than one question")
     return turns[0].content or ""
@@ -229,12 +230,12 @@ def turn_column(row: Row) -> str | None:
 
 def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     """Role and content of each turn, whatever the dialect."""
-    found = []
+    pairs = []
     for turn in turns:
         content = turn.get("content")
         said = turn.get("value") if content is None else content
-        found.append((_roles.role_of(turn), said))
-    return found
+        pairs.append((_roles.role_of(turn), said))
+    return pairs
 
 
 def conversation(row: Row, options: FormatOptions) -> list[Message]:

@@ -38,17 +38,17 @@ def text(row: Mapping[str, Any], key: str) -> str:
 
 def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     """What a turn says beside its text, in one spelling."""
-    found = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
-    named = [found.pop(name) for name in ("tool_calls", "function_call") if name in found]
+    fields = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
+    named = [fields.pop(name) for name in ("tool_calls", "function_call") if name in fields]
     calls = [one for one in named if one not in ([], "")]
     if len(calls) > 1:
         raise RowError("bad_tool_call", f"{where} has both tool_calls and function_call")
     if calls:
-        found["tool_calls"] = calls_of(calls[0], f"{where} tool_calls")
+        fields["tool_calls"] = calls_of(calls[0], f"{where} tool_calls")
     for name in REASONING[1:]:
-        if isinstance(found.get(name), str) and REASONING[0] not in found:
-            found[REASONING[0]] = found.pop(name)
-    return found or None
+        if isinstance(fields.get(name), str) and REASONING[0] not in fields:
+            fields[REASONING[0]] = fields.pop(name)
+    return fields or None
 
 
 def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
@@ -65,16 +65,16 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
 
     The results of tools become turns of their own, in front of what the user says.
     """
-    found = _parts.read(body, f"{where} content")
+    parts = _parts.read(body, f"{where} content")
     plain = {key: value for key, value in turn.items() if key not in _BODIES}
     role = role_of(turn)
-    if role != "assistant" and (found.calls or found.reasoning):
+    if role != "assistant" and (parts.calls or parts.reasoning):
         raise RowError(
             "unsupported_content", f"{where}: only an assistant turn has calls or reasoning"
         )
-    if role == "assistant" and found.results:
+    if role == "assistant" and parts.results:
         raise RowError("unsupported_content", f"{where}: a tool's result in an assistant turn")
-    said = {"tool_calls": found.calls, "reasoning_content": found.reasoning}
+    said = {"tool_calls": parts.calls, "reasoning_content": parts.reasoning}
     for key, value in said.items():
         if value and any(plain.get(name) for name in (key, *_SAME[key])):
             raise RowError(
@@ -82,11 +82,11 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
             )
         if value:
             plain[key] = value
-    plain.update(found.left)
-    if not found.results or found.text is not None:
-        return [*found.results, {**plain, "content": found.text}]
+    plain.update(parts.left)
+    if not parts.results or parts.text is not None:
+        return [*parts.results, {**plain, "content": parts.text}]
     beside = {key: value for key, value in plain.items() if key not in ("role", "from")}
-    return [*found.results[:-1], {**found.results[-1], **beside}]
+    return [*parts.results[:-1], {**parts.results[-1], **beside}]
 
 
 def _said(turn: Any, where: str) -> list[Message]:
@@ -102,10 +102,10 @@ def _said(turn: Any, where: str) -> list[Message]:
 
 def message(turn: Any, where: str) -> Message:
     """One turn in any dialect."""
-    found = _said(turn, where)
-    if len(found) > 1:
+    messages = _said(turn, where)
+    if len(messages) > 1:
         raise RowError("bad_column", f"{where} has more than one turn")
-    return found[0]
+    return messages[0]
 
 
 def _message(turn: Any, where: str) -> Message:
@@ -128,7 +128,7 @@ def _message(turn: Any, where: str) -> Message:
         return Message(role, None, spoken, *trained(turn, where))
     if not isinstance(body, str | None):
         raise RowError("bad_column", f"{where} content is a {type(body).__name__}, not text")
-    if len(turn) == 2 and body is not None:
+    if len(turn) == 2 and body is not None:  # a role and a text, as most turns are
         return Message(role, body)
     fields = _fields(turn, where)
     if body is None and not (fields and fields.get("tool_calls")):
@@ -144,16 +144,16 @@ def conversation(turns: Any, where: str) -> list[Message]:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
         raise RowError("no_turns", f"{where} is not a list of turns")
-    found: list[Message] = []
+    messages: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
         said, before_it = _said(turn, f"{where}[{i}]"), called
         called = is_call(turn)
         if called and before_it:  # calls one after another are made at once, in one turn
-            found[-1] = together(found[-1], said[0], f"{where}[{i}]")
+            messages[-1] = together(messages[-1], said[0], f"{where}[{i}]")
         else:
-            found += said
-    return found
+            messages += said
+    return messages
 
 
 def tools(row: Row) -> list[Any] | None:
@@ -164,10 +164,10 @@ def tools(row: Row) -> list[Any] | None:
     """
     if "tools" not in row and "functions" not in row:
         return None
-    found = [value for name in ("tools", "functions") if (value := _tools(row, name))]
-    if found[1:] and found[0] != found[1]:
+    listed = [value for name in ("tools", "functions") if (value := _tools(row, name))]
+    if listed[1:] and listed[0] != listed[1]:
         raise RowError("bad_tools", "tools and functions name different tools")
-    return found[0] if found else None
+    return listed[0] if listed else None
 
 
 def _tools(row: Row, name: str) -> list[Any]:
@@ -184,10 +184,10 @@ def _system_text(value: Any, name: str) -> str:
         _ = value.get("role")  # of a system text there is one only
         value = value.get("parts")
     if isinstance(value, list):
-        found = _parts.read(value, name)
-        if found.reasoning or found.calls or found.results or found.left:
+        parts = _parts.read(value, name)
+        if parts.reasoning or parts.calls or parts.results or parts.left:
             raise RowError("bad_column", f"column {name!r} has more than text")
-        value = found.text
+        value = parts.text
     return text({name: value}, name)
 
 
@@ -241,7 +241,7 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
     ahead, rest, told = turns[:1] if own else said, turns[own:], _history(row.get("history"))
     brought = [(m.role, m.content) for m in rest[: len(told)]]
     if brought == [(m.role, m.content) for m in told]:
-        told = []
+        told = []  # the turns repeat the history
     return [*ahead, *told, *rest]
 
 
@@ -256,11 +256,12 @@ def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list
     Raises:
         RowError: the prompt already carries a chat template and nobody allowed that.
     """
-    found = templated.read(prompt)
-    if found is None:
+    parsed = templated.read(prompt)
+    if parsed is None:
         return [*before(row), Message("user", prompt), Message("assistant", answer)]
-    templated.require_allowed(found[0], "the prompt", options.already_templated)
-    return joined(before(row), templated.answered(*found, answer))
+    dialect, turns = parsed
+    templated.require_allowed(dialect, "the prompt", options.already_templated)
+    return joined(before(row), templated.answered(dialect, turns, answer))
 
 
 def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
@@ -270,14 +271,15 @@ def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
         RowError: the prompt already carries a chat template and nobody allowed that; or it begins
             the answer, which is not a text that could go on from there.
     """
-    found = templated.read(prompt)
-    if found is None:
+    parsed = templated.read(prompt)
+    if parsed is None:
         return [*before(row), Message("user", prompt)]
-    templated.require_allowed(found[0], "the prompt", options.already_templated)
-    if begun := templated.opening(found[1]):
+    dialect, turns = parsed
+    templated.require_allowed(dialect, "the prompt", options.already_templated)
+    if begun := templated.opening(turns):
         detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
         raise RowError("bad_column", f"{detail}a list of turns")
-    return joined(before(row), templated.question(found[1]))
+    return joined(before(row), templated.question(turns))
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
@@ -313,10 +315,10 @@ def turns_in(value: Any) -> list[Any] | None:
     if not isinstance(value, str) or not value.lstrip().startswith("["):
         return None
     try:
-        found = json_value(value, "", "no_turns")
+        turns = json_value(value, "", "no_turns")
     except RowError:
         return None
-    return found if are_turns(found) else None
+    return turns if are_turns(turns) else None
 
 
 def has_turns(value: Any, role_key: str) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages import templated
-from stages.contract import Columns, Conversation, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
@@ -58,16 +59,15 @@ def asked(row: Row, options: FormatOptions) -> str:
 
 
 def _one(row: Row, options: FormatOptions) -> Conversation:
-    name = one_of(row, _OUTPUTS, options.columns, "answer")
+    name = one_of(row, _OUTPUTS, options.columns, what="answer")
     answer = _turns.text(row, name or _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
     turns = _turns.exchange(row, asked(row, options), answer, options)
     return Conversation(turns, _turns.tools(row))
 
 
-class _Alpaca:
+class _Alpaca(Format):
     name = "alpaca"
-    kinds: tuple[str, ...] = (CONVERSATION,)
-    fans_out = False
+    kinds = (CONVERSATION,)
     columns: Columns = {
         "instruction": ("instruction",),
         "input": _INPUTS,
@@ -76,7 +76,7 @@ class _Alpaca:
         **_turns.BEFORE,
         **_turns.TOOLS,
     }
-    prompts: tuple[str, ...] = ("instruction",)
+    prompts = ("instruction",)
 
     def matches(self, row: Row) -> str | None:
         if "instruction" not in row or "chosen" in row:
@@ -119,6 +119,7 @@ class _Instances(_Alpaca):
         instances = row["instances"]
         if not isinstance(instances, list) or not all(isinstance(one, dict) for one in instances):
             raise RowError("bad_column", "column 'instances' is not a list of objects")
+        # Each instance with the row's instruction, which its own keys go before.
         return [_one(Overlaid(row, one), options) for one in instances]
 
 

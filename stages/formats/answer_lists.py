@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Refused, Row
+from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking
 from stages.kinds import PAIR
@@ -42,20 +42,17 @@ def _left_out(side: str, answers: list[Any]) -> list[Refused]:
     ]
 
 
-def _columns() -> dict[str, tuple[str, ...]]:
-    return {"answers": _SIDES, **_pairs.BESIDE}
-
-
-@dataclass
 class _AnswerLists(Asking):
     """The format; ``variant`` says which answers make pairs where there are several."""
 
-    variant: str = ""
-    name: str = "answer_lists"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=_columns)
-    prompts: tuple[str, ...] = _pairs.PROMPTS
+    name = "answer_lists"
+    kinds = (PAIR,)
+    columns: Columns = {"answers": _SIDES, **_pairs.BESIDE}
+    prompts = _pairs.PROMPTS
+    fans_out = True
+
+    def __init__(self, variant: str = "") -> None:
+        self._variant = variant
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -81,12 +78,12 @@ class _AnswerLists(Asking):
         chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
         if chosen in ([], [[]]) or rejected in ([], [[]]):
             raise RowError("empty_answer", "a list of answers is empty")
-        if not self.variant and len(chosen) * len(rejected) > 1:
+        if not self._variant and len(chosen) * len(rejected) > 1:
             detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
             raise RowError("several_answers", detail + " or ".join(self.variants))
-        if self.variant == "first":
-            found = _pairs.pair(row, chosen[0], rejected[0], options)
-            return [found, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
+        if self._variant == "first":
+            pair = _pairs.pair(row, chosen[0], rejected[0], options)
+            return [pair, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
         _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
         pairs = itertools.product(chosen, rejected)
         return [_pairs.pair(row, better, worse, options) for better, worse in pairs]

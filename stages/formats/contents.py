@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
+from stages.format import Format
 from stages.formats import _turns
 from stages.kinds import CONVERSATION
 
 
-class _Contents:
+class _Contents(Format):
     name = "contents"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {"turns": ("contents",), **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:

@@ -7,11 +7,11 @@ unlabelled: what follows an error is unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 from stages.watched import peek
@@ -26,7 +26,6 @@ _NAMED = (
     "mistakes",
 )
 _ERRORS = (*_NAMED, "label", "labels")
-_COLUMNS = {**_steps.PROBLEM, **_steps.STEPS, "wrong steps": _ERRORS}
 
 
 def _is_list(value: Any, steps: int) -> bool:
@@ -44,21 +43,21 @@ def _column(row: Row) -> str | None:
     for column in _NAMED:
         if column in row and (peek(row, column) is None or isinstance(peek(row, column), list)):
             return column
-    found = (column for column in _ERRORS if column in row)
+    columns = (column for column in _ERRORS if column in row)
     count = len(peek(row, name))
-    return next((column for column in found if _is_list(peek(row, column), count)), None)
+    return next((column for column in columns if _is_list(peek(row, column), count)), None)
 
 
-@dataclass
-class _ErrorList:
+class _ErrorList(Format):
     """The format; ``base`` is the number of the first step."""
 
-    base: int = 1
-    name: str = "error_list"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = False
-    columns: Columns = field(default_factory=lambda: _COLUMNS)
-    prompts: tuple[str, ...] = _steps.PROBLEMS
+    name = "error_list"
+    kinds = (STEPS,)
+    columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "wrong steps": _ERRORS}
+    prompts = _steps.PROBLEMS
+
+    def __init__(self, base: int = 1) -> None:
+        self._base = base
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -94,9 +93,9 @@ class _ErrorList:
                 "bad_label",
                 f"column {column!r} is not a list of step numbers (empty where no step is wrong)",
             )
-        wrong = sorted(one - self.base for one in listed)
+        wrong = sorted(one - self._base for one in listed)
         if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
-            detail = f"{column} {listed} does not fit {len(steps)} steps counted from {self.base}"
+            detail = f"{column} {listed} does not fit {len(steps)} steps counted from {self._base}"
             raise RowError("bad_label", detail)
         labels: list[float | None] = [1.0] * len(steps)
         if wrong:

@@ -9,6 +9,7 @@ from typing import Any
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of
 from stages.formats._flags import trained
@@ -48,11 +49,11 @@ def _only(one: Row, what: str, names: tuple[str, ...], where: str) -> str:
     Raises:
         RowError: there is none, or more than one.
     """
-    found = _keys(one, names)
-    if len(found) != 1:
-        said = f"{' and '.join(found)} could each be" if found else "no text is"
+    keys = _keys(one, names)
+    if len(keys) != 1:
+        said = f"{' and '.join(keys)} could each be" if keys else "no text is"
         raise RowError("bad_column", f"{where}: {said} its {what}")
-    return str(one[found[0]])
+    return str(one[keys[0]])
 
 
 def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
@@ -88,10 +89,9 @@ def exchanges(row: Row, column: str, options: FormatOptions) -> list[Message]:
     return _turns.behind(row, turns)
 
 
-class _ExchangeList:
+class _ExchangeList(Format):
     name = "exchange_list"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {"exchanges": _COLUMNS, **_turns.BEFORE, **_turns.TOOLS}
 
     def matches(self, row: Row) -> str | None:
@@ -102,7 +102,7 @@ class _ExchangeList:
         return f"{name} with {_keys(one, _QUESTIONS)[0]} and {_keys(one, _ANSWERS)[0]}"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = one_of(row, _COLUMNS, options.columns, "conversation", _has_exchanges)
+        name = one_of(row, _COLUMNS, options.columns, what="conversation", holds=_has_exchanges)
         if name is None:
             raise RowError("no_turns", "there is no list of questions and answers")
         return [Conversation(exchanges(row, name, options), _turns.tools(row))]

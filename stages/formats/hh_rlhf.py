@@ -14,6 +14,7 @@ from stages.formats._asked import Asking
 from stages.kinds import PAIR
 from stages.watched import peek
 
+# A turn begins after a blank line, the first one where the text does.
 _TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 _OPENS = re.compile(r"\s*Human:")
 _ENDS = re.compile(r"\n\nAssistant:\s*\Z")
@@ -43,7 +44,6 @@ def _dialogue(text: str, where: str) -> list[Message]:
 class _HhRlhf(Asking):
     name = "hh_rlhf"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {
         "answers": ("chosen", "rejected"),
         "prompt": ("prompt",),
@@ -66,7 +66,7 @@ class _HhRlhf(Asking):
         chosen, rejected = sides
         shared = _pairs.split(chosen, rejected)
         margin = _pairs.margin(row, options.columns)
-        return [Pair(shared, chosen, rejected, margin, _turns.tools(row))]
+        return [Pair(shared, chosen, rejected, margin=margin, tools=_turns.tools(row))]
 
 
 FORMAT = _HhRlhf()

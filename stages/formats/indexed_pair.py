@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _pairs
 from stages.formats._answers import require_no_third, text_of
 from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
@@ -73,6 +73,7 @@ _COLUMNS = {
 }
 _NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
 _SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
+# A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
 _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
 # What the better answer's index is, by variant: where the first is better, and where the second.
 VARIANTS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
@@ -83,17 +84,17 @@ _UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
 
 def _sides(row: Row) -> tuple[str, str] | None:
     """The two columns that hold the answers."""
-    found = (names for names in _PAIRS if all(peek(row, name) is not None for name in names))
-    return next(found, None)
+    sides = (names for names in _PAIRS if all(peek(row, name) is not None for name in names))
+    return next(sides, None)
 
 
 def _ends(row: Row) -> tuple[str, ...]:
     """What the names of the answers' columns end in; nothing where several could be meant."""
     there = [names for names in _PAIRS if all(says(row, name) for name in names)]
-    found = {(left[-1], right[-1]) for left, right in there}
-    if not found:
+    ends = {(left[-1], right[-1]) for left, right in there}
+    if not ends:
         return "0", "1"  # a list
-    return found.pop() if len(found) == 1 else _UNNAMED
+    return ends.pop() if len(ends) == 1 else _UNNAMED
 
 
 def _is_two(row: Row, name: str) -> bool:
@@ -112,7 +113,7 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
         RowError: there are none; or two columns could each hold one, or there is a third.
     """
     names = two_of(row, _PAIRS, columns) or _sides(row)
-    listed = one_of(row, _LISTS, columns, "list of answers", _is_two)
+    listed = one_of(row, _LISTS, columns, what="list of answers", holds=_is_two)
     if names is not None and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):
             ways = f"--ignore {listed} or {' '.join(f'--ignore {name}' for name in names)}"
@@ -130,12 +131,12 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
 def _compared(value: Any) -> int | None:
     """The better answer of ``A>B``, ``[[B>>A]]`` or ``A < B``; -1 for ``A=B``; else None."""
     plain = "".join(value.split()).strip("[]").lower() if isinstance(value, str) else ""
-    found = _COMPARED.fullmatch(plain)
-    if found is None or found[1] == found[3]:
+    compared = _COMPARED.fullmatch(plain)
+    if compared is None or compared[1] == compared[3]:
         return None
-    if found[2][0] not in "<>":
+    if compared[2][0] not in "<>":
         return -1
-    return _LETTERS[found[1] if found[2][0] == ">" else found[3]]
+    return _LETTERS[compared[1] if compared[2][0] == ">" else compared[3]]
 
 
 def _by_name(value: str, names: tuple[str, ...]) -> int | None:
@@ -186,16 +187,16 @@ def _names_one(value: Any, row: Row) -> bool:
     return _is_tie(value) or _is_verdict(value, row) or _index(value) in (0, 1, 2)
 
 
-@dataclass
 class _IndexedPair(Asking):
     """The format; ``variant`` says what an index means."""
 
-    variant: str = ""
-    name: str = "indexed_pair"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = False
-    columns: Columns = field(default_factory=lambda: _COLUMNS)
-    prompts: tuple[str, ...] = _pairs.PROMPTS
+    name = "indexed_pair"
+    kinds = (PAIR,)
+    columns: Columns = _COLUMNS
+    prompts = _pairs.PROMPTS
+
+    def __init__(self, variant: str = "") -> None:
+        self._variant = variant
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -215,26 +216,26 @@ class _IndexedPair(Asking):
         return f"a list of two answers and {there[0]}"
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        found = [
+        names = [
             name
             for name in meant((*CHOICES, *_VERDICTS), columns)
             if any(_speaks(row, name) for row in rows)
         ]
-        if len(found) < 2:
+        if len(names) < 2:
             return super().doubt(rows, columns)
-        flags = " or ".join(f"--map label={name}" for name in found)
-        return f"{' and '.join(found)} could each name the better answer", f"Say which with {flags}"
+        flags = " or ".join(f"--map label={name}" for name in names)
+        return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
         # More than one column only where --map has settled which is read; each must say the same.
-        found: dict[str, str] = {}
+        shown: dict[str, str] = {}
         for name in (*CHOICES, *_VERDICTS):
             variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
             if variant:
-                found.setdefault(variant, why)
-        if len(found) > 1:
-            raise UndecidedError(f"columns differ: {'; '.join(found.values())}", tuple(found))
-        return next(iter(found.items()), ("", "the better answer is named"))
+                shown.setdefault(variant, why)
+        if len(shown) > 1:
+            raise UndecidedError(f"columns differ: {'; '.join(shown.values())}", tuple(shown))
+        return next(iter(shown.items()), ("", "the better answer is named"))
 
     def _settled(self, rows: Sequence[Row], name: str) -> tuple[str, str]:
         """What the values of one column show."""
@@ -244,7 +245,7 @@ class _IndexedPair(Asking):
             if not _is_tie(value := peek(row, name)) and not _is_verdict(value, row)
         ]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
-        seen = {found for _, value in open_ones if (found := _index(value)) in (0, 1, 2)}
+        seen = {index for _, value in open_ones if (index := _index(value)) in (0, 1, 2)}
         if not seen:
             return "", ""
         flags = any(isinstance(value, bool) for _, value in open_ones)
@@ -272,11 +273,11 @@ class _IndexedPair(Asking):
         named = _by_name(value, names) if isinstance(value, str) else None
         if named is not None:
             return named
-        found = _index(value)
-        order = VARIANTS.get(self.variant, ())
-        if found is not None and found in order:
-            return order.index(found)
-        if not order and found in (0, 1, 2):
+        index = _index(value)
+        order = VARIANTS.get(self._variant, ())
+        if index is not None and index in order:
+            return order.index(index)
+        if not order and index in (0, 1, 2):
             ways = " or ".join(f"--format indexed_pair/{name}" for name in VARIANTS)
             what = f"nothing says whether {value!r} counts from 0 or from 1, or is a yes or no"
             raise RowError("bad_label", f"{what}; say which with {ways}")

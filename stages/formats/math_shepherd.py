@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 
@@ -28,10 +29,9 @@ def _signs(pieces: list[str], label: str) -> list[float | None]:
     return signs
 
 
-class _MathShepherd:
+class _MathShepherd(Format):
     name = "math_shepherd"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
 

@@ -8,20 +8,20 @@ ranked, ``message_paths/best`` follows the best of them and ``message_paths/all`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from stages.contract import (
     Columns,
     Conversation,
     Example,
-    Format,
     FormatOptions,
     Message,
     Refused,
     Row,
 )
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _replies
 from stages.kinds import CONVERSATION
 
@@ -37,15 +37,16 @@ def _has_ranks(node: Any) -> bool:
     return _replies.ranked(answers) or any(map(_has_ranks, children))
 
 
-@dataclass
-class _MessagePaths:
+class _MessagePaths(Format):
     """The format; ``which`` of ranked answers are followed."""
 
-    which: str = ""
-    name: str = "message_paths"
-    kinds: tuple[str, ...] = (CONVERSATION,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
+    name = "message_paths"
+    kinds = (CONVERSATION,)
+    columns: Columns = _replies.COLUMNS
+    fans_out = True
+
+    def __init__(self, which: str = "") -> None:
+        self._which = which
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -73,29 +74,29 @@ class _MessagePaths:
         children, gone = _replies.replies(node)
         answers = [child for child in children if _replies.is_answer(child)]
         followed = self._followed(answers)
-        found: list[Example] = list(gone)
+        examples: list[Example] = list(gone)
         for child in children:
             if _replies.is_answer(child) and not any(child is one for one in followed):
                 detail = f"{_replies.quoted(child)} is not the best answer"
-                found.append(Refused("not_the_best", detail))
+                examples.append(Refused("not_the_best", detail))
                 continue
-            found += self._below(child, [*path, _replies.message(child)])
-        further = [one for one in found if isinstance(one, Conversation)]
+            examples += self._below(child, [*path, _replies.message(child)])
+        further = [one for one in examples if isinstance(one, Conversation)]
         if path[-1].role != "assistant":
             if further:
-                return found
-            return [*found, Refused("no_answer", f"{path[-1].content!r:.42} has no answer")]
-        if len(further) == 1:
-            return found
+                return examples
+            return [*examples, Refused("no_answer", f"{path[-1].content!r:.42} has no answer")]
+        if len(further) == 1:  # the one conversation that goes on from here trains this answer
+            return examples
         for one in further:
             one.messages[len(path) - 1] = replace(path[-1], trained=False)
         own = Conversation([replace(message) for message in path])
-        return [own, *found] if further else [*found, own]
+        return [own, *examples] if further else [*examples, own]
 
     def _followed(self, answers: list[Row]) -> list[Row]:
-        if self.which == "all" or not _replies.ranked(answers):
+        if self._which == "all" or not _replies.ranked(answers):
             return answers
-        if not self.which:
+        if not self._which:
             raise RowError("ranked_answers", "the answers are ranked; see --format message_paths")
         ranks = [rank for one in answers if (rank := _replies.rank(one)) is not None]
         return [one for one in answers if _replies.rank(one) == min(ranks)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of
 from stages.formats.query_response import QUESTIONS
@@ -12,10 +13,9 @@ from stages.kinds import CONVERSATION
 _ASKED = (*QUESTIONS, "instruction")
 
 
-class _MessageThinking:
+class _MessageThinking(Format):
     name = "message_thinking"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "question": _ASKED,
         "reasoning": ("message_thinking",),
@@ -32,7 +32,7 @@ class _MessageThinking:
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        question = one_of(row, _ASKED, options.columns, "question")
+        question = one_of(row, _ASKED, options.columns, what="question")
         if question is None:
             raise RowError("bad_column", "there is no question column")
         answer = _turns.text(row, "message_content")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from stages.contract import Columns, Example, Format, FormatOptions, Message, Pair, Refused, Row
+from stages.contract import Columns, Example, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _replies
 from stages.kinds import PAIR
 
@@ -23,15 +23,16 @@ def _is_alone(child: Row, answers: list[Row]) -> bool:
     return len(rated) == 1 and rated[0] is child
 
 
-@dataclass
-class _MessageTree:
+class _MessageTree(Format):
     """The format; ``every`` makes pairs of all ranked answers, not only of neighbours."""
 
-    every: bool = False
-    name: str = "message_tree"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: _replies.COLUMNS)
+    name = "message_tree"
+    kinds = (PAIR,)
+    columns: Columns = _replies.COLUMNS
+    fans_out = True
+
+    def __init__(self, every: bool = False) -> None:
+        self._every = every
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -48,41 +49,41 @@ class _MessageTree:
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         node = _replies.root(row)
-        found = self._below(node, [_replies.message(node)])
-        if not found:
+        examples = self._below(node, [_replies.message(node)])
+        if not examples:
             raise RowError("no_pair", "no message has an answer")
-        return found
+        return examples
 
     def _below(self, node: Row, path: list[Message]) -> list[Example]:
         children, gone = _replies.replies(node)
         answers = [child for child in children if _replies.is_answer(child)]
-        found: list[Example] = [*gone, *(self._pairs(answers, path) if len(answers) > 1 else [])]
+        examples: list[Example] = [*gone, *(self._pairs(answers, path) if len(answers) > 1 else [])]
         for child in children:
             below = self._below(child, [*path, _replies.message(child)])
             if _is_alone(child, answers) and not any(isinstance(one, Pair) for one in below):
                 detail = f"{_replies.quoted(child)} has no other answer to compare it with"
-                found.append(Refused("only_answer", detail))
-            found += below
-        return found
+                examples.append(Refused("only_answer", detail))
+            examples += below
+        return examples
 
     def _pairs(self, answers: list[Row], path: list[Message]) -> list[Example]:
         """The pairs of the answers to the last message of a path."""
         ranks = [(rank, one) for one in answers if (rank := _replies.rank(one)) is not None]
-        found: list[Example] = [
+        examples: list[Example] = [
             Refused("unranked_answer", f"{_replies.quoted(one)} has no rank")
             for one in answers
             if _replies.rank(one) is None
         ]
         ordered = sorted(ranks, key=lambda pair: pair[0])
-        couples = itertools.combinations(ordered, 2) if self.every else itertools.pairwise(ordered)
+        couples = itertools.combinations(ordered, 2) if self._every else itertools.pairwise(ordered)
         for (high, better), (low, worse) in couples:
             if high == low:
                 both = f"{_replies.quoted(better)} and {_replies.quoted(worse)}"
-                found.append(Refused("tie", f"{both} have the same rank {high:g}"))
+                examples.append(Refused("tie", f"{both} have the same rank {high:g}"))
                 continue
             sides = ([_replies.message(better)], [_replies.message(worse)])
-            found.append(Pair(list(path), *sides))
-        return found
+            examples.append(Pair(list(path), *sides))
+        return examples
 
 
 FORMAT = _MessageTree()

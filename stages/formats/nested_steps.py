@@ -7,11 +7,11 @@ ratings. A solution that has neither is refused by name, beside the others of it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Refused, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, rated_steps
 from stages.kinds import STEPS
 
@@ -59,16 +59,17 @@ def _ratings(inner: Any) -> list[Any]:
     return [step.get(rated_steps.rating_of(step) or "") for step in inner[name]]
 
 
-@dataclass
-class _NestedSteps:
+class _NestedSteps(Format):
     """The format; ``signed`` ratings are -1, 0 and 1."""
 
-    signed: bool = False
-    name: str = "nested_steps"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: {"solutions": _OUTER, **_steps.PROBLEM})
-    prompts: tuple[str, ...] = _steps.PROBLEMS
+    name = "nested_steps"
+    kinds = (STEPS,)
+    columns: Columns = {"solutions": _OUTER, **_steps.PROBLEM}
+    prompts = _steps.PROBLEMS
+    fans_out = True
+
+    def __init__(self, signed: bool = False) -> None:
+        self._signed = signed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -98,25 +99,25 @@ class _NestedSteps:
         if name is None:
             raise RowError("bad_column", "there is no list of solutions with rated steps")
         problem = _steps.problem(row, options)
-        found: list[Example] = []
+        examples: list[Example] = []
         for number, inner in enumerate(row[name]):
             try:
-                found.append(StepChain(problem, *self._chain(inner, options)))
+                examples.append(StepChain(problem, *self._chain(inner, options)))
             except RowError as error:
-                found.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
-        return found
+                examples.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
+        return examples
 
     def _chain(self, inner: Any, options: FormatOptions) -> tuple[list[str], list[float | None]]:
         if not isinstance(inner, dict):
             raise RowError("bad_column", f"it is a {type(inner).__name__}, not an object")
         steps, labels = _steps.step_column(inner), _labels(inner)
         if steps is None or labels is None:
-            return rated_steps.rated(inner, self.signed, options)
+            return rated_steps.rated(inner, self._signed, options)
         texts, values = _steps.texts(inner[steps], steps), inner[labels]
         if len(texts) != len(values):
             raise RowError("label_count", f"{len(texts)} steps and {len(values)} labels")
         return texts, [
-            rated_steps.label(value, f"{labels}[{i}]", self.signed, options)
+            rated_steps.label(value, f"{labels}[{i}]", signed=self._signed, options=options)
             for i, value in enumerate(values)
         ]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
+from stages.format import Format
 from stages.formats import _named_prompt, _turns, prompts_alone
 from stages.kinds import CONVERSATION
 
 
-class _OpenAI:
+class _OpenAI(Format):
     name = "openai"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "turns": ("messages",),
         **_named_prompt.COLUMNS,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 
 _LABELS = ("value", "label", "labels", "values")
 
 
-class _OpenRLHF:
+class _OpenRLHF(Format):
     name = "openrlhf_prm"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
     prompts = ("input",)
 

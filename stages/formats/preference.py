@@ -11,7 +11,6 @@ from stages.kinds import PAIR
 class _Preference(Asking):
     name = "preference"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
 

@@ -17,7 +17,6 @@ _SIDES = ("preferred_output", "non_preferred_output")
 class _PreferredOutput(Asking):
     name = "preferred_output"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {"prompt": ("input",), "answers": _SIDES, **_pairs.MARGIN}
 
     def matches(self, row: Row) -> str | None:
@@ -34,7 +33,7 @@ class _PreferredOutput(Asking):
         chosen, rejected = (_pairs.side(row.get(name), name) for name in _SIDES)
         _pairs.require_answers([chosen, rejected])
         margin = _pairs.margin(row, options.columns)
-        return [Pair(prompt, chosen, rejected, margin, _turns.tools(asked))]
+        return [Pair(prompt, chosen, rejected, margin=margin, tools=_turns.tools(asked))]
 
 
 FORMAT = _PreferredOutput()

@@ -10,6 +10,7 @@ from typing import Any
 from stages.columns import IGNORED
 from stages.contract import Columns, Example, FormatOptions, Row, Tokens
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.kinds import CONVERSATION
 
@@ -88,10 +89,9 @@ def _refuse_packed(row: Row, real: slice) -> None:
             raise RowError("bad_column", detail + "them out with --ignore position_ids")
 
 
-class _Pretokenized:
+class _Pretokenized(Format):
     name = "pretokenized"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "ids": ("input_ids",),
         "labels": ("labels", *_MASKS),
@@ -99,7 +99,7 @@ class _Pretokenized:
         "packing": ("seq_lengths", "position_ids"),
     }
     token_ids = True
-    because = "no chat template can be applied to token ids, nor be compared with them"
+    named_only = "no chat template can be applied to token ids, nor be compared with them"
 
     def matches(self, row: Row) -> str | None:
         ids: Any = row.get("input_ids")

@@ -14,6 +14,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.kinds import STEPS
 
@@ -45,7 +46,7 @@ def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | Non
     return _turns.text(human if isinstance(human, dict) else {"text": human}, "text"), 1.0
 
 
-class _PRM800K:
+class _PRM800K(Format):
     name = "prm800k"
     kinds = (STEPS,)
     fans_out = True
@@ -65,7 +66,7 @@ class _PRM800K:
         if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
             raise RowError("bad_column", "label.steps is not a list of steps")
         chain: list[Rated] = []
-        found: list[Example] = []
+        examples: list[Example] = []
         ended = len(steps)
         for number, step in enumerate(steps):
             where = f"step {number + 1}"
@@ -77,19 +78,19 @@ class _PRM800K:
             for i, one in enumerate(rated):
                 if i != chosen and completions[i].get("rating") is None:
                     detail = f"{where} completion {i} has no rating"
-                    found.append(Refused("unrated_completion", detail))
+                    examples.append(Refused("unrated_completion", detail))
                 elif i != chosen:
-                    found.append(_as_chain(problem, [*chain, one]))
+                    examples.append(_as_chain(problem, [*chain, one]))
             taken = _chosen(step, rated, where)
             if chosen is not None and step.get("human_completion") is not None:
                 detail = f"{where}: a human wrote a completion, and another was chosen"
-                found.append(Refused("unrated_completion", detail))
+                examples.append(Refused("unrated_completion", detail))
             if taken is None:
                 ended = number
                 break
             chain.append(taken)
-        found += [_as_chain(problem, chain)] if chain else []
-        return found + _behind(steps, ended)
+        examples += [_as_chain(problem, chain)] if chain else []
+        return examples + _behind(steps, ended)
 
 
 def _as_chain(problem: str, rated: list[Rated]) -> StepChain:
@@ -99,12 +100,14 @@ def _as_chain(problem: str, rated: list[Rated]) -> StepChain:
 def _behind(steps: list[dict[str, Any]], ended: int) -> list[Example]:
     """The completions behind the step where the chain ends."""
     detail = f"nothing was chosen at step {ended + 1}, so no later step continues from it"
-    found: list[Example] = []
+    refused: list[Example] = []
     for number, step in enumerate(steps[ended + 1 :], ended + 2):
         names = [f"completion {i}" for i in range(len(step.get("completions") or []))]
         names += ["human completion"] * (step.get("human_completion") is not None)
-        found += [Refused("behind_chain_end", f"step {number} {name}: {detail}") for name in names]
-    return found
+        refused += [
+            Refused("behind_chain_end", f"step {number} {name}: {detail}") for name in names
+        ]
+    return refused
 
 
 FORMAT = _PRM800K()

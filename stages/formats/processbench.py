@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 
@@ -21,10 +22,9 @@ def _column(row: Row) -> str | None:
     return next((name for name in _INDICES if name in row), None)
 
 
-class _ProcessBench:
+class _ProcessBench(Format):
     name = "processbench"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "first error": _INDICES}
     prompts = _steps.PROBLEMS
     first_error = True

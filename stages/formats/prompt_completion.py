@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.kinds import CONVERSATION
 
 
-class _PromptCompletion:
+class _PromptCompletion(Format):
     name = "prompt_completion"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "question": ("prompt",),
         "answer": ("completion",),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
@@ -28,16 +29,17 @@ def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions)
         RowError: there is none, or two say different things.
     """
     columns = options.columns
-    name = one_of(row, names, columns, what, _holds) or _turns.chosen_of(row, names, columns)
+    name = one_of(row, names, columns, what=what, holds=_holds) or _turns.chosen_of(
+        row, names, columns
+    )
     if name is None:
         raise RowError("bad_column", f"there is no {what} column")
     return name
 
 
-class _QueryResponse:
+class _QueryResponse(Format):
     name = "query_response"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "question": QUESTIONS,
         "answer": ANSWERS,
@@ -61,10 +63,10 @@ class _QueryResponse:
             if any(name in columns for name in names):
                 continue
             said = [[name for name in names if _holds(row, name)] for row in rows]
-            found = [name for name in names if any(name in some for some in said)]
+            able = [name for name in names if any(name in some for some in said)]
             if any(peek(r, n) != peek(r, s[0]) for r, s in zip(rows, said, strict=True) for n in s):
-                flags = " or ".join(f"--map {what}={name}" for name in found)
-                return f"{' and '.join(found)} could each be the {what}", f"Say which with {flags}"
+                flags = " or ".join(f"--map {what}={name}" for name in able)
+                return f"{' and '.join(able)} could each be the {what}", f"Say which with {flags}"
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:

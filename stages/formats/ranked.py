@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from stages.contract import Columns, Example, Format, FormatOptions, Refused, Row
+from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _pairs, _turns, indexed_pair
 from stages.formats._answers import text_of
 from stages.formats._asked import Asking, one_of
@@ -23,11 +23,6 @@ from stages.watched import peek
 
 _ORDERED = ("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst")
 _LISTS = ("responses", "answers", "completions", "candidates", "outputs", "generations")
-_COLUMNS = {
-    "answers": (*_ORDERED, *_LISTS),
-    "numbers": NUMBERS,
-    **_pairs.BESIDE,
-}
 _Couple = tuple[Answer, Answer]
 
 
@@ -36,22 +31,22 @@ def _is_list(row: Row, name: str) -> bool:
     return isinstance(value, list) and len(value) > 1 and not _turns.is_turns(value, "role")
 
 
-@dataclass
 class _Ranked(Asking):
     """The format.
 
-    Attributes:
+    Args:
         which: answers make pairs: neighbours (""), all, or the extremes.
         listed: answers that nothing orders stand from best to worst.
     """
 
-    which: str = ""
-    listed: bool = False
-    name: str = "ranked"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: _COLUMNS)
-    prompts: tuple[str, ...] = _pairs.PROMPTS
+    name = "ranked"
+    kinds = (PAIR,)
+    columns: Columns = {"answers": (*_ORDERED, *_LISTS), "numbers": NUMBERS, **_pairs.BESIDE}
+    prompts = _pairs.PROMPTS
+    fans_out = True
+
+    def __init__(self, which: str = "", listed: bool = False) -> None:
+        self._which, self._listed = which, listed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -97,42 +92,42 @@ class _Ranked(Asking):
         return f"answers in {name}" + (f" with {how}" if how else "")
 
     def _couples(self, ordered: list[Answer]) -> list[_Couple]:
-        if self.which == "extremes":
+        if self._which == "extremes":
             return [(ordered[0], ordered[-1])]
-        found = itertools.combinations(ordered, 2) if self.which else itertools.pairwise(ordered)
-        return list(found)
+        couples = itertools.combinations(ordered, 2) if self._which else itertools.pairwise(ordered)
+        return list(couples)
 
     def _left_out(self, ordered: list[Answer], unrated: list[str]) -> Iterable[Refused]:
         """The answers that are in no pair."""
         for where in unrated:
             yield Refused("unrated_answer", f"{where} has no number, but other answers have one")
-        if self.which == "extremes":
+        if self._which == "extremes":
             for one in ordered[1:-1]:
                 yield Refused("not_an_extreme", f"{one.where} is neither the best nor the worst")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
-        name = one_of(row, (*_ORDERED, *_LISTS), columns, "list of answers", _is_list)
+        name = one_of(row, (*_ORDERED, *_LISTS), columns, what="list of answers", holds=_is_list)
         if name is None:
             raise RowError("bad_column", "there is no list of two answers or more")
         given = row[name]
         numbers = of_row(row, name, given, columns)
         listed = f"--map responses={name}" if name in _ORDERED else ""
-        listed = listed or ("--format ranked" if self.listed else "")
+        listed = listed or ("--format ranked" if self._listed else "")
         ordered, unrated = in_order(name, given, numbers, listed)
         couples = self._couples(ordered)
         _pairs.require_one_margin(row, len(couples), columns)
         texts = {one.where: text_of(one.said, one.where) for one in ordered}
-        found: list[Example] = []
+        examples: list[Example] = []
         for better, worse in couples:
             if tie := better.ties_with(worse):
-                found.append(Refused("tie", f"two answers have the same {tie}"))
+                examples.append(Refused("tie", f"two answers have the same {tie}"))
                 continue
             sides = texts[better.where], texts[worse.where]
-            found.append(_pairs.pair(row, *sides, options, better.margin_over(worse)))
-        if all(isinstance(one, Refused) for one in found):
+            examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
+        if all(isinstance(one, Refused) for one in examples):
             raise RowError("tie", "all answers are equally good")
-        return [*found, *self._left_out(ordered, unrated)]
+        return [*examples, *self._left_out(ordered, unrated)]
 
 
 FORMAT = _Ranked()

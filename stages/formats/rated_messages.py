@@ -7,11 +7,11 @@ else between two steps has no place in a chain of steps: such rows are refused b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _roles, _steps, _turns, rated_steps
 from stages.kinds import STEPS
 from stages.watched import read_key
@@ -39,21 +39,19 @@ def _column(row: Row) -> str | None:
     return None
 
 
-@dataclass
-class _RatedMessages:
+class _RatedMessages(Format):
     """The format; ``signed`` ratings are -1, 0 and 1."""
 
-    signed: bool = False
-    name: str = "rated_messages"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = False
-    columns: Columns = field(
-        default_factory=lambda: {
-            "turns": _COLUMNS,
-            "system text": _turns.SYSTEM,
-            "history": ("history",),
-        }
-    )
+    name = "rated_messages"
+    kinds = (STEPS,)
+    columns: Columns = {
+        "turns": _COLUMNS,
+        "system text": _turns.SYSTEM,
+        "history": ("history",),
+    }
+
+    def __init__(self, signed: bool = False) -> None:
+        self._signed = signed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -86,20 +84,22 @@ class _RatedMessages:
         said = _steps.conversation({**before, name: plain}, options)
         roles = [message.role for message in said]
         if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
-            found = next((role for role in roles[1:] if role != "assistant"), roles[0])
-            detail = f"a turn ({found}) that is not a step is among the steps"
+            role = next((role for role in roles[1:] if role != "assistant"), roles[0])
+            detail = f"a turn ({role}) that is not a step is among the steps"
             raise RowError("turns_between_steps", detail)
         labels = []
         for number, turn in enumerate(turns):
             if _speaks(turn):
                 where = f"{name}[{number}]"
-                labels.append(rated_steps.rating_in(turn, where, self.signed, options))
+                labels.append(
+                    rated_steps.rating_in(turn, where, signed=self._signed, options=options)
+                )
             elif key := next((k for k in rated_steps.RATINGS if turn.get(k) is not None), None):
                 what = f"{name}[{number}] is not an assistant's step, but has a {key}"
                 raise RowError("bad_label", what)
             for key in rated_steps.RATINGS:
                 if key in turn:
-                    read_key(row, name, key)
+                    read_key(row, name, key)  # the turns were read without it
         texts = [message.content or "" for message in said[1:]]
         return [StepChain(said[0].content or "", texts, labels)]
 

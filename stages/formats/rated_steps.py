@@ -7,11 +7,11 @@ signs, booleans, or numbers from 0 to 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps
 from stages.kinds import STEPS
 
@@ -97,7 +97,7 @@ def rating_in(step: Row, where: str, signed: bool, options: FormatOptions) -> fl
     """
 
     def one(value: Any, place: str) -> float | None:
-        return label(value, place, signed, options)
+        return label(value, place, signed=signed, options=options)
 
     return _steps.one_rating(step, RATINGS, where, one)
 
@@ -115,7 +115,7 @@ def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], li
     labels: list[float | None] = []
     for number, step in enumerate(row[name]):
         texts.append(step[_text_of(step)])
-        labels.append(rating_in(step, f"{name}[{number}]", signed, options))
+        labels.append(rating_in(step, f"{name}[{number}]", signed=signed, options=options))
     return texts, labels
 
 
@@ -125,16 +125,16 @@ def _shown(rows: Sequence[Row]) -> list[Any]:
     return [step.get(rating_of(step) or "") for step in steps]
 
 
-@dataclass
-class _RatedSteps:
+class _RatedSteps(Format):
     """The format; ``signed`` ratings are -1, 0 and 1."""
 
-    signed: bool = False
-    name: str = "rated_steps"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = False
-    columns: Columns = field(default_factory=lambda: {"steps": _COLUMNS, **_steps.PROBLEM})
-    prompts: tuple[str, ...] = _steps.PROBLEMS
+    name = "rated_steps"
+    kinds = (STEPS,)
+    columns: Columns = {"steps": _COLUMNS, **_steps.PROBLEM}
+    prompts = _steps.PROBLEMS
+
+    def __init__(self, signed: bool = False) -> None:
+        self._signed = signed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -157,7 +157,7 @@ class _RatedSteps:
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        return [StepChain(_steps.problem(row, options), *rated(row, self.signed, options))]
+        return [StepChain(_steps.problem(row, options), *rated(row, self._signed, options))]
 
 
 FORMAT = _RatedSteps()

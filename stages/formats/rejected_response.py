@@ -41,10 +41,10 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
     Raises:
         AskError: more than one column could be either.
     """
-    whole = one_of(row, _WHOLE, columns, "conversation", _is_whole)
+    whole = one_of(row, _WHOLE, columns, what="conversation", holds=_is_whole)
     if whole in columns:
         return whole, None
-    answer = one_of(row, _ANSWERS, columns, "chosen answer", _is_text)
+    answer = one_of(row, _ANSWERS, columns, what="chosen answer", holds=_is_text)
     if whole is None or answer is None or not _ends_in_answer(peek(row, whole)):
         return whole, answer
     last = peek(row, whole)[-1]
@@ -58,7 +58,6 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
 class _RejectedResponse(Asking):
     name = "rejected_response"
     kinds = (PAIR,)
-    fans_out = False
     columns: Columns = {
         "conversation": _WHOLE,
         "question": _QUESTIONS,
@@ -81,7 +80,7 @@ class _RejectedResponse(Asking):
         return f"{chosen} and {rejected}" if chosen else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        rejected = one_of(row, _REJECTED, options.columns, "rejected answer")
+        rejected = one_of(row, _REJECTED, options.columns, what="rejected answer")
         rejected = rejected or _turns.chosen_of(row, _REJECTED, options.columns)
         whole, answer = _chosen(row, options.columns)
         if whole is None and answer is None:  # an empty one is refused as what it is
@@ -93,7 +92,7 @@ class _RejectedResponse(Asking):
             require_prompt(row, turns)
             turns += [Message("assistant", _turns.text(row, answer))] if answer else []
         else:
-            name = one_of(row, _QUESTIONS, options.columns, "question") or _QUESTIONS[0]
+            name = one_of(row, _QUESTIONS, options.columns, what="question") or _QUESTIONS[0]
             turns = _turns.exchange(
                 row, _turns.text(row, name), _turns.text(row, str(answer)), options
             )
@@ -110,13 +109,13 @@ def _pair(row: Row, turns: list[Message], rejected: list[Message], options: Form
     if _pairs.is_whole(rejected):
         other = _turns.behind(row, rejected)
         shared = _pairs.split(turns, other)
-        return Pair(shared, turns, other, margin, _turns.tools(row))
+        return Pair(shared, turns, other, margin=margin, tools=_turns.tools(row))
     if turns[-1].role != "assistant":
         raise RowError("no_answer", "the conversation next to the rejected answer has no answer")
     at = len(turns) - 1
     while len(rejected) > 1 and at and turns[at - 1].role != "user":
         at -= 1  # several turns stand for all that follows the question
-    return Pair(turns[:at], turns[at:], rejected, margin, _turns.tools(row))
+    return Pair(turns[:at], turns[at:], rejected, margin=margin, tools=_turns.tools(row))
 
 
 FORMAT = _RejectedResponse()

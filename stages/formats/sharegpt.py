@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _named_prompt, _roles, _turns, prompts_alone
 from stages.kinds import CONVERSATION
 from stages.watched import peek
@@ -14,10 +15,9 @@ from stages.watched import peek
 _COLUMNS = ("conversations", "conversation")
 
 
-class _ShareGPT:
+class _ShareGPT(Format):
     name = "sharegpt"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {
         "turns": (*_COLUMNS, "messages"),
         "untrained speaker": ("mask",),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 
@@ -30,10 +31,9 @@ def _steps_of(prefixes: list[str]) -> list[str]:
     return steps
 
 
-class _SoftPrefix:
+class _SoftPrefix(Format):
     name = "soft_prefix"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
     prompts = _steps.PROBLEMS
 

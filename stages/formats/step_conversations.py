@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps
 from stages.kinds import STEPS
 
 _SIGNS = ("+", "-")
 
 
-class _StepConversations:
+class _StepConversations(Format):
     name = "step_conversations"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = _steps.TURNS
 
     def matches(self, row: Row) -> str | None:

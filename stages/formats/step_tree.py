@@ -7,11 +7,11 @@ both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row, StepChain
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, rated_steps
 from stages.kinds import STEPS
 
@@ -113,7 +113,7 @@ class _Tree:
         """
 
         def label(value: Any, place: str) -> float | None:
-            return rated_steps.label(value, place, self._signed, self._options)
+            return rated_steps.label(value, place, signed=self._signed, options=self._options)
 
         return _steps.one_rating(node, _VALUES, where, label)
 
@@ -147,14 +147,14 @@ class _Tree:
         children = node[names[0]] if names else []
         if not children:
             return [steps] if steps else []
-        found = []
+        below = []
         for child in children:
             if not isinstance(child, dict):
                 raise RowError("bad_column", "a child of a node is not an object")
             text, whole = self.own(child, before)
             value = self.value(child, f"the node {text.strip()[:30]!r}")
-            found += self.paths(child, [*steps, (text, value)], whole)
-        return found
+            below += self.paths(child, [*steps, (text, value)], whole)
+        return below
 
     def root(self, row: Row, node: Row) -> tuple[str, list[_Step], str]:
         """The problem, the step that the first node is, and the text up to its end.
@@ -185,9 +185,9 @@ def _open(row: Row, column: str) -> tuple[str, str] | None:
     """What a row leaves open, and the options that settle it."""
     root = dict.get(row, column)
     for node, before in _nodes(root):
-        found = _rivals(node, before)
-        if found is not None:
-            keys, what = found
+        rivals = _rivals(node, before)
+        if rivals is not None:
+            keys, what = rivals
             flags = " or ".join(f"--ignore '{column}.**.{key}'" for key in keys)
             seen = f"{' and '.join(keys)} could each be the {what} of a node in {column}"
             return f"{seen}, and they differ", f"Say which to leave out with {flags}"
@@ -202,16 +202,17 @@ def _open(row: Row, column: str) -> tuple[str, str] | None:
     return None
 
 
-@dataclass
-class _StepTree:
+class _StepTree(Format):
     """The format; ``signed`` values are -1, 0 and 1."""
 
-    signed: bool = False
-    name: str = "step_tree"
-    kinds: tuple[str, ...] = (STEPS,)
-    fans_out: bool = True
-    columns: Columns = field(default_factory=lambda: {"tree": _TREES, **_steps.PROBLEM})
-    prompts: tuple[str, ...] = _steps.PROBLEMS
+    name = "step_tree"
+    kinds = (STEPS,)
+    columns: Columns = {"tree": _TREES, **_steps.PROBLEM}
+    prompts = _steps.PROBLEMS
+    fans_out = True
+
+    def __init__(self, signed: bool = False) -> None:
+        self._signed = signed
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -228,16 +229,18 @@ class _StepTree:
         return f"{name} of steps with a value each" if name else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        return next((found for row in rows if (found := _open(row, _column(row) or ""))), None)
+        return next(
+            (question for row in rows if (question := _open(row, _column(row) or ""))), None
+        )
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "there is no tree of steps with a value each")
-        tree = _Tree(name, self.signed, options)
+        tree = _Tree(name, self._signed, options)
         asked, first, before = tree.root(row, row[name])
-        found = tree.paths(row[name], first, before)
-        return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in found]
+        paths = tree.paths(row[name], first, before)
+        return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in paths]
 
 
 FORMAT = _StepTree()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 from stages.watched import peek
@@ -37,10 +38,9 @@ def _labels(row: Row) -> str | None:
     return next((name for name in _LABELS if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
-class _Stepwise:
+class _Stepwise(Format):
     name = "stepwise"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
     prompts = _steps.PROBLEMS
 

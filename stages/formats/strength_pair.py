@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from stages.contract import Columns, Example, Format, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
+from stages.format import Format
 from stages.formats import _pairs
 from stages.formats._answers import require_no_third
 from stages.formats._asked import Asking, one_of, two_of
@@ -31,8 +31,8 @@ _STRENGTHS = ("preference_strength", "overall_preference")
 
 def _sides(row: Row) -> tuple[str, str] | None:
     """The columns of the two answers."""
-    found = (names for names in _SIDES if all(peek(row, name) is not None for name in names))
-    return next(found, None)
+    sides = (names for names in _SIDES if all(peek(row, name) is not None for name in names))
+    return next(sides, None)
 
 
 def _numbers(row: Row) -> Iterator[float]:
@@ -43,21 +43,20 @@ def _numbers(row: Row) -> Iterator[float]:
             yield value
 
 
-def _columns() -> dict[str, tuple[str, ...]]:
-    answers = tuple(name for names in _SIDES for name in names)
-    return {"answers": answers, "strength": _STRENGTHS, **_pairs.BESIDE}
-
-
-@dataclass
 class _StrengthPair(Asking):
     """The format; ``first`` is the sign of a strength that prefers the first answer."""
 
-    first: int = -1
-    name: str = "strength_pair"
-    kinds: tuple[str, ...] = (PAIR,)
-    fans_out: bool = False
-    columns: Columns = field(default_factory=_columns)
-    prompts: tuple[str, ...] = _pairs.PROMPTS
+    name = "strength_pair"
+    kinds = (PAIR,)
+    columns: Columns = {
+        "answers": tuple(name for names in _SIDES for name in names),
+        "strength": _STRENGTHS,
+        **_pairs.BESIDE,
+    }
+    prompts = _pairs.PROMPTS
+
+    def __init__(self, first: int = -1) -> None:
+        self._first = first
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -85,7 +84,7 @@ class _StrengthPair(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         names = two_of(row, _SIDES, options.columns) or _sides(row)
-        column = one_of(row, _STRENGTHS, options.columns, "strength")
+        column = one_of(row, _STRENGTHS, options.columns, what="strength")
         if names is None:
             raise RowError("bad_column", "there are no two answers")
         require_no_third(row, names, options.columns)
@@ -95,8 +94,8 @@ class _StrengthPair(Asking):
         if strength == 0:
             raise RowError("tie", f"{column} is 0: the answers are equally good")
         answers = [row[name] for name in names]
-        better, worse = answers if strength * self.first > 0 else answers[::-1]
-        return [_pairs.pair(row, better, worse, options, (f"the {column}", abs(strength)))]
+        better, worse = answers if strength * self._first > 0 else answers[::-1]
+        return [_pairs.pair(row, better, worse, options, own=(f"the {column}", abs(strength)))]
 
 
 FORMAT = _StrengthPair()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
 
 _LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
 
 
-class _TaggedMessages:
+class _TaggedMessages(Format):
     name = "tagged_messages"
     kinds = (STEPS,)
-    fans_out = False
     columns: Columns = {**_steps.TURNS, "ratings": _LABELS}
 
     def matches(self, row: Row) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from stages import templated
 from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
+from stages.format import Format
 from stages.formats import _replies, _roles, _turns
 from stages.kinds import CONVERSATION
 from stages.watched import peek
@@ -17,10 +18,9 @@ from stages.watched import peek
 BARE = "text"  # the role of a turn without a template
 
 
-class _Text:
+class _Text(Format):
     name = "text"
     kinds = (CONVERSATION,)
-    fans_out = False
     columns: Columns = {"text": ("text",), **_turns.TOOLS}
     prompts = ("text",)
 
@@ -41,11 +41,12 @@ class _Text:
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        found = templated.read(text)
-        if found is None:
+        parsed = templated.read(text)
+        if parsed is None:
             return [Conversation([Message(BARE, text)])]
-        templated.require_allowed(found[0], "the text", options.already_templated)
-        return [Conversation(found[1].messages, _turns.tools(row))]
+        dialect, turns = parsed
+        templated.require_allowed(dialect, "the text", options.already_templated)
+        return [Conversation(turns.messages, _turns.tools(row))]
 
 
 def _speaker(row: Row) -> str | None:

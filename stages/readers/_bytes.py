@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import zlib
@@ -87,12 +86,6 @@ def expansion(file: IO[bytes]) -> float:
     """Bytes that an opened stream has given for each byte of its file, so far."""
     raw = getattr(file, "raw", None)
     return raw.given / max(raw.taken, 1) if isinstance(raw, Inflated) else 1.0
-
-
-def sha256_of(path: str) -> str:
-    """Hash of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def version_of(split: Split) -> FileVersion:

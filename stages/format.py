@@ -1,0 +1,121 @@
+"""What a record format is: the base class of all, which knows every attribute that one may have.
+
+A format gives only what differs from the defaults here. An attribute that this class does not know
+is refused as soon as it is written, because nothing would read it: a misspelt ``promts`` would be
+off without a word.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from stages.contract import Columns, Example, FormatOptions, Row
+
+_NEEDED = ("name", "kinds", "columns", "matches", "read")
+
+
+class Format:
+    """One record format: which rows have it, and what they say; each provides FORMAT.
+
+    Subclasses give ``name``, ``kinds``, ``columns``, ``matches`` and ``read``, and of the rest what
+    they need. Names of their own begin with an underscore. A class that is not a format itself but
+    the base of some takes the class keyword ``abstract=True``.
+
+    Attributes:
+        kinds: of the examples that it gives, by name (``stages.kinds``).
+        columns: what a row may say, and the columns that it may say it in, the usual one first.
+            ``read`` reads no others; ``--map`` takes these names.
+        fans_out: whether one row can become several sequences (then all get ``#k``).
+        prompts: the columns that hold a prompt as one text, which may carry a chat template.
+        exchange: the names of the question's column, and of the answer's, where a row may be a
+            question and an answer and nothing else; None where it may not.
+        token_ids: whether rows are token ids, which are neither rendered nor encoded.
+        first_error: whether rows rate their steps up to the first error only.
+        named_only: why rows are recognised but read only where ``--format`` names the format;
+            empty where they are read as soon as they are recognised.
+        usable: whether rows can be trained on; if not, they are recognised to be refused by name.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    columns: Columns
+    fans_out: bool = False
+    prompts: tuple[str, ...] = ()
+    exchange: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    token_ids: bool = False
+    first_error: bool = False
+    named_only: str = ""
+    usable: bool = True
+
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+        super().__init_subclass__()
+        for part in cls.__mro__[: cls.__mro__.index(Format)]:
+            for name in (*vars(part), *vars(part).get("__annotations__", ())):
+                _require_known(cls, name)
+        # A method that is still the one below, or an attribute that is still only announced.
+        lacking = [n for n in _NEEDED if getattr(cls, n, None) is getattr(Format, n, None)]
+        if lacking and not abstract:
+            raise TypeError(f"The format {cls.__qualname__} does not give {', '.join(lacking)}.")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        _require_known(type(self), name)
+        super().__setattr__(name, value)
+
+    def matches(self, row: Row) -> str | None:
+        """Why this row looks like the format, in words; None when it does not."""
+        raise NotImplementedError
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        """Turn a row into examples; what it says and no example has in it is a ``Refused``.
+
+        A column that is read ends in an example: ``row[name]`` and ``row.get(name)`` count as
+        reading (see ``watched``), and every other column is reported as not read.
+
+        Raises:
+            RowError: the row cannot be used.
+        """
+        raise NotImplementedError
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        """The format once for each way in which all rows of a file can be read.
+
+        They all have its name, and a key is what ``--format name/key`` takes.
+        """
+        return {}
+
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        """The variant that some rows of a file show ("" for the format itself), and why.
+
+        Raises:
+            UndecidedError: they show none.
+        """
+        return "", ""
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        """What else the rows could mean, and the flag that settles it; None when nothing else.
+
+        Args:
+            columns: those that ``--map`` named by hand; they are meant.
+        """
+        return None
+
+
+_KNOWN = sorted(n for n in {*vars(Format), *Format.__annotations__} if not n.startswith("_"))
+
+
+def _require_known(cls: type[Format], name: str) -> None:
+    """A name that a format gives is one that is read, or its own affair.
+
+    Raises:
+        TypeError: it is neither; the message has the nearest that is known.
+    """
+    if name.startswith("_") or name in _KNOWN:
+        return
+    near = difflib.get_close_matches(name, _KNOWN, n=1)
+    raise TypeError(
+        f"The format {cls.__qualname__} gives {name!r}, which nothing reads. "
+        + (f"Did you mean {near[0]}? " if near else f"Known: {', '.join(_KNOWN)}. ")
+        + "A name of the format's own begins with an underscore."
+    )
