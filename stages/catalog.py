@@ -44,14 +44,14 @@ def _text(module: str) -> bytes:
 
 def installed() -> list[bytes]:
     """What other packages add to ours: their entry points, versions and the modules' own text."""
-    found = []
-    known = entry_points()
-    points = [p for g in known.groups if g.startswith(_GROUP) for p in known.select(group=g)]
+    contents = []
+    every = entry_points()
+    points = [p for g in every.groups if g.startswith(_GROUP) for p in every.select(group=g)]
     for point in sorted(points, key=lambda point: (point.group, point.name)):
         version = point.dist.version if point.dist else ""
-        said = f"{point.group}\0{point.name}\0{point.value}\0{version}\0"
-        found.append(said.encode() + _text(point.module))
-    return found
+        described = f"{point.group}\0{point.name}\0{point.value}\0{version}\0"
+        contents.append(described.encode() + _text(point.module))
+    return contents
 
 
 def names(package: str) -> list[str]:

@@ -34,7 +34,7 @@ from stages.template import Template
 from stages.turns import Chat, Spans, Turn
 
 _PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
-_MOST_HELD = 4096  # excerpts that are kept in mind
+_MOST_PROVED = 4096  # excerpts that are kept in mind
 _HIDE, _SHOW = "\ue002", "\ue003"
 _HIDDEN = re.compile(f"{_HIDE}(\\d+){_SHOW}")
 
@@ -78,8 +78,8 @@ class Program:
     @functools.cached_property
     def _single(self) -> list[tuple[int, str, int, str, str]]:
         """Units with one slot, nearly all: place, text before, slot, strips, text behind."""
-        found = [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) == 1]
-        return [(i, u.literals[0], *u.slots[0], u.literals[1]) for i, u in found]
+        single = [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) == 1]
+        return [(i, u.literals[0], *u.slots[0], u.literals[1]) for i, u in single]
 
     @functools.cached_property
     def _several(self) -> list[tuple[int, Unit]]:
@@ -126,7 +126,7 @@ class Compiler:
         self._end_of_turn = end_of_turn
         self._spans = Spans(template, end_of_turn, variants, train_all)
         self._printed = Printed(template)
-        self._held: dict[Hashable, bool] = {}
+        self._proved: dict[Hashable, bool] = {}
         self.train_all = train_all
 
     def compile(self, turns: Sequence[Turn], tools: list[Any] | None) -> Program | None:
@@ -139,8 +139,8 @@ class Compiler:
             Turn(t.role, placeholder(i) if t.content else t.content, t.fields, t.trained)
             for i, t in enumerate(turns)
         ]
-        asked: list[Guard] = []
-        Placeholder.asked = asked
+        guards: list[Guard] = []
+        Placeholder.guards = guards
         try:
             chat = Chat(placed, tools, placed=True)
             text = self._template.render(chat.seen, tools)
@@ -155,9 +155,9 @@ class Compiler:
             missing = [i + 1 for i in wanted if times[i] != 1]
             raise RowError("lost_in_template", f"the template drops or repeats turn {missing[0]}")
         units = tuple(_unit(segment) for segment in cut(text, spans, self._controls))
-        program = Program(units, tuple(dict.fromkeys(asked)))
-        held = self._holds_in_excerpt(chat) or self._holds(program, turns, tools)
-        return program if held else None
+        program = Program(units, tuple(dict.fromkeys(guards)))
+        proved = self._holds_in_excerpt(chat) or self._holds(program, turns, tools)
+        return program if proved else None
 
     def _holds_in_excerpt(self, chat: Chat) -> bool:
         """Whether a long conversation that trains one late answer is proved by its excerpt.
@@ -171,15 +171,15 @@ class Compiler:
         if picked is None:
             return False
         kind = chat.kind(picked, trained[0])
-        if kind not in self._held:
-            if len(self._held) >= _MOST_HELD:
-                self._held.clear()
+        if kind not in self._proved:
+            if len(self._proved) >= _MOST_PROVED:
+                self._proved.clear()
             try:
                 part = self.compile([chat.turns[i] for i in picked], chat.tools)
             except RowError:
                 part = None
-            self._held[kind] = part is not None
-        return self._held[kind]
+            self._proved[kind] = part is not None
+        return self._proved[kind]
 
     def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
         """Whether the program prints what the template prints, for texts made to trip it.

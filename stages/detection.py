@@ -69,12 +69,12 @@ def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
 _BESIDE = ("system text", "history", "tools", "margin", "scores")
 
 
-def _covers(found: Format, row: Row) -> tuple[int, int]:
+def _covers(candidate: Format, row: Row) -> tuple[int, int]:
     """How many of the things that a format's rows must say a row's columns could be, and how
     unusual the names are for it (negative: less is better)."""
     places = [
         next((place for place, name in enumerate(names) if row.get(name) is not None), None)
-        for meaning, names in found.columns.items()
+        for meaning, names in candidate.columns.items()
         if meaning not in _BESIDE
     ]
     there = [place for place in places if place is not None]
@@ -87,15 +87,15 @@ def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
     if row is None:
         return None
     offered = [f for f in formats.usable_for(kind) if not isinstance(f, NamedOnly)]
-    for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
-        said, place = _covers(found, row)
-        if said < min(2, len(row)) or (said < 2 and place < 0):
+    for candidate in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
+        covered, unusual = _covers(candidate, row)
+        if covered < min(2, len(row)) or (covered < 2 and unusual < 0):
             return None
         try:
-            found.read(row, FormatOptions())
+            candidate.read(row, FormatOptions())
         except RowError as error:
             if not error.detail.endswith("is missing"):
-                return found, error.detail
+                return candidate, error.detail
     return None
 
 
@@ -106,10 +106,12 @@ def _mapped(rows: Sequence[Row], kind: Kind) -> str:
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
     if not keys:
         return ""
-    for found in formats.usable_for(kind):
-        pairs = [pair for names in found.columns.values() for pair in _spelled_alike(names, keys)]
+    for candidate in formats.usable_for(kind):
+        pairs = [
+            pair for names in candidate.columns.values() for pair in _spelled_alike(names, keys)
+        ]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
-        if pairs and found.matches(row):
+        if pairs and candidate.matches(row):
             return " ".join(f"--map {name}={key}" for name, key in pairs)
     return ""
 
@@ -155,18 +157,18 @@ def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> DataError:
 
 
 def _refuse_templated(
-    found: Format, rows: Sequence[Row], where: str, already_templated: bool
+    detected: Format, rows: Sequence[Row], where: str, already_templated: bool
 ) -> str:
     """What to add to the evidence about chat templates inside prompts.
 
     Raises:
         DataError: there are some, and nobody said what to do.
     """
-    if not isinstance(found, Texts):
+    if not isinstance(detected, Texts):
         return ""
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
-        for column in found.prompts:
+        for column in detected.prompts:
             dialect = templated.dialect_of(row.get(column))
             if dialect is not None:
                 seen[column, dialect] += 1
@@ -185,23 +187,23 @@ def _refuse_templated(
 
 
 def settle(
-    found: Format, rows: Sequence[Row], where: str, already_templated: bool = False
+    detected: Format, rows: Sequence[Row], where: str, already_templated: bool = False
 ) -> tuple[str, str]:
     """The variant of a format that rows show, as a reading, and what to add to the evidence.
 
     Raises:
         DataError: the rows do not show it, or carry a chat template already.
     """
-    reading, why = found.name, ""
-    if isinstance(found, Varied):
+    reading, why = detected.name, ""
+    if isinstance(detected, Varied):
         try:
-            variant, why = found.settle(rows)
+            variant, why = detected.settle(rows)
         except UndecidedError as error:
-            choices = " or ".join(f"--format {found.name}/{choice}" for choice in error.choices)
+            choices = " or ".join(f"--format {detected.name}/{choice}" for choice in error.choices)
             raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
-        reading = f"{found.name}/{variant}" if variant else found.name
+        reading = f"{detected.name}/{variant}" if variant else detected.name
         why = f"; {why}" if why else ""
-    return reading, why + _refuse_templated(found, rows, where, already_templated)
+    return reading, why + _refuse_templated(detected, rows, where, already_templated)
 
 
 def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
@@ -209,31 +211,37 @@ def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
 
     A row that some format can read is none to be refused by its name.
     """
-    found = {f.name: [f.matches(row) for row in rows] for f in formats.for_kind(kind)}
-    usable = [found[f.name] for f in formats.usable_for(kind)]
+    evidence = {f.name: [f.matches(row) for row in rows] for f in formats.for_kind(kind)}
+    usable = [evidence[f.name] for f in formats.usable_for(kind)]
     readable = [any(reasons) for reasons in zip(*usable, strict=True)]
-    for name in found.keys() - {f.name for f in formats.usable_for(kind)}:
-        found[name] = [None if r else said for r, said in zip(readable, found[name], strict=True)]
-    return {name: said for name, said in found.items() if any(said)}
+    for name in evidence.keys() - {f.name for f in formats.usable_for(kind)}:
+        evidence[name] = [
+            None if r else reason for r, reason in zip(readable, evidence[name], strict=True)
+        ]
+    return {name: reason for name, reason in evidence.items() if any(reason)}
 
 
-def _require_one(found: list[str], said: dict[str, list[str | None]], where: str) -> None:
+def _require_one(names: list[str], evidence: dict[str, list[str | None]], where: str) -> None:
     """No second format may explain most rows as well."""
-    if len(found) < 2:
+    if len(names) < 2:
         return
-    ways = [f"{name} ({_common(said[name])})" for name in found]
-    flags = " or ".join(f"--format {name}" for name in found)
+    ways = [f"{name} ({_common(evidence[name])})" for name in names]
+    flags = " or ".join(f"--format {name}" for name in names)
     raise DataError(f"{where} reads as {' and as '.join(ways)}.", f"Say which with {flags}.")
 
 
-def _common(said: Sequence[str | None]) -> str:
-    return Counter(reason for reason in said if reason).most_common(1)[0][0]
+def _common(reasons: Sequence[str | None]) -> str:
+    return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
-def _strays(said: dict[str, list[str | None]], best: str) -> tuple[str, int]:
+def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
     """The format that explains most of the rows that the best one does not, and how many."""
-    left = [i for i, reason in enumerate(said[best]) if not reason]
-    counts = {n: sum(bool(reasons[i]) for i in left) for n, reasons in said.items() if n != best}
+    unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
+    counts = {
+        n: sum(bool(reasons[i]) for i in unexplained)
+        for n, reasons in evidence.items()
+        if n != best
+    }
     name = max(counts, key=lambda n: counts[n], default="")
     return name, counts.get(name, 0)
 
@@ -253,36 +261,36 @@ def detect(
     Raises:
         DataError: none has them, more than one does, or a column's meaning stays open.
     """
-    said = _matches(rows, kind)
-    counts = {name: sum(map(bool, reasons)) for name, reasons in said.items()}
+    evidence = _matches(rows, kind)
+    counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
             _refuse_unpaired(rows, where)
         raise _none_fits(rows, kind, where)
     best = next(iter(counts))
-    _require_one([name for name, count in counts.items() if count * 2 > len(rows)], said, where)
-    other, strays = _strays(said, best)
+    _require_one([name for name, count in counts.items() if count * 2 > len(rows)], evidence, where)
+    other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, "", len(rows), counts, (best, other))
     if counts[best] * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
-    found = formats.load(best)
-    if isinstance(found, NamedOnly):
+    detected = formats.load(best)
+    if isinstance(detected, NamedOnly):
         raise DataError(
-            f"{where}: {_common(said[best])} in {counts[best]} of {len(rows)} sampled rows; "
-            f"{found.because}.",
+            f"{where}: {_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows; "
+            f"{detected.because}.",
             f"Add --format {best} to have them checked and passed through.",
         )
-    fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
-    usable = found.name in {f.name for f in formats.usable_for(kind)}
+    fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
+    usable = detected.name in {f.name for f in formats.usable_for(kind)}
     if not usable and likely_columns.answered(fitting) and kind.trains_answers:
         raise _none_fits(fitting, kind, where)
-    doubt = found.doubt(fitting, columns or {}) if isinstance(found, Doubtful) else None
+    doubt = detected.doubt(fitting, columns or {}) if isinstance(detected, Doubtful) else None
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    reading, more = settle(found, fitting, where, already_templated)
-    evidence = f"{_common(said[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
-    return Detection(reading, evidence, len(rows), counts)
+    reading, more = settle(detected, fitting, where, already_templated)
+    sentence = f"{_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
+    return Detection(reading, sentence, len(rows), counts)

@@ -52,8 +52,8 @@ class Edges:
     """Which control tokens of a tokenizer swallow whitespace; none, for most."""
 
     def __init__(self, tokenizer_json: bytes, names: Iterable[str]) -> None:
-        found = parsed(tokenizer_json).get_added_tokens_decoder().values()
-        flags = {token.content: token for token in found}
+        added = parsed(tokenizer_json).get_added_tokens_decoder().values()
+        flags = {token.content: token for token in added}
         known = [flags[name] for name in names]
         self._left = pa.array([t.content for t in known if t.lstrip], pa.string())
         self._right = pa.array([t.content for t in known if t.rstrip], pa.string())
@@ -82,5 +82,5 @@ class Edges:
 
 
 def _among(texts: pa.StringArray, control: Bools, names: pa.StringArray) -> Bools:
-    found: Bools = pc.is_in(texts, value_set=names).to_numpy(zero_copy_only=False)
-    return found & control
+    listed: Bools = pc.is_in(texts, value_set=names).to_numpy(zero_copy_only=False)
+    return listed & control

@@ -75,8 +75,8 @@ def _may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
     odd = filled & ~_ALNUM[content[np.where(filled, starts[which], 0)]]
     unsure = np.flatnonzero(odd)  # letters beyond ASCII among them
     if len(unsure):
-        found = texts.take(pa.array(which[unsure]))
-        letters = pc.match_substring_regex(found, "^[\\p{L}\\p{N}]")
+        starting_odd = texts.take(pa.array(which[unsure]))
+        letters = pc.match_substring_regex(starting_odd, "^[\\p{L}\\p{N}]")
         odd[unsure] = ~letters.to_numpy(zero_copy_only=False)
     return odd
 
@@ -125,8 +125,8 @@ class SegmentEncoder:
                 alone = np.diff(apart)
                 self._safe[left] = bool((np.diff(joint) == alone[0] + alone[1:]).all())
             verdicts.append(not self._safe[left])
-        found: npt.NDArray[np.bool_] = np.array(verdicts, bool)[before.indices.to_numpy()]
-        return found
+        merges: npt.NDArray[np.bool_] = np.array(verdicts, bool)[before.indices.to_numpy()]
+        return merges
 
     def _merged_cuts(
         self,
@@ -183,9 +183,9 @@ class SegmentEncoder:
         row_offsets = offsets_of(sum_per_row(offsets, lengths))
         return Encoded(ids, token_kinds, row_offsets, kept, offsets, lengths, truncated, merged)
 
-    def too_long(self, batch: Batch, found: Encoded, name: str) -> Batch:
+    def too_long(self, batch: Batch, encoded: Encoded, name: str) -> Batch:
         """Refuse rows that are still above the limit."""
-        lengths = np.diff(found.offsets)
+        lengths = np.diff(encoded.offsets)
         over = lengths > self._max_length
         details = [f"{n} tokens{name}; --max-length is {self._max_length}" for n in lengths[over]]
         return columns.refuse(batch, over, "too_long", details)
@@ -195,23 +195,23 @@ def _put(batch: Batch, name: str, values: npt.NDArray[np.generic]) -> Batch:
     return columns.put(batch, name, pa.array(values))
 
 
-def _labels(found: Encoded, trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+def _labels(encoded: Encoded, trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
     """The ids where trained, and never at a row's first token: a trainer's shift would predict it
     from whatever stands before it in a pack."""
-    labels = np.where(trained, found.ids, np.int32(IGNORED))
-    firsts = found.offsets[:-1][np.diff(found.offsets) > 0]
+    labels = np.where(trained, encoded.ids, np.int32(IGNORED))
+    firsts = encoded.offsets[:-1][np.diff(encoded.offsets) > 0]
     labels[firsts] = IGNORED
     return labels
 
 
-def _put_counts(batch: Batch, found: Encoded, labels: npt.NDArray[np.int32]) -> Batch:
-    control = (found.kinds & CONTROL) > 0
+def _put_counts(batch: Batch, encoded: Encoded, labels: npt.NDArray[np.int32]) -> Batch:
+    control = (encoded.kinds & CONTROL) > 0
     trained = labels != IGNORED
-    batch = _put(batch, "length", np.diff(found.offsets))
-    batch = _put(batch, "trained", count_per_row(found.offsets, trained))
-    batch = _put(batch, "controls", count_per_row(found.offsets, control))
-    batch = _put(batch, "truncated", found.truncated)
-    return _put(batch, "merged_cuts", found.merged_cuts)
+    batch = _put(batch, "length", np.diff(encoded.offsets))
+    batch = _put(batch, "trained", count_per_row(encoded.offsets, trained))
+    batch = _put(batch, "controls", count_per_row(encoded.offsets, control))
+    batch = _put(batch, "truncated", encoded.truncated)
+    return _put(batch, "merged_cuts", encoded.merged_cuts)
 
 
 _COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest")
@@ -227,24 +227,24 @@ class Encode:
     writes: tuple[str, ...] = ("input_ids", "labels", "loss_weights", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
-        found = self.encoder(batch.column("segments"))
-        labels = _labels(found, (found.kinds & TRAINED) > 0)
-        batch = columns.put(batch, "input_ids", make_list(found.offsets, pa.array(found.ids)))
-        batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
-        batch = _put_counts(batch, found, labels)
-        folded = folded_ids(found.ids, labels)
-        given = batch.column("segment_weights")
+        encoded = self.encoder(batch.column("segments"))
+        labels = _labels(encoded, (encoded.kinds & TRAINED) > 0)
+        batch = columns.put(batch, "input_ids", make_list(encoded.offsets, pa.array(encoded.ids)))
+        batch = columns.put(batch, "labels", make_list(encoded.offsets, pa.array(labels)))
+        batch = _put_counts(batch, encoded, labels)
+        folded = folded_ids(encoded.ids, labels)
+        segment_weights = batch.column("segment_weights")
         column, flat = weights.of_tokens(
-            given, found.segments, found.lengths, found.offsets, labels
+            segment_weights, encoded.segments, encoded.lengths, encoded.offsets, labels
         )
         batch = columns.put(batch, "loss_weights", column)
         digest = (
-            digests((found.offsets, folded))
+            digests((encoded.offsets, folded))
             if flat is None
-            else weighted_digests(found.offsets, folded, labels != IGNORED, flat)
+            else weighted_digests(encoded.offsets, folded, labels != IGNORED, flat)
         )
         batch = columns.put(batch, "digest", digest)
-        return self.encoder.too_long(batch, found, "")
+        return self.encoder.too_long(batch, encoded, "")
 
 
 @dataclass
@@ -259,26 +259,24 @@ class EncodePair:
     def __call__(self, batch: Batch) -> Batch:
         sides = [self.encoder(batch.column(name)) for name in self.reads]
         prompts = []
-        for name, found in zip(("chosen", "rejected"), sides, strict=True):
-            ids = make_list(found.offsets, pa.array(found.ids))
+        for name, side in zip(("chosen", "rejected"), sides, strict=True):
+            ids = make_list(side.offsets, pa.array(side.ids))
             batch = columns.put(batch, f"{name}_ids", ids)
-            trained = (found.kinds & TRAINED) > 0
+            trained = (side.kinds & TRAINED) > 0
             first = np.where(trained, np.arange(len(trained)), len(trained))
-            prompts.append(_first_trained(found.offsets, first))
+            prompts.append(_first_trained(side.offsets, first))
         batch = _put(batch, "prompt_length", np.minimum(*prompts))
-        lengths = [np.diff(found.offsets) for found in sides]
+        lengths = [np.diff(side.offsets) for side in sides]
         batch = _put(batch, "length", np.maximum(*lengths))
-        trained_count = [
-            count_per_row(found.offsets, (found.kinds & TRAINED) > 0) for found in sides
-        ]
+        trained_count = [count_per_row(side.offsets, (side.kinds & TRAINED) > 0) for side in sides]
         batch = _put(batch, "trained", sum(trained_count[1:], trained_count[0]))
-        controls = [count_per_row(found.offsets, (found.kinds & CONTROL) > 0) for found in sides]
+        controls = [count_per_row(side.offsets, (side.kinds & CONTROL) > 0) for side in sides]
         batch = _put(batch, "controls", controls[0] + controls[1])
         batch = _put(batch, "truncated", sides[0].truncated + sides[1].truncated)
         batch = _put(batch, "merged_cuts", sides[0].merged_cuts + sides[1].merged_cuts)
         batch = columns.put(batch, "digest", digests(*((s.offsets, s.ids) for s in sides)))
-        for name, found in zip(("chosen", "rejected"), sides, strict=True):
-            batch = self.encoder.too_long(batch, found, f" on the {name} side")
+        for name, side in zip(("chosen", "rejected"), sides, strict=True):
+            batch = self.encoder.too_long(batch, side, f" on the {name} side")
         return batch
 
 
@@ -301,18 +299,18 @@ class EncodeSteps:
     writes: tuple[str, ...] = ("input_ids", "labels", "step_positions", "step_labels", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
-        found = self.encoder(batch.column("segments"))
+        encoded = self.encoder(batch.column("segments"))
         model = self.model
-        batch, ratings, label_offsets = self._kept_labels(batch, found)
+        batch, ratings, label_offsets = self._kept_labels(batch, encoded)
         # Two independent readings of where the markers are: from the segments, and from the ids.
-        placed = (found.kinds & MARKER) > 0
-        positions = np.flatnonzero(found.ids == model.step_id)
-        rows = np.searchsorted(found.offsets, positions, side="right") - 1
+        placed = (encoded.kinds & MARKER) > 0
+        positions = np.flatnonzero(encoded.ids == model.step_id)
+        rows = np.searchsorted(encoded.offsets, positions, side="right") - 1
         counts = np.bincount(rows, minlength=batch.num_rows)
         wanted = np.diff(label_offsets)
-        expected = count_per_row(found.offsets, placed)
+        expected = count_per_row(encoded.offsets, placed)
         wrong = (counts != wanted) | (expected != wanted)
-        labels = np.full(len(found.ids), IGNORED, np.int32)
+        labels = np.full(len(encoded.ids), IGNORED, np.int32)
         tokens = np.where(ratings >= 0.5, model.good_id, model.bad_id).astype(np.int32)
         rated = np.where(np.isnan(ratings), np.int32(IGNORED), tokens)
         labels[positions[~wrong[rows]]] = rated[~np.repeat(wrong, wanted)]
@@ -321,26 +319,26 @@ class EncodeSteps:
             for c, e, w in zip(counts[wrong], expected[wrong], wanted[wrong], strict=True)
         ]
         batch = columns.refuse(batch, wrong, "marker_count", details)
-        relative = pa.array((positions - found.offsets[rows]).astype(np.int32))
-        batch = columns.put(batch, "input_ids", make_list(found.offsets, pa.array(found.ids)))
-        batch = columns.put(batch, "labels", make_list(found.offsets, pa.array(labels)))
+        relative = pa.array((positions - encoded.offsets[rows]).astype(np.int32))
+        batch = columns.put(batch, "input_ids", make_list(encoded.offsets, pa.array(encoded.ids)))
+        batch = columns.put(batch, "labels", make_list(encoded.offsets, pa.array(labels)))
         batch = columns.put(batch, "step_positions", make_list(offsets_of(counts), relative))
-        batch = _put_counts(batch, found, labels)
+        batch = _put_counts(batch, encoded, labels)
         floats = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
-        sides = ((found.offsets, found.ids), (found.offsets, labels), (label_offsets, floats))
+        sides = ((encoded.offsets, encoded.ids), (encoded.offsets, labels), (label_offsets, floats))
         batch = columns.put(batch, "digest", digests(*sides))
-        return self.encoder.too_long(batch, found, "")
+        return self.encoder.too_long(batch, encoded, "")
 
     def _kept_labels(
-        self, batch: Batch, found: Encoded
+        self, batch: Batch, encoded: Encoded
     ) -> tuple[Batch, npt.NDArray[np.float32], Ints]:
         """The labels of the steps that stayed, as a column and as floats with NaN for null."""
         offsets, values = list_parts(batch.column("step_labels"))
-        if not found.kept.all():
+        if not encoded.kept.all():
             bounds, segments = list_parts(batch.column("segments"))
             markers = (segments.field(1).to_numpy() & MARKER) > 0
-            values = values.filter(pa.array(found.kept[markers]))
-            offsets = offsets_of(count_per_row(bounds, found.kept & markers))
+            values = values.filter(pa.array(encoded.kept[markers]))
+            offsets = offsets_of(count_per_row(bounds, encoded.kept & markers))
             batch = columns.put(batch, "step_labels", make_list(offsets, values))
         floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
         return batch, floats, offsets

@@ -49,11 +49,11 @@ def _is_plain(messages: list[Message]) -> bool:
     """A question and its answer, without flags: most rows, and nothing to decide about them."""
     if len(messages) != 2:
         return False
-    asked, answer = messages
+    question, answer = messages
     return (
-        asked.role == "user"
+        question.role == "user"
         and answer.role == "assistant"
-        and asked.trained is None
+        and question.trained is None
         and answer.trained is None
         and not _is_empty(answer)
     )
@@ -71,18 +71,18 @@ def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
     return message.role == "assistant" and (train_on != "last" or where == last)
 
 
-def conversation(found: Conversation, train_on: str) -> Conversation:
+def conversation(example: Conversation, train_on: str) -> Conversation:
     """Decide which turns are trained; refuse a conversation that would train nothing or nonsense.
 
     Raises:
         RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
             ``empty_answer``, ``unclosed_reasoning``, ``unfinished_answer``.
     """
-    messages = found.messages
+    messages = example.messages
     if train_on != "all" and _is_plain(messages):
         require_finished(messages[1], "turn 2 (assistant)")
         messages[0].trained, messages[1].trained = False, True
-        return found
+        return example
     if messages[0].role == BARE:
         if _is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")
@@ -102,16 +102,16 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
         some |= trained
     if not some:
         raise RowError("nothing_trained", "no turn is trained")
-    return found
+    return example
 
 
-def turn_by_turn(found: Conversation) -> list[Conversation]:
+def turn_by_turn(example: Conversation) -> list[Conversation]:
     """One example per trained turn: the turns up to it, with only that one trained.
 
     Raises:
         RowError: ``too_many_turns``: together they would be larger than ``MOST_SPLIT``.
     """
-    turns = found.messages
+    turns = example.messages
     answers = [i for i, turn in enumerate(turns) if turn.trained and turn.role == "assistant"]
     sizes = [_TURN + len(turn.content or "") + len(str(turn.fields or "")) for turn in turns]
     upto = list(itertools.accumulate(sizes, initial=0))
@@ -122,7 +122,7 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
         detail += f"above the limit of {MOST_SPLIT:,}; cut it into shorter rows, or use "
         raise RowError("too_many_turns", f"{detail}--train-on last")
     context = [replace(turn, trained=False) for turn in turns]
-    return [Conversation([*context[:i], turns[i]], found.tools) for i in answers]
+    return [Conversation([*context[:i], turns[i]], example.tools) for i in answers]
 
 
 def notes(messages: list[Message]) -> list[str]:
@@ -137,7 +137,7 @@ def notes(messages: list[Message]) -> list[str]:
     return []
 
 
-def pair(found: Pair) -> tuple[Conversation, Conversation]:
+def pair(example: Pair) -> tuple[Conversation, Conversation]:
     """Both sides as whole conversations, with only what differs trained.
 
     Raises:
@@ -145,19 +145,19 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
             ``empty_answer``, ``identical_pair``; of the chosen side, ``unclosed_reasoning`` and
             ``unfinished_answer``. A rejected answer may be one that was cut off.
     """
-    if not found.prompt:
+    if not example.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
-    _require_asked(found.prompt)
-    if found.prompt[-1].role == "assistant":
+    _require_asked(example.prompt)
+    if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
-    for message in (*found.prompt, *found.chosen, *found.rejected):
+    for message in (*example.prompt, *example.chosen, *example.rejected):
         if message.weight is not None:
             raise RowError(
                 "bad_weight", f"weight {message.weight:g} in a pair: a pair has no loss per turn"
             )
-    prompt = [replace(message, trained=False) for message in found.prompt]
+    prompt = [replace(message, trained=False) for message in example.prompt]
     sides = []
-    for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
+    for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
         if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
             raise RowError("empty_answer", f"{name} does not end with an answer")
         if any(message.trained is False for message in answer):
@@ -168,7 +168,7 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
             if message.role == "assistant":
                 require_finished(message, "the chosen answer")
         turns = [replace(message, trained=message.role == "assistant") for message in answer]
-        sides.append(Conversation([*prompt, *turns], found.tools))
+        sides.append(Conversation([*prompt, *turns], example.tools))
     if sides[0] == sides[1]:
         raise RowError("identical_pair", "chosen and rejected are the same")
     return sides[0], sides[1]
@@ -191,20 +191,20 @@ def is_rewritten(steps: list[str]) -> bool:
     return before.count("\n") > 1
 
 
-def chain(found: StepChain) -> StepChain:
+def chain(example: StepChain) -> StepChain:
     """Strip what a chat renders stripped.
 
     Raises:
         RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``nothing_labelled``.
     """
-    problem = found.problem.strip()
-    steps = [step.strip() for step in found.steps]
+    problem = example.problem.strip()
+    steps = [step.strip() for step in example.steps]
     if not problem:
         raise RowError("no_problem", "the problem is empty")
     if not steps:
         raise RowError("no_steps", "there are no steps")
     if "" in steps:
         raise RowError("empty_step", f"step {steps.index('') + 1} is empty")
-    if all(label is None for label in found.labels):
+    if all(label is None for label in example.labels):
         raise RowError("nothing_labelled", "no step has a rating")
-    return StepChain(problem, steps, found.labels, found.pieces)
+    return StepChain(problem, steps, example.labels, example.pieces)

@@ -40,11 +40,11 @@ class Excerpts:
 
     def of(self, index: int) -> list[int] | None:
         """Which turns stand for the conversation around a turn; None where none can be left out."""
-        asked = self._asked[index]
-        if self._first > _OPENING or asked < 0:
+        user_turn = self._asked[index]
+        if self._first > _OPENING or user_turn < 0:
             return None
         picked = list(range(self._first))
-        for start, stop in ((self._asked[asked], asked), (asked, index)):
+        for start, stop in ((self._asked[user_turn], user_turn), (user_turn, index)):
             exchange = self._exchange(start, stop) if start >= 0 else []
             if exchange is None:
                 return None
@@ -72,9 +72,9 @@ class Excerpts:
 
 def _before(roles: Sequence[str], wanted: str) -> list[int]:
     """For each turn, the last turn of a role before it; -1 where there is none."""
-    found, last = [], -1
+    previous, last = [], -1
     for i, role in enumerate(roles):
-        found.append(last)
+        previous.append(last)
         if role == wanted:
             last = i
-    return found
+    return previous

@@ -50,19 +50,19 @@ def texts(
     if not rows:
         return None
     keys = rows[0].keys()
-    asked = [name for name in questions if name in keys]
-    answered = [name for name in answers if name in keys]
-    if len(asked) != 1 or len(answered) != 1 or not all(row.keys() == keys for row in rows):
+    asking = [name for name in questions if name in keys]
+    answering = [name for name in answers if name in keys]
+    if len(asking) != 1 or len(answering) != 1 or not all(row.keys() == keys for row in rows):
         return None
-    unread = [name for name in keys if name not in (asked[0], answered[0])]
+    unread = [name for name in keys if name not in (asking[0], answering[0])]
     if any(_means_more(rows, column, kind) for column in unread):
         return None
-    prompts, replies = [row[asked[0]] for row in rows], [row[answered[0]] for row in rows]
+    prompts, replies = [row[asking[0]] for row in rows], [row[answering[0]] for row in rows]
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
         return None
     if any(templated.read(prompt) is not None for prompt in prompts):
         return None
-    if any(stop_text.found(reply) or opens_reasoning(reply) for reply in replies):
+    if any(stop_text.ending_stop(reply) or opens_reasoning(reply) for reply in replies):
         return None
     return Exchanges(prompts, replies, unread)
 

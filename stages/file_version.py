@@ -108,22 +108,22 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
         OSError: it cannot be read.
     """
     whole = hashlib.sha256()
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     head = b""
     with Path(path).open("rb", buffering=BUFFER) as file:
         before = os.fstat(file.fileno())
         for content in _contents(file, piece):
-            start = found[-1].stop if found else 0
+            start = pieces[-1].stop if pieces else 0
             head = head or content[:_HEAD]
             whole.update(content)
             digest = hashlib.sha256(content).hexdigest()
             ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
-            found.append(Piece(start, start + len(content), digest, ends, is_whole))
+            pieces.append(Piece(start, start + len(content), digest, ends, is_whole))
         after = os.fstat(file.fileno())
-    size = found[-1].stop if found else 0
+    size = pieces[-1].stop if pieces else 0
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
         raise changed(path)
-    return FileVersion(path, size, whole.hexdigest(), head, tuple(found))
+    return FileVersion(path, size, whole.hexdigest(), head, tuple(pieces))
 
 
 def _contents(file: IO[bytes], piece: int) -> Iterator[bytes]:
@@ -148,7 +148,7 @@ class _Compared(io.RawIOBase):
         self._starts = [piece.start for piece in version.pieces]
         self._at = self._starts[0] if self._starts else 0
         self._stop = version.pieces[-1].stop if version.pieces else 0
-        self._held: tuple[int, memoryview] = (-1, memoryview(b""))
+        self._checked: tuple[int, memoryview] = (-1, memoryview(b""))
         try:
             self._file = Path(version.path).open("rb")  # noqa: SIM115  # closed with this object
         except FileNotFoundError as error:
@@ -172,14 +172,14 @@ class _Compared(io.RawIOBase):
         return self._at
 
     def _piece(self, number: int) -> memoryview:
-        if self._held[0] != number:
+        if self._checked[0] != number:
             piece = self._pieces[number]
             self._file.seek(piece.start)
             content = self._file.read(piece.stop - piece.start)
             if hashlib.sha256(content).hexdigest() != piece.sha256:
                 raise changed(self._path)
-            self._held = (number, memoryview(content))
-        return self._held[1]
+            self._checked = (number, memoryview(content))
+        return self._checked[1]
 
     def readinto(self, into: WriteableBuffer, /) -> int:
         buffer = memoryview(into)
@@ -195,5 +195,5 @@ class _Compared(io.RawIOBase):
     def close(self) -> None:
         if hasattr(self, "_file"):  # not when it could not be opened
             self._file.close()
-        self._held = (-1, memoryview(b""))
+        self._checked = (-1, memoryview(b""))
         super().close()

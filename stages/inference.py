@@ -44,7 +44,7 @@ class Prompt:
 
 def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
     """Keyword sets of a template's different generation prompts, the one without any first."""
-    found: dict[str, tuple[tuple[str, object], ...]] = {}
+    by_text: dict[str, tuple[tuple[str, object], ...]] = {}
     for name in SWITCHES:
         if name not in template.source:
             continue
@@ -53,9 +53,9 @@ def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
                 text = template.render(_ASKED, None, add_generation_prompt=True, **dict(keywords))
             except RowError:
                 continue
-            found.setdefault(text, keywords)
-        if len(found) > 1:
-            return tuple(found.values())
+            by_text.setdefault(text, keywords)
+        if len(by_text) > 1:
+            return tuple(by_text.values())
     return ((),)
 
 
@@ -85,8 +85,12 @@ def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
 
 def allowed(prompt: Prompt, model: TargetModel) -> bool:
     """Whether answers may stand behind it: the profile leaves both prompts, or this one alone."""
-    left = model.profile.template_variants
-    return len(left) != 1 or not left[0] or dict(left[0]) == prompt.arguments
+    variants_left = model.profile.template_variants
+    return (
+        len(variants_left) != 1
+        or not variants_left[0]
+        or dict(variants_left[0]) == prompt.arguments
+    )
 
 
 def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
@@ -96,9 +100,9 @@ def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
         model, encoders.load("tokenizers", model.tokenizer_json), 1 << 30, "reject"
     )
     segments = [[{"text": text, "kind": kind} for text, kind in pieces]]
-    found = encoder(pa.array(segments, SEGMENTS))
-    control = np.flatnonzero(found.kinds & CONTROL)
-    return tuple(found.ids[control[-1] :].tolist()) if len(control) else ()
+    encoded = encoder(pa.array(segments, SEGMENTS))
+    control = np.flatnonzero(encoded.kinds & CONTROL)
+    return tuple(encoded.ids[control[-1] :].tolist()) if len(control) else ()
 
 
 def prompts(model: TargetModel) -> tuple[Prompt, ...]:
@@ -107,7 +111,7 @@ def prompts(model: TargetModel) -> tuple[Prompt, ...]:
         return ()
     template, switch = template_of(model), switch_of(model.profile)
     settings = [{}] if switch is None else [{switch: value} for value in (True, False)]
-    found: dict[tuple[int, ...], Prompt] = {}
+    by_tail: dict[tuple[int, ...], Prompt] = {}
     for arguments in settings:
         try:
             text = template.render(_ASKED, None, add_generation_prompt=True, **arguments)
@@ -116,5 +120,5 @@ def prompts(model: TargetModel) -> tuple[Prompt, ...]:
         tail = _tail(model, text)
         if tail:
             name = NAMES[next(iter(arguments.values()))] if arguments else ""
-            found.setdefault(tail, Prompt(name, arguments, tail))
-    return tuple(sorted(found.values(), key=lambda prompt: -len(prompt.tail)))
+            by_tail.setdefault(tail, Prompt(name, arguments, tail))
+    return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))

@@ -66,8 +66,8 @@ def _texts(rows: Sequence[Row]) -> list[str]:
 
 def _turns(rows: Sequence[Row]) -> str:
     """The one column that holds answered turns in every row; empty where none does, or several."""
-    found = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
-    return found[0] if len(found) == 1 else ""
+    answered_columns = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
+    return answered_columns[0] if len(answered_columns) == 1 else ""
 
 
 def _are_answered(value: Any) -> bool:

@@ -73,10 +73,10 @@ class Normalize:
     step_separator: str = "\n"
 
     @functools.cached_property
-    def made(self) -> Kind:
+    def example_kind(self) -> Kind:
         """The kind that rows become: the task's, or token ids where the rows give those."""
-        given = isinstance(self.format, TokenRows)
-        return kinds.load(kinds.TOKENS) if given else self.kind
+        pretokenized = isinstance(self.format, TokenRows)
+        return kinds.load(kinds.TOKENS) if pretokenized else self.kind
 
     @property
     def fans_out(self) -> bool:
@@ -84,10 +84,10 @@ class Normalize:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return IDENTITY + self.made.columns
+        return IDENTITY + self.example_kind.columns
 
     def _treat_reasoning(self, example: Example) -> None:
-        for turns in self.made.turns(example):
+        for turns in self.example_kind.turns(example):
             if self.strip_reasoning:
                 reasoning.strip(turns)
             else:
@@ -95,9 +95,9 @@ class Normalize:
 
     def _notes(self, example: Example) -> list[str]:
         """What is odd about the row; stop tokens at the end of answers go, or refuse it."""
-        found = self.made.notes(example, self)
+        odd = self.example_kind.notes(example, self)
         stopped = stop_text.treat(example, self.stop_text)
-        return [stopped, *found] if stopped else found
+        return [stopped, *odd] if stopped else odd
 
     def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
         """What is odd about an example, and the sequences that it becomes."""
@@ -106,7 +106,7 @@ class Normalize:
         odd = self._notes(example)
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
             self._treat_reasoning(example)
-        return odd, self.made.ready(example, self)
+        return odd, self.example_kind.ready(example, self)
 
     def restart(self) -> None:
         """Begin another tally."""
@@ -130,27 +130,27 @@ class Normalize:
             RowError: it has none, or what it says beside them must not be left out unasked.
         """
         watched = Watched(row)
-        found = self._examples(watched)
-        self._account(watched, found)
-        return found
+        examples = self._examples(watched)
+        self._account(watched, examples)
+        return examples
 
     def _examples(self, row: Watched) -> list[Example]:
         try:
-            found = self.format.read(row, self.options)
+            examples = self.format.read(row, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
-        if not found:
+        if not examples:
             raise RowError("no_examples", "the row has no example")
-        return found
+        return examples
 
-    def _account(self, row: Watched, found: Sequence[Example]) -> None:
+    def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples do not hold."""
-        left = left_over(row, found, self.printed, self.options.columns.values())
+        left = left_over(row, examples, self.printed, self.options.columns.values())
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
             if one.path not in self._settled:
-                require_asked(one, self.kind, found)
+                require_asked(one, self.kind, examples)
         for one in left:
             self.tally.add(one.path, one.value)
 
@@ -165,23 +165,23 @@ class Normalize:
     def _settled(self) -> frozenset[str]:
         return formats.settled_by(self.format, self.options.columns)
 
-    def said(self, record: Record) -> list[Example | RowError]:
+    def read_again(self, record: Record) -> list[Example | RowError]:
         """What a record says, before anything is decided about it; an error for a refused one."""
         if record.data is None:
             return []
-        found: list[Example | RowError] = []
+        examples: list[Example | RowError] = []
         for example in self._examples(Watched(self._row(record, record.data))):
             if isinstance(example, Refused):
-                found.append(RowError(example.code, example.detail))
+                examples.append(RowError(example.code, example.detail))
                 continue
             try:
                 stop_text.treat(example, self.stop_text)
                 if self.strip_reasoning or self.reasoning != reasoning.FIELD:
                     self._treat_reasoning(example)
-                found.append(example)
+                examples.append(example)
             except RowError as error:
-                found.append(error)
-        return found
+                examples.append(error)
+        return examples
 
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
         """The columns of a batch of plain exchanges; None where a row or an option says more."""
@@ -197,14 +197,14 @@ class Normalize:
             or self.strip_reasoning
         ):
             return None
-        found = exchanges.texts(rows, self.kind, *self.format.exchange)
-        if found is None:
+        plain = exchanges.texts(rows, self.kind, *self.format.exchange)
+        if plain is None:
             return None
-        for column in found.unread:
+        for column in plain.unread:
             for row in rows:
                 if row[column] not in EMPTY:
                     self.tally.add(column, row[column])
-        return exchanges.as_columns(found.prompts, found.replies)
+        return exchanges.as_columns(plain.prompts, plain.replies)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         plain = self._exchanges(records)
@@ -227,13 +227,13 @@ class Normalize:
         lines: list[int] = []
         sequences: list[int] = []
         refused: dict[int, tuple[str, str]] = {}
-        told: dict[int, list[str]] = {}
+        odd_rows: dict[int, list[str]] = {}
         for record in records:
             first = len(rows)
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
-                found = self._read(self._row(record, record.data))
+                examples = self._read(self._row(record, record.data))
                 self._account_replaced(record.data)
             except RowError as error:
                 refused[first] = (error.code, error.detail)
@@ -241,7 +241,7 @@ class Normalize:
                 lines.append(record.line)
                 sequences.append(0 if self.fans_out else -1)
                 continue
-            for example in found:
+            for example in examples:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
@@ -249,12 +249,12 @@ class Normalize:
                     rows.append(None)
                     continue
                 if odd:
-                    told[len(rows)] = odd
+                    odd_rows[len(rows)] = odd
                 rows += ready
-            made = len(rows) - first
-            lines += [record.line] * made
-            sequences += range(made) if self.fans_out else [-1] * made
-        texts = self.made.filled(rows, self)
-        if "note" in self.made.columns:
-            texts["note"] = notes.column(self.made.texts, texts, told, lines)
+            count = len(rows) - first
+            lines += [record.line] * count
+            sequences += range(count) if self.fans_out else [-1] * count
+        texts = self.example_kind.filled(rows, self)
+        if "note" in self.example_kind.columns:
+            texts["note"] = notes.column(self.example_kind.texts, texts, odd_rows, lines)
         return batch_of(lines, sequences, refused, texts)

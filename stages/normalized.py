@@ -35,7 +35,7 @@ def batch_of(
     lines: list[int],
     sequences: list[int],
     refused: Mapping[int, tuple[str, str]],
-    made: Mapping[str, Any],
+    own_columns: Mapping[str, Any],
 ) -> Batch:
     """A batch of sequences with their columns.
 
@@ -47,8 +47,8 @@ def batch_of(
         "line": lines,
         "sequence": sequences,
         "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(lines)),
-        "reject_detail": _spread({i: said for i, (_, said) in refused.items()}, len(lines)),
-        **made,
+        "reject_detail": _spread({i: detail for i, (_, detail) in refused.items()}, len(lines)),
+        **own_columns,
     }
     typed = [pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()]
     return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
@@ -61,6 +61,6 @@ def _spread(values: dict[int, str], count: int) -> pa.Array:
     return pa.array([values.get(i) for i in range(count)], pa.string())
 
 
-def tools_text(found: Conversation | None) -> str | None:
+def tools_text(conversation: Conversation | None) -> str | None:
     """The tools of a conversation as JSON; None where it has none."""
-    return dump(found.tools) if found and found.tools else None
+    return dump(conversation.tools) if conversation and conversation.tools else None

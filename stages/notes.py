@@ -49,8 +49,8 @@ def tally(batch: Batch) -> Counter[str]:
     """How many rows have each note; a row counts once, however many sequences it became."""
     noted = batch.filter(batch.column("note").is_valid())
     pairs = zip(noted.column("line").to_pylist(), noted.column("note").to_pylist(), strict=True)
-    told = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
-    return Counter(name for _, name in told)
+    distinct = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
+    return Counter(name for _, name in distinct)
 
 
 def _holding(values: Any) -> npt.NDArray[np.bool_]:
@@ -66,15 +66,15 @@ def _holding(values: Any) -> npt.NDArray[np.bool_]:
 def _matching(texts: pa.Array) -> npt.NDArray[np.bool_]:
     if pa.types.is_null(texts.type):
         return np.zeros(len(texts), bool)
-    found = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
-    mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    matches = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
+    mask: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
     return mask
 
 
 def column(
     texts: Iterable[str],
-    made: Mapping[str, Any],
-    told: Mapping[int, Iterable[str]],
+    columns: Mapping[str, Any],
+    odd_rows: Mapping[int, Iterable[str]],
     lines: Sequence[int],
 ) -> pa.Array:
     """The notes of a batch's rows, those of one row joined by commas.
@@ -84,12 +84,12 @@ def column(
         told: notes that sequences got already, by number.
         lines: of each sequence; several of one line are one row, which is told of once.
     """
-    masks = [_holding(made[name]) for name in texts]
-    found = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
-    marked = set({lines[row]: row for row in found}.values())
-    if not marked and not told:
+    masks = [_holding(columns[name]) for name in texts]
+    marked_rows = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
+    marked = set({lines[row]: row for row in marked_rows}.values())
+    if not marked and not odd_rows:
         return pa.nulls(len(lines), pa.string())
     names: list[str | None] = [None] * len(lines)
-    for row in sorted({*marked, *told}):
-        names[row] = _JOINED.join((*told.get(row, ()), *["template_text"] * (row in marked)))
+    for row in sorted({*marked, *odd_rows}):
+        names[row] = _JOINED.join((*odd_rows.get(row, ()), *["template_text"] * (row in marked)))
     return pa.array([name or None for name in names], pa.string())

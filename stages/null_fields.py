@@ -33,10 +33,10 @@ def _without(value: Any) -> Any:
 def _turn(turn: Any, choice: str | None, where: str) -> Any:
     if not isinstance(turn, dict):
         return turn
-    told = [key for key in _OF_TURNS if _has_null(turn.get(key))]
-    if told:
-        _require(choice, f"{where}[].{told[0]}")
-    return {**turn, **{key: _without(turn[key]) for key in told}} if told else turn
+    with_nulls = [key for key in _OF_TURNS if _has_null(turn.get(key))]
+    if with_nulls:
+        _require(choice, f"{where}[].{with_nulls[0]}")
+    return {**turn, **{key: _without(turn[key]) for key in with_nulls}} if with_nulls else turn
 
 
 def _require(choice: str | None, where: str) -> None:
@@ -61,13 +61,13 @@ def settled(row: Row, choice: str | None) -> Row:
     """
     if choice == "keep":
         return row
-    found = dict(row)
+    result = dict(row)
     for name, value in row.items():
         if name in _PRINTED and _has_null(value):
             _require(choice, name)
-            found[name] = _without(value)
+            result[name] = _without(value)
         elif isinstance(value, list):
-            found[name] = [_turn(one, choice, name) for one in value]
+            result[name] = [_turn(one, choice, name) for one in value]
         elif isinstance(value, dict):
-            found[name] = _turn(value, choice, name)
-    return found
+            result[name] = _turn(value, choice, name)
+    return result

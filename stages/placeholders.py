@@ -64,7 +64,9 @@ class Placeholder(Watched):
     """Stands for one text, or for several joined to others."""
 
     __slots__ = ()
-    asked: ClassVar[list[Guard]] = []  # by the rendering that runs; a process renders one at a time
+    guards: ClassVar[
+        list[Guard]
+    ] = []  # by the rendering that runs; a process renders one at a time
 
     def __add__(self, other: str) -> Placeholder:
         return Placeholder(str.__add__(self, other))
@@ -97,7 +99,7 @@ class Placeholder(Watched):
         index, how = self._alone()
         if isinstance(part, Watched) or not isinstance(part, str):
             raise LookedIntoError(ask)
-        Placeholder.asked.append(Guard(index, how, ask, part))
+        Placeholder.guards.append(Guard(index, how, ask, part))
         return False
 
     def strip(self, chars: str | None = None, /) -> Placeholder:

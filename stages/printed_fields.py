@@ -28,7 +28,7 @@ class _Reader:
 
     def __init__(self, tree: nodes.Template) -> None:
         self._tree = tree
-        self._held: dict[str, set[str]] = {"messages": {_TURNS}}
+        self._kinds_of: dict[str, set[str]] = {"messages": {_TURNS}}
         self._constants: dict[str, set[str]] = {}
         self._macros = {macro.name: macro for macro in tree.find_all(nodes.Macro)}
         self.fields: set[str] = set()
@@ -42,7 +42,7 @@ class _Reader:
         return frozenset(self.fields)
 
     def _size(self) -> int:
-        return sum(map(len, (*self._held.values(), *self._constants.values())))
+        return sum(map(len, (*self._kinds_of.values(), *self._constants.values())))
 
     # -- which names hold turns -------------------------------------------------------------
 
@@ -63,39 +63,39 @@ class _Reader:
         name = _name_of(target)
         if name is None:
             return
-        self._held.setdefault(name, set()).update(self._kinds(value))
+        self._kinds_of.setdefault(name, set()).update(self._kinds(value))
         if isinstance(value, nodes.Const) and isinstance(value.value, str):
             self._constants.setdefault(name, set()).add(value.value)
         if isinstance(value, nodes.Call) and _name_of(value.node) == "namespace":
             for keyword in value.kwargs:
                 kinds = self._kinds(keyword.value)
-                self._held.setdefault(f"{name}.{keyword.key}", set()).update(kinds)
+                self._kinds_of.setdefault(f"{name}.{keyword.key}", set()).update(kinds)
 
     def _loop(self, node: nodes.For) -> None:
         kinds = self._kinds(node.iter)
         name = _name_of(node.target)
         if name is not None and _TURNS in kinds:
-            self._held.setdefault(name, set()).add(_TURN)
+            self._kinds_of.setdefault(name, set()).add(_TURN)
         if name is not None and isinstance(node.iter, nodes.List | nodes.Tuple):
             texts = {i.value for i in node.iter.items if isinstance(i, nodes.Const)}
             self._constants.setdefault(name, set()).update(map(str, texts))
         if _TURNS in kinds:
-            self._held.setdefault("loop", set()).add("loop")
+            self._kinds_of.setdefault("loop", set()).add("loop")
 
     def _call(self, node: nodes.Call) -> None:
         macro = self._macros.get(_name_of(node.node) or "")
         if macro is None:
             return
-        given = [*zip(macro.args, node.args, strict=False)]
+        arguments = [*zip(macro.args, node.args, strict=False)]
         named = {argument.name: argument for argument in macro.args}
-        given += [(named[k.key], k.value) for k in node.kwargs if k.key in named]
-        for argument, value in given:
+        arguments += [(named[k.key], k.value) for k in node.kwargs if k.key in named]
+        for argument, value in arguments:
             self._assign(argument, value)
 
     def _kinds(self, node: nodes.Node | None) -> set[str]:
         """What an expression can hold: a turn, several turns, or neither."""
         if isinstance(node, nodes.Name | nodes.NSRef):
-            return self._held.get(_name_of(node) or "", set())
+            return self._kinds_of.get(_name_of(node) or "", set())
         if isinstance(node, nodes.CondExpr):
             return self._kinds(node.expr1) | self._kinds(node.expr2)
         if isinstance(node, nodes.Or | nodes.And | nodes.Add):
@@ -108,9 +108,9 @@ class _Reader:
         if isinstance(node, nodes.Getitem):
             return self._item(node)
         if isinstance(node, nodes.Getattr):
-            held = self._held.get(f"{_name_of(node.node)}.{node.attr}", set())
+            attribute_kinds = self._kinds_of.get(f"{_name_of(node.node)}.{node.attr}", set())
             walks = "loop" in self._kinds(node.node) and node.attr in _NEIGHBOURS
-            return held | ({_TURN} if walks else set())
+            return attribute_kinds | ({_TURN} if walks else set())
         return set()
 
     def _filtered(self, node: nodes.Filter) -> set[str]:

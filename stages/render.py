@@ -151,9 +151,9 @@ class Renderer:
 
     def _refuse_markers(self, row: Row) -> None:
         for i, content in enumerate(row.contents):
-            found = next((mark for mark in self._markers if mark in (content or "")), None)
-            if found is not None:
-                detail = f"turn {i + 1} holds {found!r}, which opens a turn in this family's text"
+            marker = next((mark for mark in self._markers if mark in (content or "")), None)
+            if marker is not None:
+                detail = f"turn {i + 1} holds {marker!r}, which opens a turn in this family's text"
                 raise RowError("control_text", detail)
 
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
@@ -163,9 +163,9 @@ class Renderer:
         program: Program | RowError | None
         try:
             for text in (row.tools, *row.fields):
-                found = self._controls.search(text or "")
-                if found:
-                    detail = f"a field next to the content contains {found.group()!r}"
+                control = self._controls.search(text or "")
+                if control:
+                    detail = f"a field next to the content contains {control.group()!r}"
                     raise RowError("control_text", detail)
             program = self._compiler.compile(row.turns(), _parsed(row.tools))
         except RowError as error:
@@ -176,8 +176,8 @@ class Renderer:
 
 
 def _parsed(tools: str | None) -> list[Any] | None:
-    found: list[Any] | None = json.loads(tools) if tools else None
-    return found
+    parsed: list[Any] | None = json.loads(tools) if tools else None
+    return parsed
 
 
 def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
@@ -269,16 +269,18 @@ class Render:
 
     def __call__(self, batch: Batch) -> Batch:
         growing = Growing()
-        given = {} if self.prefix else weights.given(batch.column("turn_weights"))
-        made: dict[int, list[float]] = {}
+        turn_weights = {} if self.prefix else weights.nonempty(batch.column("turn_weights"))
+        segment_weights: dict[int, list[float]] = {}
         rows = conversations(batch, f"{self.prefix}messages", self.system)
         for number, row in enumerate(rows):
             try:
                 texts, kinds, path = self.renderer(row)
                 if self.mask_reasoning:
                     texts, kinds = reasoning.untrain(texts, kinds)
-                if number in given:
-                    made[number] = self.renderer.weigh(row, texts, kinds, given[number])
+                if number in turn_weights:
+                    segment_weights[number] = self.renderer.weigh(
+                        row, texts, kinds, turn_weights[number]
+                    )
             except RowError as error:
                 growing.refuse(error)
                 continue
@@ -287,7 +289,7 @@ class Render:
                 texts, kinds = texts[: end + 1], kinds[: end + 1]
             growing.add(texts, kinds, path)
         if not self.prefix:
-            column = weights.lists(made, batch.num_rows)
+            column = weights.lists(segment_weights, batch.num_rows)
             batch = columns.put(batch, "segment_weights", column)
         return growing.into(batch, f"{self.prefix}segments")
 

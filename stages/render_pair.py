@@ -40,9 +40,9 @@ class PairRenderer:
             RowError: the template refuses them, or one of them could be taken for several.
         """
         for number, turn in enumerate(turns if len(turns) > 1 else ()):
-            found = self._marker and self._marker.search(turn.content or "")
-            if found:
-                detail = f"a line of turn {number + 1} begins with {found.group()!r}, as turns do"
+            marker = self._marker and self._marker.search(turn.content or "")
+            if marker:
+                detail = f"a line of turn {number + 1} begins with {marker.group()!r}, as turns do"
                 raise RowError("control_text", detail)
         return self._template.render([turn.seen() for turn in turns])
 
@@ -95,12 +95,12 @@ class RenderTexts:
         for chosen, rejected in zip(*sides, strict=True):
             try:
                 prompt = prompt_turns(chosen, rejected)
-                found = [self.renderer(row, prompt) for row in (chosen, rejected)]
+                rendered = [self.renderer(row, prompt) for row in (chosen, rejected)]
             except RowError as error:
                 for side in growing:
                     side.refuse(error)
                 continue
-            for side, (texts, kinds) in zip(growing, found, strict=True):
+            for side, (texts, kinds) in zip(growing, rendered, strict=True):
                 side.add(texts, kinds, "pair")
         batch = growing[0].into(batch, "chosen_segments")
         return growing[1].into(batch, "rejected_segments")

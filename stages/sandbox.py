@@ -107,8 +107,8 @@ def _grown(name: str, values: tuple[Any, ...], method: bool = False) -> int:
     first, rest = values[0], values[1:]
     texts = [_length(value) for value in rest]
     if name == "replace" and len(rest) > 1 and isinstance(first, str):
-        found = str.count(first, str(rest[0])) if isinstance(rest[0], str) else 0
-        return _length(first) + found * texts[1]
+        occurrences = str.count(first, str(rest[0])) if isinstance(rest[0], str) else 0
+        return _length(first) + occurrences * texts[1]
     if name == "join" and rest:
         glue, pieces = (first, rest[0]) if method else (rest[0], first)
         return _length(glue) * _length(pieces) + size(pieces)
@@ -165,18 +165,18 @@ class Generator(CodeGenerator):
 
     def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802
         """Lists in lists are measured as they are made."""
-        self._within("made", lambda: super(Generator, self).visit_List(node, frame))
+        self._within("charged", lambda: super(Generator, self).visit_List(node, frame))
 
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802
         """So are dicts."""
-        self._within("made", lambda: super(Generator, self).visit_Dict(node, frame))
+        self._within("charged", lambda: super(Generator, self).visit_Dict(node, frame))
 
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:  # noqa: N802
         """And tuples, but for those that are assigned to."""
         if node.ctx != "load":
             super().visit_Tuple(node, frame)
         else:
-            self._within("made", lambda: super(Generator, self).visit_Tuple(node, frame))
+            self._within("charged", lambda: super(Generator, self).visit_Tuple(node, frame))
 
     def visit_Operand(self, node: nodes.Operand, frame: Frame) -> None:  # noqa: N802
         """The right side of a comparison is what is searched or walked through."""
@@ -241,17 +241,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 _narrow(name, every)
             most = sum(map(measure, every)) + (_grown(name, every) if growing else 0)
             self.spend(CALL + (_checked(most) >> 4))
-            return self.made(function(*head, *values, **kwargs))
+            return self.charged(function(*head, *values, **kwargs))
 
         return _like(function, charged)
 
     def concat(self, pieces: Iterable[str]) -> str:
         """Join what is printed, captured or concatenated."""
-        found = list(pieces)
-        self.spend(len(found) + (_checked(sum(map(str.__len__, found))) >> 4))
-        return self.joined(found)
+        texts = list(pieces)
+        self.spend(len(texts) + (_checked(sum(map(str.__len__, texts))) >> 4))
+        return self.joined(texts)
 
-    def made(self, value: Any) -> Any:
+    def charged(self, value: Any) -> Any:
         """Measure a new value and charge for it."""
         if isinstance(value, str):
             self.left -= str.__len__(value) >> 4  # the next charge notices
@@ -259,7 +259,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.spend(size(value) >> 4)
         return value
 
-    compared = made
+    compared = charged
 
     def searched(self, value: Any) -> Any:
         """Charge for a value that is looked through; a dict is not."""
@@ -290,25 +290,25 @@ class Sandbox(ImmutableSandboxedEnvironment):
             _narrow("%", (left, *(right if isinstance(right, tuple) else (right,))))
             _checked(_grown("%", (left, right)))
         self.spend(SUM + ((_length(left) + _length(right)) >> 4))
-        return self.made(_SUMS[op](left, right))
+        return self.charged(_SUMS[op](left, right))
 
     def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls of methods, macros and globals."""
         owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         name = getattr(function, "__name__", "")
-        given: tuple[Any, ...] = args
+        arguments: tuple[Any, ...] = args
         if kwargs:  # Jinja adds some of its own
-            given += tuple(value for key, value in kwargs.items() if not key.startswith("_"))
-        amount = sum(map(_length, given))
+            arguments += tuple(value for key, value in kwargs.items() if not key.startswith("_"))
+        amount = sum(map(_length, arguments))
         if isinstance(owner, str):
             if name in _METHODS:
                 raise SecurityError(f"texts have no {name} in a template")
-            _narrow(name, (owner, *given))
+            _narrow(name, (owner, *arguments))
             amount += _length(owner)
             if name in _GROWING:
-                amount += _grown(name, (owner, *given), method=True)
+                amount += _grown(name, (owner, *arguments), method=True)
         self.spend(CALL + (_checked(amount) >> 4))
-        return self.made(super().call(context, function, *args, **kwargs))
+        return self.charged(super().call(context, function, *args, **kwargs))
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
         """What Jinja would answer with nothing is refused at once."""

@@ -73,10 +73,10 @@ class _Hidden:
     def __init__(self, controls: re.Pattern[str], texts: Iterable[str]) -> None:
         self._controls = controls
         every = "".join(texts)
-        self.found = list(dict.fromkeys(controls.findall(every)))
+        self.tokens = list(dict.fromkeys(controls.findall(every)))
         taken = set(every)
         free = (chr(code) for code in _FREE if chr(code) not in taken)
-        self._signs = dict(zip(self.found, free, strict=False))
+        self._signs = dict(zip(self.tokens, free, strict=False))
 
     def hide(self, text: str) -> str:
         return self._controls.sub(lambda match: self._signs[match.group()], text)
@@ -159,7 +159,7 @@ class SecondReading:
     def _ids(self, text: str, hidden: _Hidden, before: str = "") -> list[int]:
         """Ids of a stretch of rendered text, which begins a row or stands behind other text."""
         first = not before
-        if first and not hidden.found:
+        if first and not hidden.tokens:
             return self.whole(text)
         segments = self._segments(text, before)
         plain = [hidden.restore(part) for part, is_control in segments if not is_control]
@@ -171,8 +171,8 @@ class SecondReading:
             if is_control:
                 ids.append(self._model.controls[part])
                 continue
-            found = next(encoded)
-            ids += self._begun(hidden.restore(part)) if first and not i else found
+            part_ids = next(encoded)
+            ids += self._begun(hidden.restore(part)) if first and not i else part_ids
         return ids
 
     def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
@@ -188,11 +188,11 @@ class SecondReading:
 
     def _reasoning(self, text: str, start: int, stop: int) -> int:
         """Characters of an answer that are reasoning."""
-        said = text[start:stop]
-        if not (said.lstrip().startswith("<think>") or text[:start].rstrip().endswith("<think>")):
+        answer = text[start:stop]
+        if not (answer.lstrip().startswith("<think>") or text[:start].rstrip().endswith("<think>")):
             return 0
-        closed = said.find("</think>") + len("</think>")
-        return len(said) - len(said[closed:].lstrip())
+        closed = answer.find("</think>") + len("</think>")
+        return len(answer) - len(answer[closed:].lstrip())
 
     def conversation(self, turns: Sequence[Message], tools: list[Any] | None) -> Reading | None:
         """The ids and weights of a conversation whose turns are decided.
@@ -212,19 +212,19 @@ class SecondReading:
         shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
         shown = [a if b["content"] is not None else b for a, b in zip(shown, seen, strict=True)]
         text = self._rendered(shown, tools)
-        if hidden.found and hidden.restore(text) != self._rendered(seen, tools):
+        if hidden.tokens and hidden.restore(text) != self._rendered(seen, tools):
             return None
         answers = [
             i for i, t in enumerate(turns) if t.role == "assistant" and (t.trained or self._all)
         ]
         starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
         weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
-        ids, found, last = self._read(text, starts, weights, hidden)
+        ids, token_weights, last = self._read(text, starts, weights, hidden)
         upto = len(ids) if len(answers) <= MOST else last
         if self._all:
-            found = self._every_turn(ids, turns)
-        found[0] = 0.0  # a trainer's shift would predict it from the document before
-        return Reading(ids, found, upto, None if hidden.found else self.whole(text))
+            token_weights = self._every_turn(ids, turns)
+        token_weights[0] = 0.0  # a trainer's shift would predict it from the document before
+        return Reading(ids, token_weights, upto, None if hidden.tokens else self.whole(text))
 
     def _rendered(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str:
         try:
@@ -240,7 +240,7 @@ class SecondReading:
         """Ids and weights of a rendered text that is cut where its answers start, and where the
         last of them ends."""
         ids = self._ids(text[: starts[0] if starts else len(text)], hidden)
-        found = [0.0] * len(ids)
+        token_weights = [0.0] * len(ids)
         upto = len(ids)
         for (start, stop), weight in zip(
             itertools.pairwise([*starts, len(text)]), weights, strict=True
@@ -254,8 +254,8 @@ class SecondReading:
             end = tail.index(self._model.end_of_turn_id) + 1
             upto = len(ids) + len(head) + end
             ids += head + tail
-            found += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
-        return ids, found, upto
+            token_weights += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
+        return ids, token_weights, upto
 
     def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
         """Weights where all turns are trained, each up to its end of turn."""
@@ -267,17 +267,17 @@ class SecondReading:
             if set(weights) != {1.0}:
                 raise ReadingError("turns have separate weights, but no separate ends.")
             weights = [1.0] * len(ends)
-        found = [0.0] * len(ids)
+        token_weights = [0.0] * len(ids)
         for (start, stop), weight in zip(itertools.pairwise([0, *ends]), weights, strict=True):
-            found[start:stop] = [weight] * (stop - start)
-        return found
+            token_weights[start:stop] = [weight] * (stop - start)
+        return token_weights
 
     def _bare(self, turn: Message) -> Reading:
-        said, end = turn.content or "", self._model.profile.end_of_turn
-        hidden = _Hidden(self._controls, [said])
-        ids = self._ids(hidden.hide(said) + end, hidden)
+        text, end = turn.content or "", self._model.profile.end_of_turn
+        hidden = _Hidden(self._controls, [text])
+        ids = self._ids(hidden.hide(text) + end, hidden)
         weights = [0.0, *[turn.weight or 0.0] * (len(ids) - 1)]
-        return Reading(ids, weights, len(ids), None if hidden.found else self.whole(said + end))
+        return Reading(ids, weights, len(ids), None if hidden.tokens else self.whole(text + end))
 
     def steps(
         self,
@@ -315,7 +315,7 @@ class SecondReading:
         start = self._start(text, shown, None)
         ids, weights, _ = self._read(text, [start], [0.0], hidden)
         require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
-        whole = None if hidden.found else self.whole(text)
+        whole = None if hidden.tokens else self.whole(text)
         return Reading(ids, weights, len(ids), whole)
 
     def pair(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Reading:
@@ -326,11 +326,13 @@ class SecondReading:
             texts.append(self._rendered(seen, None))
         tokenizer = parsed(self._model.tokenizer_json)
         tokenizer.encode_special_tokens = True
-        found = tokenizer.encode(texts[0], texts[1])
+        encoding = tokenizer.encode(texts[0], texts[1])
         tokenizer.encode_special_tokens = False  # shared; as it was
         framing = self._model.profile.pair
-        start = len(found.ids) - (len(framing.after) if framing else 0)  # of an answer of no tokens
-        if 1 in found.sequence_ids:
-            start = found.sequence_ids.index(1)
-        weights = [0.0] * start + [1.0] * (len(found.ids) - start)
-        return Reading(found.ids, weights, len(found.ids), found.ids)
+        start = len(encoding.ids) - (
+            len(framing.after) if framing else 0
+        )  # of an answer of no tokens
+        if 1 in encoding.sequence_ids:
+            start = encoding.sequence_ids.index(1)
+        weights = [0.0] * start + [1.0] * (len(encoding.ids) - start)
+        return Reading(encoding.ids, weights, len(encoding.ids), encoding.ids)

@@ -52,9 +52,9 @@ class Watched(str):
 
 def _joined(pieces: Iterable[str]) -> str:
     """What Jinja prints, captures and concatenates with: keeps the type of a watched text."""
-    found = list(pieces)
-    watched = next((piece for piece in found if isinstance(piece, Watched)), None)
-    text = "".join(found)
+    texts = list(pieces)
+    watched = next((piece for piece in texts if isinstance(piece, Watched)), None)
+    text = "".join(texts)
     return text if watched is None else type(watched)(text)
 
 

@@ -225,7 +225,7 @@ class Spans:
             return None
         if not text.startswith(lead.text + lead.opening, behind):
             return None
-        Placeholder.asked += [
+        Placeholder.guards += [
             Guard(picked[guard.slot], guard.how, guard.ask, guard.part) for guard in lead.guards
         ]
         return behind + len(lead.text)
@@ -233,15 +233,15 @@ class Spans:
     def _lead(self, chat: Chat, picked: list[int], index: int) -> _Lead | None:
         """What stands before a turn of an excerpt; None where the excerpt is not a conversation."""
         seen, at = [chat.seen[i] for i in picked], picked.index(index)
-        asked, Placeholder.asked = Placeholder.asked, []
+        outer_guards, Placeholder.guards = Placeholder.guards, []
         try:
             text = self._template.render(seen, chat.tools)
             start = self._start(text, seen[:at], chat.tools, index)
-            guards = dict.fromkeys(Placeholder.asked)
+            guards = dict.fromkeys(Placeholder.guards)
         except RowError:
             return None
         finally:
-            Placeholder.asked = asked
+            Placeholder.guards = outer_guards
         before = list(SLOT.finditer(text, 0, start))
         stop = text.find(self._end_of_turn, start)
         if not before or stop < 0:

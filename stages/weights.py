@@ -41,8 +41,8 @@ def of_turns(conversations: Sequence[Sequence[Message]]) -> pa.ListArray:
         for turn in turns
         if turn.weight is not None and turn.trained
     ]
-    found = {row: [_of_turn(turn) for turn in conversations[row]] for row in dict.fromkeys(some)}
-    return lists(found, len(conversations))
+    weighted = {row: [_of_turn(turn) for turn in conversations[row]] for row in dict.fromkeys(some)}
+    return lists(weighted, len(conversations))
 
 
 def _of_turn(turn: Message) -> float:
@@ -51,16 +51,16 @@ def _of_turn(turn: Message) -> float:
     return 1.0 if turn.weight is None else turn.weight
 
 
-def lists(found: Mapping[int, Sequence[float]], rows: int) -> pa.ListArray:
+def lists(by_row: Mapping[int, Sequence[float]], rows: int) -> pa.ListArray:
     """A list<float32> column with the lists of some rows, in order of row; the others are empty."""
     lengths = np.zeros(rows, np.int64)
-    for row, values in found.items():
+    for row, values in by_row.items():
         lengths[row] = len(values)
-    flat = np.fromiter(itertools.chain.from_iterable(found.values()), np.float32)
+    flat = np.fromiter(itertools.chain.from_iterable(by_row.values()), np.float32)
     return make_list(offsets_of(lengths), pa.array(flat))
 
 
-def given(column: pa.ListArray) -> dict[int, list[float]]:
+def nonempty(column: pa.ListArray) -> dict[int, list[float]]:
     """The lists that are not empty, by row; at once where there is none."""
     if not len(column.flatten()):
         return {}
@@ -105,12 +105,12 @@ def of_segments(
             "weight_unplaced",
             "the template does not end each turn separately, so weights cannot be placed",
         )
-    made = [0.0] * len(texts)
+    segment_weights = [0.0] * len(texts)
     start = 0
     for stop, weight in zip(stops, owned, strict=True):
-        made[start : stop + 1] = [weight or 0.0] * (stop + 1 - start)
+        segment_weights[start : stop + 1] = [weight or 0.0] * (stop + 1 - start)
         start = stop + 1
-    return made
+    return segment_weights
 
 
 def of_tokens(

@@ -26,7 +26,7 @@ from stages.errors import ParityError, ReadingError, RowError
 from stages.normalize import Normalize
 from stages.profile import TargetModel
 from stages.second_ids import Reading, SecondReading
-from stages.second_said import Said, named, sequences
+from stages.second_said import Expected, sequence_of, sequences
 from stages.tokenizers.oracle import Oracle
 
 HEAD = 32  # rows at the start of a split
@@ -110,11 +110,11 @@ class Witness:
         sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
         for row in sample.to_pylist():
             place = place_of(row["line"])
-            said = self.said(row, records[row["line"]])
-            if said is None:
+            expected = self.expected(row, records[row["line"]])
+            if expected is None:
                 raise ReadingError(f"{place}: the turns in the build are not those of the row.")
             try:
-                compared = self._compare(row, said)
+                compared = self._compare(row, expected)
                 self._tell_apart(row)
             except ParityError as error:
                 raise ParityError(f"{place}: {error}") from error
@@ -124,7 +124,7 @@ class Witness:
             self.skipped += not compared
             if compared and not self._proved:
                 self._reading.oracle = None  # a part's counts depend on its rows alone
-                self._prove(row, said)
+                self._prove(row, expected)
                 self._reading.oracle = self.oracle
 
     def _tell_apart(self, row: Row) -> None:
@@ -140,18 +140,18 @@ class Witness:
         if self._digests.setdefault(example, row["digest"]) != row["digest"]:
             raise ReadingError("its digest differs from that of an equal row.")
 
-    def said(self, row: Row, record: Record) -> Said | None:
+    def expected(self, row: Row, record: Record) -> Expected | None:
         """What the record says of a row; None where that is something else."""
         normalize = self.normalize
-        found: list[list[Said | None]] = []
-        for example in normalize.said(record):
+        per_example: list[list[Expected | None]] = []
+        for example in normalize.read_again(record):
             if isinstance(example, RowError):
-                found.append([None])
+                per_example.append([None])
             else:
-                found.append([*sequences(example, normalize)])
-        return named(found, row)
+                per_example.append([*sequences(example, normalize)])
+        return sequence_of(per_example, row)
 
-    def _prove(self, row: Row, said: Said) -> None:
+    def _prove(self, row: Row, expected: Expected) -> None:
         """See the second reading fail on each column that it judges.
 
         Raises:
@@ -165,36 +165,36 @@ class Witness:
                 value + 1 if not isinstance(value, list) else [(value[0] or 0) + 1, *value[1:]]
             )
             try:
-                self._compare({**row, name: damaged}, said)
+                self._compare({**row, name: damaged}, expected)
             except (ParityError, ReadingError):
                 continue
             raise ReadingError(f"The second reading does not notice a damaged {name}.")
         self._proved = True
 
-    def _compare(self, row: Row, said: Said) -> bool:
+    def _compare(self, row: Row, expected: Expected) -> bool:
         """Whether there was something to compare with; raises where it differs."""
-        if said.tokens is not None:
-            labels = [IGNORED, *said.tokens.labels[1:]]
-            _same("ids", row["input_ids"], said.tokens.ids)
+        if expected.tokens is not None:
+            labels = [IGNORED, *expected.tokens.labels[1:]]
+            _same("ids", row["input_ids"], expected.tokens.ids)
             _same("labels", row["labels"], labels)
             return True
-        if said.steps:
-            return self._compare_steps(row, said)
-        if len(said.sides) == 2:
-            return self._compare_pair(row, said)
-        reading = self._reading.conversation(said.sides[0], said.tools)
+        if expected.steps:
+            return self._compare_steps(row, expected)
+        if len(expected.sides) == 2:
+            return self._compare_pair(row, expected)
+        reading = self._reading.conversation(expected.sides[0], expected.tools)
         if reading is None:
             return False
         self._compare_ids(row["input_ids"], reading, row)
         upto = min(reading.upto, len(row["labels"]))
         _same("labels", row["labels"][:upto], reading.labels[:upto])
         weights = [float(np.float32(weight)) for weight in reading.weights[:upto]]
-        given = row["loss_weights"] or [float(label != IGNORED) for label in row["labels"]]
-        _same("loss weights", given[:upto], weights)
+        stored_weights = row["loss_weights"] or [float(label != IGNORED) for label in row["labels"]]
+        _same("loss weights", stored_weights[:upto], weights)
         return True
 
-    def _compare_pair(self, row: Row, said: Said) -> bool:
-        readings = self._sides(said)
+    def _compare_pair(self, row: Row, expected: Expected) -> bool:
+        readings = self._sides(expected)
         if None in readings:
             return False
         starts = []
@@ -203,26 +203,28 @@ class Witness:
             self._compare_ids(row[f"{name}_ids"], reading, row)
             starts.append(next(i for i, weight in enumerate(reading.weights) if weight))
         _same("prompt length", [row["prompt_length"]], [min(starts)])
-        margin = None if said.margin is None else float(np.float32(said.margin))
+        margin = None if expected.margin is None else float(np.float32(expected.margin))
         _same("margin", [row["margin"]], [margin])
         return True
 
-    def _sides(self, said: Said) -> list[Reading | None]:
+    def _sides(self, expected: Expected) -> list[Reading | None]:
         if self.model.profile.pair is None:
-            found = [self._reading.conversation(side, said.tools) for side in said.sides]
-            return [reading and reading.ended() for reading in found]
-        sides = [list(side) for side in said.sides]
+            readings = [self._reading.conversation(side, expected.tools) for side in expected.sides]
+            return [reading and reading.ended() for reading in readings]
+        sides = [list(side) for side in expected.sides]
         if self.system is not None and sides[0][0].role != "system":
             sides = [[Message("system", self.system, None, False, 0.0), *s] for s in sides]
         prompt = min(next(i for i, turn in enumerate(side) if turn.trained) for side in sides)
         return [self._reading.pair(side[:prompt], side[prompt:]) for side in sides]
 
-    def _compare_steps(self, row: Row, said: Said) -> bool:
+    def _compare_steps(self, row: Row, expected: Expected) -> bool:
         kept = len(row["step_labels"])
-        if not row["truncated"] and kept != len(said.steps):
-            raise ReadingError(f"{len(said.steps)} steps, and {kept} labels of steps.")
-        ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[:kept]]
-        reading = self._reading.steps(said.problem, said.steps[:kept], ratings, said.tail)
+        if not row["truncated"] and kept != len(expected.steps):
+            raise ReadingError(f"{len(expected.steps)} steps, and {kept} labels of steps.")
+        ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[:kept]]
+        reading = self._reading.steps(
+            expected.problem, expected.steps[:kept], ratings, expected.tail
+        )
         if reading is None:
             return False
         model = self.model

@@ -64,11 +64,11 @@ class Kind:
         """The conversations of an example, whose reasoning is placed or taken out."""
         return ()
 
-    def notes(self, example: Any, asked: Normalize) -> list[str]:
+    def notes(self, example: Any, normalize: Normalize) -> list[str]:
         """What is odd about an example but refuses nothing, by the names of ``notes.WORDS``."""
         return []
 
-    def ready(self, example: Any, asked: Normalize) -> list[Any]:
+    def ready(self, example: Any, normalize: Normalize) -> list[Any]:
         """The sequences of an example, each as ``filled`` takes it.
 
         Raises:
@@ -76,7 +76,7 @@ class Kind:
         """
         raise NotImplementedError
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """The columns of sequences; None stands for one that is refused."""
         raise NotImplementedError
 

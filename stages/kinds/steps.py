@@ -23,28 +23,28 @@ class Steps(kinds.Kind):
     marks = True
     trims = "steps"
 
-    def notes(self, example: StepChain, asked: Normalize) -> list[str]:
+    def notes(self, example: StepChain, normalize: Normalize) -> list[str]:
         """Whether a chat loses what stands around its steps."""
-        rewritten = not asked.raw and examples.is_rewritten(example.steps)
+        rewritten = not normalize.raw and examples.is_rewritten(example.steps)
         return ["steps_rewritten"] if rewritten else []
 
-    def ready(self, example: StepChain, asked: Normalize) -> list[Any]:
+    def ready(self, example: StepChain, normalize: Normalize) -> list[Any]:
         """The chain with its steps stripped, beside its steps as the row has them."""
         return [(examples.chain(example), example.steps)]
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Problem, steps, what stands after the last of them, ratings."""
         steps: list[list[str]] = []
         tails: list[str | None] = []
         for chain, written in (row or (None, []) for row in ready):
-            if chain is None or not asked.raw:
+            if chain is None or not normalize.raw:
                 steps.append(chain.steps if chain else [])
                 tails.append(None)
             elif chain.pieces is not None:
                 steps.append(chain.pieces[:-1])
                 tails.append(chain.pieces[-1])
             else:
-                steps.append(_one_text(chain.problem, written, asked.step_separator))
+                steps.append(_one_text(chain.problem, written, normalize.step_separator))
                 tails.append("")
         chains = [row[0] if row else None for row in ready]
         return {

@@ -20,11 +20,11 @@ class TokenIds(kinds.Kind):
     columns = ("input_ids", "labels")
     given = True
 
-    def ready(self, example: Tokens, asked: Normalize) -> list[Any]:
+    def ready(self, example: Tokens, normalize: Normalize) -> list[Any]:
         """The ids themselves."""
         return [example]
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Ids and labels."""
         return {
             "input_ids": [row.ids if row else [] for row in ready],

@@ -59,32 +59,32 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
     """
     table = ordered(table)
     left = side == "left"
-    made: dict[str, pa.Array] = {}
+    rows: dict[str, pa.Array] = {}
     for name in table.schema.names:
         column = columns.whole(table.column(name))
         if name in ("input_ids", "chosen_ids", "rejected_ids"):
             offsets, values = numbers(column)
-            made[name] = _padded(values, offsets, size, left, pad_id)
+            rows[name] = _padded(values, offsets, size, left, pad_id)
             mask = name.replace("input_ids", "attention_mask").replace("_ids", "_attention_mask")
-            made[mask] = _padded(np.ones(len(values), np.int8), offsets, size, left, 0)
+            rows[mask] = _padded(np.ones(len(values), np.int8), offsets, size, left, 0)
             if token_types:
                 prompt = columns.whole(table.column("prompt_length"))
                 types = name.replace("_ids", "_token_type_ids")
-                made[types] = _token_types(column, prompt, size, left)
+                rows[types] = _token_types(column, prompt, size, left)
         elif name == "labels":
             offsets, values = numbers(column)
-            made[name] = _padded(values, offsets, size, left, IGNORED)
+            rows[name] = _padded(values, offsets, size, left, IGNORED)
         elif name == "loss_weights":
             offsets, weights = list_parts(column)
-            made[name] = _padded(weights.to_numpy(), offsets, size, left, 0)
+            rows[name] = _padded(weights.to_numpy(), offsets, size, left, 0)
         elif name == "step_positions":
             at, positions = numbers(column)
             lengths = np.diff(numbers(columns.whole(table.column("input_ids")))[0])
             shift = np.repeat(size - lengths, np.diff(at)) if left else 0
-            made[name] = make_list(at, pa.array((positions + shift).astype(np.int32)))
+            rows[name] = make_list(at, pa.array((positions + shift).astype(np.int32)))
         else:
-            made[name] = column
-    return pa.table(made, schema=columns.schema(list(made)))
+            rows[name] = column
+    return pa.table(rows, schema=columns.schema(list(rows)))
 
 
 def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
@@ -97,21 +97,21 @@ def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
 
 def unpad(table: pa.Table) -> pa.Table:
     """Padded rows without their padding."""
-    get = {name: whole(table.column(name)) for name in table.schema.names}
+    stored = {name: whole(table.column(name)) for name in table.schema.names}
     beside = ("attention_mask", "token_type_ids")  # made when rows are padded
-    made = {name: column for name, column in get.items() if not name.endswith(beside)}
+    examples = {name: column for name, column in stored.items() if not name.endswith(beside)}
     for name in (*_PER_TOKEN, *_MASKS):
-        if name in get:
-            made[name] = _stripped(get[name], get[_MASKS.get(name, "attention_mask")])
-    if "step_positions" in get:
-        offsets, mask = list_parts(get["attention_mask"])
+        if name in stored:
+            examples[name] = _stripped(stored[name], stored[_MASKS.get(name, "attention_mask")])
+    if "step_positions" in stored:
+        offsets, mask = list_parts(stored["attention_mask"])
         before = offsets_of(mask.to_numpy() == 0)  # padding before each token, over all rows
-        at, positions = numbers(get["step_positions"])
+        at, positions = numbers(stored["step_positions"])
         places = positions.astype(np.int64) + np.repeat(offsets[:-1], np.diff(at))  # over all rows
         gone = before[places] - np.repeat(before[offsets[:-1]], np.diff(at))
         moved = positions - gone
-        made["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
-    return ordered(pa.table(made))
+        examples["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
+    return ordered(pa.table(examples))
 
 
 class _Padded(Ragged):
