@@ -1,4 +1,7 @@
-"""What a conversation says beside its texts must be printed, and so must all of its reasoning."""
+"""Tools, tool calls and reasoning of a conversation must be printed by the template.
+
+Whether a template prints a field is seen by rendering without it: the text must change.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ _MOST_SEEN = 1 << 14
 
 
 class Printed:
-    """Refuses what a template drops; keeps what excerpts of long conversations have shown."""
+    """Refuses conversations that a template prints in part; remembers the results of excerpts."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
         self._seen: dict[Hashable, bool] = {}
 
     def require(self, chat: Chat, text: str) -> None:
-        """What a row says beside its texts must change what is printed.
+        """Refuse a conversation with tools or fields that do not change the printed text.
 
         Raises:
             RowError: the template drops the tools, a call, or the reasoning of a trained turn.
@@ -51,7 +54,7 @@ class Printed:
                     raise RowError("lost_in_template", detail)
 
     def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
-        """Whether an excerpt of a long conversation shows that a field (or the tools) is told."""
+        """Whether an excerpt of a long conversation shows that a field (or tools) is printed."""
         picked = chat.excerpts.of(index) if len(chat.turns) > SHORT else None
         if picked is None:
             return False
@@ -77,19 +80,20 @@ class Printed:
         without = {key: value for key, value in seen[at].items() if key != name}
         try:
             return self._template.render([*seen[:at], without, *seen[at + 1 :]], tools)
-        except RowError:  # a turn without what it said beside its text may be no turn at all
+        except RowError:  # the template may refuse a turn without this field
             return None
 
 
 def require_reasoning(
     turns: Sequence[Turn], text: str, spans: Sequence[Span], end_of_turn: str, train_all: bool
 ) -> None:
-    """Reasoning inside a trained answer is printed, and so is all that stands around it.
+    """Refuse a trained answer with reasoning in its content of which the template drops a part.
 
-    Templates look for it there, and may move its blanks; many print what follows it alone.
+    Many templates look for ``</think>`` in an answer: some move the blanks around it, some print
+    only what follows it. So texts are compared without blanks.
 
     Raises:
-        RowError: a part of such an answer is dropped.
+        RowError: a part of such an answer is not printed.
     """
     answers = [i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.trained]
     whole = None

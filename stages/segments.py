@@ -92,7 +92,7 @@ def cut(text: str, trained: Sequence[Span], controls: re.Pattern[str]) -> list[S
 
 
 def _closed(segments: list[Segment]) -> list[Segment]:
-    """Mark where a trained turn is complete: after its last control token and the blanks after it."""
+    """Mark where a trained turn is complete: at its last control token, or at blanks after it."""
     for i, (_, kind) in enumerate(segments):
         following = segments[i + 1] if i + 1 < len(segments) else ("", 0)
         if kind & CONTROL and kind & TRAINED and not following[1] & TRAINED:
