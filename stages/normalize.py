@@ -1,7 +1,7 @@
 """Normalize: the only place where a row's dict becomes columns.
 
 It is also the only place where a row may become several sequences, and where a row is refused
-for what it says. Every row comes out once: as the rows of one or more sequences, or as a row
+for its content. Every row comes out once: as the rows of one or more sequences, or as a row
 whose reject columns are filled.
 """
 
@@ -46,16 +46,16 @@ class Normalize:
 
     Attributes:
         kind: of the examples that the build's task wants.
-        turn_by_turn: the model's template wants one example per trained turn.
+        turn_by_turn: the model's template needs one example per trained turn.
         raw: PRM steps are the row's own text between its tags, not stripped steps.
-        reasoning: the field in which the template looks for reasoning; None puts it into a
+        reasoning: the field from which the template prints reasoning; None puts reasoning into a
             ``<think>`` block of the answer.
-        strip_reasoning: answers lose it instead.
+        strip_reasoning: reasoning is removed from answers instead.
         selection: which rows and columns are read.
         printed: the fields of a turn that the chat template prints.
-        tally: what was left out of the rows since it was last taken.
-        stop_text: what becomes of stop tokens that stand as text at the end of answers.
-        step_separator: stands between two steps of a PRM row, where the row has nothing there.
+        tally: what was left out of the rows since ``restart``.
+        stop_text: what to do with the text of a stop token at the end of an answer.
+        step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
     kind: Kind
@@ -74,7 +74,7 @@ class Normalize:
 
     @functools.cached_property
     def example_kind(self) -> Kind:
-        """The kind that rows become: the task's, or token ids where the rows give those."""
+        """The kind of the examples: the task's, or token ids where the rows contain those."""
         pretokenized = isinstance(self.format, TokenRows)
         return kinds.load(kinds.TOKENS) if pretokenized else self.kind
 
@@ -94,13 +94,13 @@ class Normalize:
                 reasoning.place(turns, self.reasoning)
 
     def _notes(self, example: Example) -> list[str]:
-        """What is odd about the row; stop tokens at the end of answers go, or refuse it."""
+        """The notes of an example, after stop tokens at the end of its answers are treated."""
         odd = self.example_kind.notes(example, self)
         stopped = stop_text.treat(example, self.stop_text)
         return [stopped, *odd] if stopped else odd
 
     def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
-        """What is odd about an example, and the sequences that it becomes."""
+        """The notes of an example, and the sequences that it becomes."""
         if isinstance(example, Refused):
             raise RowError(example.code, example.detail)
         odd = self._notes(example)
@@ -110,13 +110,14 @@ class Normalize:
 
     def restart(self) -> None:
         """Begin another tally."""
+        # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
         object.__setattr__(self, "tally", Tally())
 
     def _row(self, record: Record, data: Row) -> Row:
         """A record's row as the format reads it.
 
         Raises:
-            AskError: a table may have made some of its nulls.
+            AskError: a typed table may have added some of its nulls, and no option says so.
         """
         row = self.selection.read(data)
         if record.typed:
@@ -127,7 +128,7 @@ class Normalize:
         """A row's examples.
 
         Raises:
-            RowError: it has none, or what it says beside them must not be left out unasked.
+            RowError: it has none, or has columns that must not be left out without an option.
         """
         watched = Watched(row)
         examples = self._examples(watched)
@@ -145,7 +146,7 @@ class Normalize:
         return examples
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
-        """Count what the examples do not hold."""
+        """Count what the examples leave out of the row, or refuse the row for it."""
         left = left_over(row, examples, self.printed, self.options.columns.values())
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
@@ -166,7 +167,10 @@ class Normalize:
         return formats.settled_by(self.format, self.options.columns)
 
     def read_again(self, record: Record) -> list[Example | RowError]:
-        """What a record says, before anything is decided about it; an error for a refused one."""
+        """A record's examples for the second reading: before it is decided which turns are trained.
+
+        An example that is refused here is given as its error.
+        """
         if record.data is None:
             return []
         examples: list[Example | RowError] = []
@@ -184,7 +188,7 @@ class Normalize:
         return examples
 
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
-        """The columns of a batch of plain exchanges; None where a row or an option says more."""
+        """The columns of a batch of which every row is a plain question and answer, else None."""
         rows = [record.data for record in records if record.data is not None]
         if (
             not isinstance(self.format, ExchangeRows)
@@ -215,7 +219,7 @@ class Normalize:
         return self._one_by_one(self._selected(records))
 
     def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records that ``--where`` takes, and those that it cannot judge."""
+        """The records that ``--where`` takes, and those that could not be parsed."""
         if not self.selection.where:
             return records
         taken = [one for one in records if one.data is None or self.selection.takes(one.data)]
@@ -223,6 +227,7 @@ class Normalize:
         return taken
 
     def _one_by_one(self, records: Sequence[Record]) -> Batch:
+        # Parallel lists with one entry per sequence; a refused row or example is one entry, None.
         rows: list[Any] = []
         lines: list[int] = []
         sequences: list[int] = []

@@ -1,4 +1,4 @@
-"""Batches of normalized rows: where each comes from, whether it is refused, and its columns."""
+"""Batches of normalized rows: the columns that every kind has, and the columns of turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 
 
 def turns_column(conversations: Sequence[Sequence[Message]]) -> pa.Array:
-    """A list<message> column; flat, so that no object is made per row."""
+    """A list<message> column, built from flat lists: a struct per turn would be slow to convert."""
     flat = [message for messages in conversations for message in messages]
     kinds = columns.MESSAGES.value_type
     data = (
@@ -40,8 +40,9 @@ def batch_of(
     """A batch of sequences with their columns.
 
     Args:
-        lines, sequences: where each comes from; ``refused``: code and detail of those that are.
-        made: the columns of their kind.
+        lines, sequences: line and number of each sequence.
+        refused: code and detail of the refused ones, by index.
+        own_columns: the columns of their kind.
     """
     arrays: dict[str, Any] = {
         "line": lines,

@@ -312,8 +312,8 @@ class RenderSteps:
         between = self.renderer.step_separator
         # The steps are rendered as one answer, and that segment is then cut into the steps.
         answer = between.join(steps)
-        roles, fields = ["user", "assistant"], [None, None]
-        row = Row(roles, [problem, answer], fields, trained=[False, True], tools=None)
+        roles = ["user", "assistant"]
+        row = Row(roles, [problem, answer], fields=[None] * 2, trained=[False, True], tools=None)
         if self.system is not None:
             row.prepend(self.system)
         texts, kinds, path = self.renderer(row)

@@ -1,7 +1,8 @@
-"""What a row says, read once more for the second reading: before any column and any batch.
+"""What the sequences of a row must be, read from the row a second time without columns or batches.
 
 The format reads the row again, one row at a time. Which turns are trained, which sequence of the
-row is which, and what a chain of steps is made of is decided here anew, from the contract's words.
+row is which, and which texts a chain of steps has are decided here by code of its own, so that an
+error in ``examples``, ``kinds`` or ``normalize`` shows as a difference.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from stages.strict_json import dump
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """One sequence of a row.
+    """One sequence of a row, as its columns must have it.
 
     Attributes:
         sides: one conversation, or the chosen and the rejected one; every turn's ``trained`` is
             decided, and so is the ``weight`` of those that are trained.
-        steps, tail: of a chain: the texts before each marker, and what stands behind the last.
+        steps, tail: of a chain: the texts before each marker, and the text after the last.
     """
 
     sides: tuple[tuple[Message, ...], ...] = ()
@@ -58,7 +59,7 @@ def _decided(turn: Message, trained: bool) -> Message:
 
 
 def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
-    """The conversation up to each trained answer, with that one alone trained."""
+    """For each trained answer the conversation up to it, in which only that answer is trained."""
     for i, turn in enumerate(turns):
         if turn.trained and turn.role == "assistant":
             yield (*(_decided(t, False) for t in turns[:i]), turn)
@@ -79,7 +80,7 @@ def _chain(example: StepChain, raw: bool, between: str) -> Expected:
     tail = None
     if raw and example.pieces is not None:
         *steps, tail = example.pieces
-    elif raw:  # a row of lists: as it is written, with a break where it has none of its own
+    elif raw:  # a row of lists: the steps as written, with a separator where there is no line break
         steps, tail = list(example.steps), ""
         for i in range(len(steps) - 1, -1, -1):
             left = example.steps[i - 1] if i else problem
@@ -90,7 +91,7 @@ def _chain(example: StepChain, raw: bool, between: str) -> Expected:
 
 
 def sequences(example: Example, normalize: Normalize) -> list[Expected]:
-    """The sequences that an example is to become, by what was asked of normalize."""
+    """The sequences that an example must become with the options of ``normalize``."""
     if isinstance(example, Conversation):
         turns = _conversation(example, normalize.train_on)
         each = _turn_by_turn(turns) if normalize.turn_by_turn else [turns]
@@ -121,10 +122,10 @@ def matches(expected: Expected, row: Mapping[str, Any]) -> bool:
     """Whether the columns of a row say the same.
 
     Args:
-        row: the columns that normalize writes; step ratings may be fewer, of steps that stayed.
+        row: the columns that normalize writes; ratings of steps that were dropped are missing.
     """
     if expected.tokens is not None:
-        return True  # ids have no columns but those that the reading compares
+        return True  # their ids and labels are compared by ``witness``
     if expected.steps:
         return _same_steps(expected, row)
     tools = dump(expected.tools) if expected.tools else None
@@ -139,17 +140,19 @@ def matches(expected: Expected, row: Mapping[str, Any]) -> bool:
 def sequence_of(
     per_example: list[list[Expected | None]], row: Mapping[str, Any]
 ) -> Expected | None:
-    """The sequence of a row's examples that a row of columns is; None when it is none of them.
+    """The expected sequence that belongs to a row of columns; None when none is equal to it.
 
     Args:
-        found: the sequences of each example; None for one that is refused, which has a number too.
+        per_example: the sequences of each example of the row; None for a refused one, which is
+            numbered like the others.
     """
     every = [sequence for one in per_example for sequence in one]
     number = row["sequence"]
     if number < 0:
         return _if_equal(every[0], row) if len(every) == 1 else None
     if len(per_example) > 1 and any(len(one) != 1 for one in per_example):
-        # An example that was refused before it became several has one number, whatever it holds.
+        # An example that is refused as a whole has one number, but would have been several
+        # sequences here: numbers do not correspond, so an equal sequence is searched.
         return next((sequence for sequence in every if _if_equal(sequence, row)), None)
     return _if_equal(every[number], row) if number < len(every) else None
 

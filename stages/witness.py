@@ -1,13 +1,13 @@
-"""The second reading of a sample of every build's own rows, which the first must agree with.
+"""Parity: a sample of the rows of every build is read, rendered and encoded a second time.
 
 Each sampled row is read again from its record, rendered by the chat template as a whole and encoded
 by the reference tokenizer (see ``second_said`` and ``second_ids``): its turns, ids, labels, loss
 weights, prompt length, margin, step markers and step labels must be those of the columns. Where the
-tokenizer would merge across the place at which training starts, ids differ from those of the text
-as a whole on purpose, since the prompt is what inference feeds; such rows must have been counted.
+tokenizer would merge across the place at which training starts, ids differ from those of the whole
+text on purpose, because inference encodes the prompt alone; such rows must have been counted.
 
-Before a build relies on it, the second reading is seen to fail: each of those columns is damaged in
-turn in a row that it found right, and it must notice.
+The check itself is checked: in the first row that passes, each of those columns is damaged in turn,
+and the second reading must notice every damage.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from stages.tokenizers.oracle import Oracle
 
 HEAD = 32  # rows at the start of a split
 EVERY = 256  # and then every so many
-_READ = (
+_READ = (  # columns that are compared, or needed to compare
     *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
     *("problem", "steps", "tail", "step_labels", "step_positions", "input_ids", "labels"),
     *("loss_weights", "chosen_ids", "rejected_ids", "prompt_length", "truncated", "merged_cuts"),
     "digest",
 )
-_JUDGED = (
+_JUDGED = (  # columns of which a damage must be noticed
     *("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "margin"),
     *("step_labels", "step_positions", "loss_weights"),
 )
@@ -46,12 +46,12 @@ Row = Mapping[str, Any]
 
 @dataclass
 class Witness:
-    """Counts what it sampled and raises on the first row that differs.
+    """Compares sampled rows, and raises on the first that differs.
 
     Attributes:
         normalize: reads a record again.
         sampled: rows that were read twice.
-        skipped: rows whose text holds control tokens that the template does not leave alone.
+        skipped: rows that cannot be compared: the template changes control tokens in their texts.
     """
 
     model: TargetModel
@@ -70,7 +70,12 @@ class Witness:
     def __post_init__(self) -> None:
         self._all = self.normalize.train_on == "all"
         self._reading = SecondReading(
-            self.model, self.reference, self.system, self.mask_reasoning, self._all, self.oracle
+            self.model,
+            self.reference,
+            system=self.system,
+            mask_reasoning=self.mask_reasoning,
+            train_all=self._all,
+            oracle=self.oracle,
         )
 
     @property
@@ -79,7 +84,7 @@ class Witness:
         return 0 if self.oracle is None else self.oracle.compared
 
     def restart(self) -> None:
-        """Begin another split: sampling depends on the split alone."""
+        """Begin another split: which rows are sampled depends on the split alone."""
         self.sampled = self.skipped = self._seen = 0
         if self.oracle is not None:
             self.oracle.restart()
@@ -99,7 +104,7 @@ class Witness:
         """Check a sample of a batch that has been encoded, none of whose rows is refused.
 
         Args:
-            records: by line; ``place_of``: what a message calls a line.
+            records: by line; ``place_of``: gives a line its name in messages.
 
         Raises:
             ParityError: a row's ids are not the reference's.
@@ -115,7 +120,7 @@ class Witness:
                 raise ReadingError(f"{place}: the turns in the build are not those of the row.")
             try:
                 compared = self._compare(row, expected)
-                self._tell_apart(row)
+                self._check_digest(row)
             except ParityError as error:
                 raise ParityError(f"{place}: {error}") from error
             except ReadingError as error:
@@ -123,12 +128,14 @@ class Witness:
             self.sampled += compared
             self.skipped += not compared
             if compared and not self._proved:
-                self._reading.oracle = None  # a part's counts depend on its rows alone
+                # Not counted by the oracle: ``compared`` is stored with the part, and must not
+                # depend on whether this process has checked itself before.
+                self._reading.oracle = None
                 self._prove(row, expected)
                 self._reading.oracle = self.oracle
 
-    def _tell_apart(self, row: Row) -> None:
-        """Rows have one digest where their examples are equal, and only there.
+    def _check_digest(self, row: Row) -> None:
+        """Check that rows of the sample have equal digests only where their examples are equal.
 
         Raises:
             ReadingError: two rows of the sample show otherwise.
@@ -141,7 +148,7 @@ class Witness:
             raise ReadingError("its digest differs from that of an equal row.")
 
     def expected(self, row: Row, record: Record) -> Expected | None:
-        """What the record says of a row; None where that is something else."""
+        """What a row must be by its record; None where no sequence of the record equals it."""
         normalize = self.normalize
         per_example: list[list[Expected | None]] = []
         for example in normalize.read_again(record):
@@ -152,10 +159,10 @@ class Witness:
         return sequence_of(per_example, row)
 
     def _prove(self, row: Row, expected: Expected) -> None:
-        """See the second reading fail on each column that it judges.
+        """Check that the second reading notices a damage of each column that it compares.
 
         Raises:
-            ReadingError: it does not.
+            ReadingError: it does not notice one.
         """
         for name in _JUDGED:
             value = row.get(name)
@@ -172,7 +179,7 @@ class Witness:
         self._proved = True
 
     def _compare(self, row: Row, expected: Expected) -> bool:
-        """Whether there was something to compare with; raises where it differs."""
+        """Compare a row, and raise where it differs; False where it cannot be compared."""
         if expected.tokens is not None:
             labels = [IGNORED, *expected.tokens.labels[1:]]
             _same("ids", row["input_ids"], expected.tokens.ids)
@@ -213,7 +220,8 @@ class Witness:
             return [reading and reading.ended() for reading in readings]
         sides = [list(side) for side in expected.sides]
         if self.system is not None and sides[0][0].role != "system":
-            sides = [[Message("system", self.system, None, False, 0.0), *s] for s in sides]
+            system = Message("system", self.system, trained=False, weight=0.0)
+            sides = [[system, *side] for side in sides]
         prompt = min(next(i for i, turn in enumerate(side) if turn.trained) for side in sides)
         return [self._reading.pair(side[:prompt], side[prompt:]) for side in sides]
 
@@ -240,11 +248,13 @@ class Witness:
         return True
 
     def _compare_ids(self, ours: list[int], reading: Reading, row: Row) -> None:
-        """Ids as read twice; all of them where nothing was cut off the end.
+        """Compare the ids that are known; their number too, unless the row was truncated.
 
         Raises:
             ParityError: they differ.
         """
+        # Behind the last answer whose prompt was rendered, the text encoded as one takes over. That
+        # is the same wherever no merge crosses the start of an answer.
         theirs, upto = reading.ids, reading.upto
         if upto < len(theirs) and reading.whole and not row["merged_cuts"]:
             theirs, upto = reading.whole, len(reading.whole)
