@@ -1,7 +1,8 @@
 """Which record format a file has, and the evidence for it.
 
-Every format that gives the wanted kind is tried on every sampled row. One reading must explain most
-of them, and no other may: where two do, or where a column's meaning stays open, nothing is guessed.
+Every format that gives the wanted kind is tried on every sampled row. One format must fit most of
+them, and no other may: where two do, or where the meaning of a column stays open, an error asks for
+an option instead of a guess.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stages.contract import Doubtful, Format, FormatOptions, NamedOnly, Row, Tex
 from stages.errors import DataError, RowError, UndecidedError
 from stages.kinds import Kind
 
-MIXED_SHARE = 0.01  # fewer rows of another shape are left to normalize, which refuses them by name
+MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Detection:
         reading: what ``formats.load`` takes: a format's name, or ``name/variant``.
         evidence: a sentence without a full stop.
         sampled: rows that were looked at.
-        counts: how many of them each format explains, the best first.
-        change: formats of two kinds of rows that take turns in the file; None when there is one.
+        counts: how many of them each format fits, the best first.
+        change: the two formats of a file that mixes both; None when there is one.
     """
 
     reading: str
@@ -40,7 +41,7 @@ class Detection:
 
     @property
     def format(self) -> Format:
-        """The format, as it reads rows."""
+        """The format object."""
         return formats.load(self.reading)
 
 
@@ -49,7 +50,7 @@ _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conver
 
 
 def _unpaired(rows: Sequence[Row]) -> bool:
-    """Whether every row has one answer and a label, and nothing to compare it with."""
+    """Whether every row has one answer and a label, and no second answer to compare with."""
     single = all(
         any(tag in row for tag in _TAGS) and any(name in row for name in _ONE_ANSWER)
         for row in rows
@@ -70,8 +71,8 @@ _BESIDE = ("system text", "history", "tools", "margin", "scores")
 
 
 def _covers(candidate: Format, row: Row) -> tuple[int, int]:
-    """How many of the things that a format's rows must say a row's columns could be, and how
-    unusual the names are for it (negative: less is better)."""
+    """How many of a format's required meanings a row has columns for, and how unusual the names of
+    these columns are in the format (0 for the usual ones, else negative)."""
     places = [
         next((place for place, name in enumerate(names) if row.get(name) is not None), None)
         for meaning, names in candidate.columns.items()
@@ -82,7 +83,7 @@ def _covers(candidate: Format, row: Row) -> tuple[int, int]:
 
 
 def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
-    """The format whose columns the rows have without its values, and what is wrong with these."""
+    """The format whose columns the rows have, but not its values, and what is wrong with these."""
     row = next((row for row in rows if row), None)
     if row is None:
         return None
@@ -100,7 +101,7 @@ def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
 
 
 def _mapped(rows: Sequence[Row], kind: Kind) -> str:
-    """Options that name the rows' columns as a format does, where the names are alike."""
+    """``--map`` options for columns whose names differ from a format's only in spelling."""
     if not rows:
         return ""
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
@@ -117,7 +118,7 @@ def _mapped(rows: Sequence[Row], kind: Kind) -> str:
 
 
 def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
-    """Columns whose names are those of a format but for case and underscores."""
+    """Columns whose names differ from those of a format only in case and underscores."""
     near: dict[str, str] = {}
     for name, key in itertools.product(names, keys):
         if plain(name) == plain(key) and name != key:
@@ -126,7 +127,7 @@ def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str,
 
 
 def _offered(kind: Kind) -> str:
-    """The formats that rows may be told to have."""
+    """The formats that ``--format`` can name for a kind."""
     return ", ".join(f.name for f in formats.usable_for(kind))
 
 
@@ -162,7 +163,7 @@ def _refuse_templated(
     """What to add to the evidence about chat templates inside prompts.
 
     Raises:
-        DataError: there are some, and nobody said what to do.
+        DataError: there are some, and ``--already-templated`` was not given.
     """
     if not isinstance(detected, Texts):
         return ""
@@ -189,10 +190,10 @@ def _refuse_templated(
 def settle(
     detected: Format, rows: Sequence[Row], where: str, already_templated: bool = False
 ) -> tuple[str, str]:
-    """The variant of a format that rows show, as a reading, and what to add to the evidence.
+    """The variant of a format that fits the rows, as a reading, and what to add to the evidence.
 
     Raises:
-        DataError: the rows do not show it, or carry a chat template already.
+        DataError: the rows do not show which, or contain a chat template already.
     """
     reading, why = detected.name, ""
     if isinstance(detected, Varied):
@@ -207,9 +208,10 @@ def settle(
 
 
 def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
-    """What each format says of each row; formats that explain none are left out.
+    """For each format its evidence in each row (None where it does not fit); formats that fit no
+    row are left out.
 
-    A row that some format can read is none to be refused by its name.
+    Formats that are only recognised to be refused do not count for rows that another one can read.
     """
     evidence = {f.name: [f.matches(row) for row in rows] for f in formats.for_kind(kind)}
     usable = [evidence[f.name] for f in formats.usable_for(kind)]
@@ -222,7 +224,7 @@ def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
 
 
 def _require_one(names: list[str], evidence: dict[str, list[str | None]], where: str) -> None:
-    """No second format may explain most rows as well."""
+    """Raise if more than one format fits most rows."""
     if len(names) < 2:
         return
     ways = [f"{name} ({_common(evidence[name])})" for name in names]
@@ -235,7 +237,7 @@ def _common(reasons: Sequence[str | None]) -> str:
 
 
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
-    """The format that explains most of the rows that the best one does not, and how many."""
+    """The format that fits most of the rows that the best one does not fit, and how many."""
     unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
     counts = {
         n: sum(bool(reasons[i]) for i in unexplained)
@@ -253,13 +255,13 @@ def detect(
     already_templated: bool = False,
     columns: Mapping[str, str] | None = None,
 ) -> Detection:
-    """The one reading that sampled rows have.
+    """The one reading that fits the sampled rows.
 
     Args:
-        rows: with the columns that ``columns`` (``--map``) names already in place.
+        rows: after ``columns`` (``--map``) was applied to them.
 
     Raises:
-        DataError: none has them, more than one does, or a column's meaning stays open.
+        DataError: none fits, more than one does, or a column's meaning stays open.
     """
     evidence = _matches(rows, kind)
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}

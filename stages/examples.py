@@ -1,7 +1,7 @@
-"""What every example must be before it is rendered, whatever format it came in.
+"""Checks of every example before it is rendered, whatever its format was.
 
-Each function takes one example of its task, returns it ready for columns, and raises RowError
-with a code when it teaches nothing or teaches something wrong.
+Each function takes one example of its kind, returns it ready for columns, and raises RowError
+with a code when it would train nothing or something wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.unfinished import require_finished
 
-# Characters of all examples that one conversation becomes, each turn counted as some more.
+# Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26
 _TURN = 64
 _NO_USER_TURN = "no user turn"
@@ -27,7 +27,7 @@ _ANSWERS_NOBODY = (
 
 
 def _require_asked(messages: list[Message]) -> None:
-    """A user's turn stands first, behind a system text at most: one rule for every family.
+    """The first turn after a system text must be the user's, for every model family.
 
     Raises:
         RowError: ``no_user_turn``, ``begins_with_assistant``.
@@ -46,7 +46,7 @@ def _is_empty(message: Message) -> bool:
 
 
 def _is_plain(messages: list[Message]) -> bool:
-    """A question and its answer, without flags: most rows, and nothing to decide about them."""
+    """One question and one answer without flags, for which nothing is to decide; most rows."""
     if len(messages) != 2:
         return False
     question, answer = messages
@@ -72,7 +72,7 @@ def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
 
 
 def conversation(example: Conversation, train_on: str) -> Conversation:
-    """Decide which turns are trained; refuse a conversation that would train nothing or nonsense.
+    """Decide which turns are trained; refuse a conversation that trains nothing or is broken.
 
     Raises:
         RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
@@ -106,14 +106,15 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
 
 
 def turn_by_turn(example: Conversation) -> list[Conversation]:
-    """One example per trained turn: the turns up to it, with only that one trained.
+    """One example per trained turn: the turns up to it, of which only that one is trained.
 
     Raises:
-        RowError: ``too_many_turns``: together they would be larger than ``MOST_SPLIT``.
+        RowError: ``too_many_turns``: together they would have more than ``MOST_SPLIT`` characters.
     """
     turns = example.messages
     answers = [i for i, turn in enumerate(turns) if turn.trained and turn.role == "assistant"]
     sizes = [_TURN + len(turn.content or "") + len(str(turn.fields or "")) for turn in turns]
+    # Example n repeats all turns before its own, so their sum grows with the square of the length.
     upto = list(itertools.accumulate(sizes, initial=0))
     total = sum(upto[i + 1] for i in answers)
     if len(answers) > 1 and total > MOST_SPLIT:
@@ -126,7 +127,7 @@ def turn_by_turn(example: Conversation) -> list[Conversation]:
 
 
 def notes(messages: list[Message]) -> list[str]:
-    """What is odd about turns but refuses nothing; counted in the manifest."""
+    """Peculiarities of turns that do not refuse the row; counted in the manifest."""
     if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
         return []
     roles = [message.role for message in messages]
@@ -138,12 +139,12 @@ def notes(messages: list[Message]) -> list[str]:
 
 
 def pair(example: Pair) -> tuple[Conversation, Conversation]:
-    """Both sides as whole conversations, with only what differs trained.
+    """Both sides as whole conversations, of which only the answers are trained.
 
     Raises:
         RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
             ``empty_answer``, ``identical_pair``; of the chosen side, ``unclosed_reasoning`` and
-            ``unfinished_answer``. A rejected answer may be one that was cut off.
+            ``unfinished_answer``. A rejected answer may be cut off.
     """
     if not example.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
@@ -175,9 +176,9 @@ def pair(example: Pair) -> tuple[Conversation, Conversation]:
 
 
 def is_rewritten(steps: list[str]) -> bool:
-    """Whether stripping steps and joining them takes indentation or blank lines off them.
+    """Whether stripping the steps and joining them removes indents or blank lines.
 
-    One line break between two steps, and blanks at the end of a line, are not counted.
+    One line break between two steps, and blanks at the end of a line, do not count.
     """
     before = ""
     for step in steps:
@@ -192,7 +193,7 @@ def is_rewritten(steps: list[str]) -> bool:
 
 
 def chain(example: StepChain) -> StepChain:
-    """Strip what a chat renders stripped.
+    """Strip the problem and the steps, as a chat renders them.
 
     Raises:
         RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``nothing_labelled``.

@@ -1,7 +1,8 @@
-"""Rows that are a question and its answer and nothing else, straight to columns.
+"""A fast path for batches in which every row is one question and one answer.
 
-Most rows of SFT data are two texts. A batch of nothing but such rows needs no object per row; one
-row that says more sends the whole batch the ordinary way, which gives the same columns.
+Most rows of SFT data are two texts. A batch of only such rows becomes columns without an object per
+row. If one row is anything else, the whole batch takes the ordinary path, which gives the same
+columns.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _means_more(rows: Sequence[Row], column: str, kind: Kind) -> bool:
 def texts(
     rows: Sequence[Row], kind: Kind, questions: Sequence[str], answers: Sequence[str]
 ) -> Exchanges | None:
-    """Questions and answers of rows that are all alike; None where one row is anything else.
+    """Questions and answers of rows that are all exchanges; None where one row is anything else.
 
     Args:
         questions, answers: the names that a format reads them under.
@@ -58,6 +59,7 @@ def texts(
     if any(_means_more(rows, column, kind) for column in unread):
         return None
     prompts, replies = [row[asking[0]] for row in rows], [row[answering[0]] for row in rows]
+    # Checked with map and set, without a Python loop over the rows.
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
         return None
     if any(templated.read(prompt) is not None for prompt in prompts):
@@ -70,6 +72,7 @@ def texts(
 def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]:
     """The columns of such conversations: the answer is trained, the question is not."""
     count = len(prompts)
+    # Turns alternate: even ones are questions, odd ones answers.
     contents = [""] * (2 * count)
     contents[::2], contents[1::2] = prompts, replies
     arrays = [

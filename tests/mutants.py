@@ -857,7 +857,7 @@ def positions_count_from_the_example() -> None:
 
 @mutant("padded", "rm-padded")
 def padding_is_on_the_other_side() -> None:
-    wrap(padded, "pad", lambda old, table, width, side, *rest: old(table, width, "right", *rest))
+    wrap(padded, "pad", lambda old, table, **more: old(table, **{**more, "side": "right"}))
 
 
 @mutant("padded")
@@ -865,7 +865,7 @@ def padding_is_the_end_of_turn() -> None:
     wrap(
         padded,
         "pad",
-        lambda old, table, width, side, pad_id, *rest: old(table, width, side, 151645, *rest),
+        lambda old, table, **more: old(table, **{**more, "pad_id": 151645}),
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Conversations(kinds.Kind):
-    """An answer is trained where its turn says so, or the build."""
+    """Which turns are trained is decided by their flags, else by ``--train-on``."""
 
     name = formats = kinds.CONVERSATION
     words = "conversations"
@@ -29,7 +29,7 @@ class Conversations(kinds.Kind):
         return (example.messages,)
 
     def notes(self, example: Conversation, normalize: Normalize) -> list[str]:
-        """Of its roles."""
+        """Peculiarities of its roles."""
         return examples.notes(example.messages)
 
     def ready(self, example: Conversation, normalize: Normalize) -> list[Any]:

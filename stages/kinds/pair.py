@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Pairs(kinds.Kind):
-    """Both sides are whole conversations; what they do not share is compared."""
+    """Both sides are whole conversations; a loss compares the turns after the shared prompt."""
 
     name = formats = kinds.PAIR
     words = "preference pairs"
@@ -29,7 +29,7 @@ class Pairs(kinds.Kind):
         return (example.prompt, example.chosen, example.rejected)
 
     def notes(self, example: Pair, normalize: Normalize) -> list[str]:
-        """Of the roles of both sides."""
+        """Peculiarities of the roles of both sides."""
         sides = ([*example.prompt, *side] for side in (example.chosen, example.rejected))
         return list(dict.fromkeys(note for side in sides for note in examples.notes(side)))
 

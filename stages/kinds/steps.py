@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Steps(kinds.Kind):
-    """A problem and its steps; ``raw`` keeps the row's own text between its tags."""
+    """A problem and its steps; with ``raw`` the row's own text between its tags."""
 
     name = formats = kinds.STEPS
     words = "rated steps"
@@ -24,16 +24,16 @@ class Steps(kinds.Kind):
     trims = "steps"
 
     def notes(self, example: StepChain, normalize: Normalize) -> list[str]:
-        """Whether a chat loses what stands around its steps."""
+        """Whether stripping the steps removes indents or blank lines."""
         rewritten = not normalize.raw and examples.is_rewritten(example.steps)
         return ["steps_rewritten"] if rewritten else []
 
     def ready(self, example: StepChain, normalize: Normalize) -> list[Any]:
-        """The chain with its steps stripped, beside its steps as the row has them."""
+        """The chain with stripped steps, and its steps as the row has them."""
         return [(examples.chain(example), example.steps)]
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
-        """Problem, steps, what stands after the last of them, ratings."""
+        """Problem, steps, the text after the last step, ratings."""
         steps: list[list[str]] = []
         tails: list[str | None] = []
         for chain, written in (row or (None, []) for row in ready):

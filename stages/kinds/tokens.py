@@ -1,4 +1,4 @@
-"""Token ids and labels as the row gives them: nothing is rendered, only checked."""
+"""Token ids and labels that rows contain already: nothing is rendered, only checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TokenIds(kinds.Kind):
-    """In the place of conversations, where a format gives them."""
+    """Takes the place of conversations where the format reads token ids."""
 
     name = formats = kinds.TOKENS
     words = "token ids"

@@ -1,4 +1,4 @@
-"""Packed rows: examples one behind another, several to a row, which ``seq_lengths`` takes apart.
+"""Packed rows: several examples one after another in a row; ``seq_lengths`` says where each ends.
 
 A pack of two examples, of 3 and 2 tokens::
 
@@ -31,13 +31,18 @@ _PER_TOKEN = ("input_ids", "labels", "loss_weights")
 
 
 def _joined(column: pa.ListArray, starts: Ints) -> pa.ListArray:
-    """Lists of consecutive examples joined into lists of packs."""
+    """Lists of consecutive examples joined into lists of packs.
+
+    Args:
+        starts: the number of examples before each pack.
+    """
+    # The values stay as they are: only the offsets between examples of one pack are left out.
     offsets, values = list_parts(column)
     return make_list(offsets[starts], values)
 
 
 def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
-    """Training rows from examples that stand in pack order.
+    """Training rows from examples in pack order.
 
     Args:
         table: ``row_id``, ``input_ids``, ``labels``, ``loss_weights`` where the build has them, and
@@ -59,6 +64,9 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
     if "step_positions" in columns_in:
         at, positions = numbers(columns_in["step_positions"])
         before = offsets_of(lengths)[:-1]  # tokens before each example, over all packs
+        # Step positions count from the example's start, and in a pack from the pack's start: add
+        # the tokens of the pack before each example (all tokens before it, less those before the
+        # pack).
         in_pack = before - np.repeat(offsets_of(sum_per_row(starts, lengths))[:-1], np.diff(starts))
         shifted = positions + np.repeat(in_pack, np.diff(at)).astype(np.int32)
         rows["step_positions"] = make_list(at[starts], pa.array(shifted))
@@ -77,7 +85,9 @@ def unpack(table: pa.Table) -> pa.Table:
             examples[name] = make_list(starts, list_parts(stored[name])[1])
     if "step_positions" in stored:
         at, positions = numbers(stored["step_positions"])
-        places = positions.astype(np.int64) + np.repeat(rows[:-1], np.diff(at))  # over all rows
+        # Positions over all rows are ascending, and so are the starts of the examples: searchsorted
+        # gives the number of positions before each start, which are the new offsets.
+        places = positions.astype(np.int64) + np.repeat(rows[:-1], np.diff(at))
         split = np.searchsorted(places, starts)
         inside = places - np.repeat(starts[:-1], np.diff(split))
         examples["step_positions"] = make_list(split, pa.array(inside.astype(np.int32)))
@@ -93,6 +103,7 @@ class _Packed:
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
         pack_of = packing.plan(lengths, capacity)
+        # Sorted by pack, each pack's examples stand together; the stable sort keeps their order.
         sizes = np.bincount(pack_of) if len(pack_of) else np.zeros(0, np.int64)
         return np.argsort(pack_of, kind="stable"), sizes.astype(np.int64)
 
