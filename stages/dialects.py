@@ -24,12 +24,12 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What a text holds.
+    """The turns in a text.
 
     Attributes:
         closed: whether the last turn's end is marked; False also where a dialect marks none.
-        owed: what the last header still lacks, where the text ends inside it; an answer that
-            was cut out of the same text begins with it.
+        owed: the rest of the last header, where the text ends inside it; an answer that was cut
+            out of the same text begins with it.
     """
 
     messages: list[Message]
@@ -42,10 +42,10 @@ class Dialect:
     """One way of writing turns as text.
 
     Attributes:
-        opens: what such a text begins with.
-        parse: its turns; None when it is something else after all.
-        closers: what may stand behind an answer that was cut out of such a text.
-        strips: whether blanks around a content belong to the dialect.
+        opens: pattern of how such a text begins.
+        parse: gives its turns; None when the text is not of this dialect.
+        closers: markers that may follow an answer that was cut out of such a text.
+        strips: whether blanks around a content belong to the format, not to the content.
     """
 
     name: str
@@ -61,8 +61,8 @@ def _closing(
     """A dialect that marks both ends of a turn, so that contents are exact.
 
     Args:
-        gap: what stands between a header and its turn. The last header of a prompt may lack some
-            of it: programs strip prompts, or cut them right behind the role.
+        gap: the text between a header and its turn. The last header of a prompt may lack some of
+            it: programs strip prompts, or cut them right after the role.
         unclosed: a role whose turns end where the next one begins.
         loose: a turn may follow its header without a gap.
     """
@@ -101,10 +101,10 @@ def _closing(
 
 
 def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
-    """A dialect that marks only where a turn begins; blanks around contents are its own.
+    """A dialect that marks only where a turn begins; blanks around contents are stripped.
 
     Args:
-        closer: what may stand at the end of an answer all the same.
+        closer: a marker that may end an answer nevertheless.
     """
     head = re.compile(header)
     start = re.compile(preamble)

@@ -1,9 +1,9 @@
-"""Nulls that a table may have made: keys of tools and of tool calls that its rows do not have.
+"""Nulls that a typed table may have added to tools and tool calls.
 
-An Arrow struct has the same keys in every row. Where rows of JSON differ in their keys, whoever
-made the table filled the missing ones with null, and a template would print arguments that nobody
-wrote. Whether a null was written cannot be seen, so it is asked: ``--null-fields drop|keep``.
-Null in any other place is the same as a missing key for every format.
+An Arrow struct has the same keys in every row. Where rows of JSON differ in their keys, the table
+has null for the missing ones, and a chat template would print arguments that the data never had.
+Whether a null was in the data cannot be seen, so the user must say: ``--null-fields drop|keep``.
+In any other place, null and a missing key are the same for every format.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def settled(row: Row, choice: str | None) -> Row:
     """A row of a typed table with its nulls as ``--null-fields`` says.
 
     Args:
-        choice: ``drop``, ``keep``, or None where nothing was said.
+        choice: ``drop``, ``keep``, or None without the option.
 
     Raises:
-        AskError: there are some in what a template prints as a whole, and nothing was said.
+        AskError: a tool or a tool call has some, and the option is missing.
     """
     if choice == "keep":
         return row
