@@ -57,12 +57,12 @@ class Between:
 
     def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
         low, high = (parameters[b] if isinstance(b, str) else b for b in (self.low, self.high))
-        found = []
+        outside = []
         if low is not None:
-            found.append(_number(self.column) < low)
+            outside.append(_number(self.column) < low)
         if high is not None:
-            found.append(_number(self.column) > high)
-        return pl.any_horizontal(found)
+            outside.append(_number(self.column) > high)
+        return pl.any_horizontal(outside)
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
         bounds = {"min_value": self.low, "max_value": self.high}

@@ -70,7 +70,7 @@ class Context:
     def traits(self) -> frozenset[str]:
         """What such rows are, in the words that a ``Scope`` needs."""
         layout = None if self.layout == STREAM else layouts.load(self.layout)
-        said = {
+        traits = {
             ANSWERS: self.kind.trains_answers,
             COMPARES: self.kind.compares,
             LABELLED: self.kind.labelled,
@@ -80,7 +80,7 @@ class Context:
             STREAM: layout is None,
             self.family: True,
         }
-        return frozenset(name for name, true in said.items() if true)
+        return frozenset(name for name, true in traits.items() if true)
 
 
 def parameters(context: Context) -> dict[str, int]:
@@ -158,8 +158,8 @@ class Invariant(Scope):
 
     def bad(self, context: Context) -> pl.Expr:
         """Selects the metrics rows that break it; null where that cannot be said."""
-        given = parameters(context)
-        return pl.any_horizontal([check.bad(given) for check in self.checks_for(context)])
+        bounds = parameters(context)
+        return pl.any_horizontal([check.bad(bounds) for check in self.checks_for(context)])
 
 
 @dataclass(frozen=True, slots=True)

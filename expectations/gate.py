@@ -84,26 +84,26 @@ class _Law:
 
 def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> dict[str, _Law]:
     """Every shipped expectation once more, in polars: the count of each, and a law's rows."""
-    given = parameters(context)
-    found = {}
+    bounds = parameters(context)
+    results = {}
     for law in applying(context, table):
-        checks = [check.bad(given).fill_null(True) for check in law.checks_for(context)]
+        checks = [check.bad(bounds).fill_null(True) for check in law.checks_for(context)]
         bad = frame.select(check.alias(str(i)) for i, check in enumerate(checks))
         any_bad = bad.select(pl.any_horizontal(pl.all()).alias("bad"))["bad"]
         rows = np.flatnonzero(any_bad.to_numpy())
         named = tuple((rows[:NAMED] + first).tolist())
         names = list(dict.fromkeys(c for k in law.checks_for(context) for c in k.columns))
         seen = frame.select(names).row(int(rows[0]), named=True) if len(rows) else {}
-        found[law.name] = _Law(len(rows), named, seen, tuple(int(n) for n in bad.sum().row(0)))
-    return found
+        results[law.name] = _Law(len(rows), named, seen, tuple(int(n) for n in bad.sum().row(0)))
+    return results
 
 
 def _shipped(
     runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
     """The shipped suite of a table, piece by piece, by both judges."""
-    given = parameters(context)
-    definition = runner.definition(suite, given)
+    bounds = parameters(context)
+    definition = runner.definition(suite, bounds)
     names = columns_of(suite.expectations)
     total: list[Judged] = []
     laws: dict[str, _Law] = {}
@@ -112,8 +112,8 @@ def _shipped(
         missing = sorted(set(names) - set(chunk.columns))
         if missing:
             raise GateError(f"The {table.name} table has no columns {', '.join(missing)}.", HELP)
-        found = runner.run(definition, suite, given, chunk.select(names), first)
-        total = [f.after(total[i] if total else None) for i, f in enumerate(found)]
+        judged = runner.run(definition, suite, bounds, chunk.select(names), first)
+        total = [f.after(total[i] if total else None) for i, f in enumerate(judged)]
         for name, seen in _second(chunk, context, table.name, first).items():
             before = laws.get(name, _Law(each=(0,) * len(seen.each)))
             each = tuple(a + b for a, b in zip(before.each, seen.each, strict=True))
@@ -154,11 +154,11 @@ def _users(
     runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
     """A user's suite, over the whole table: it may ask for a mean, or for what is unique."""
-    given = parameters(context)
-    definition = runner.definition(suite, given)
+    bounds = parameters(context)
+    definition = runner.definition(suite, bounds)
     frame = pl.concat(_chunks(table, CHUNK_ROWS))
     _require_columns(suite.expectations, frame, suite)
-    judged = runner.run(definition, suite, given, frame, 0)
+    judged = runner.run(definition, suite, bounds, frame, 0)
     findings = [
         Finding(
             declared.law,
@@ -167,11 +167,11 @@ def _users(
             declared.severity,
             declared.why,
             len(frame),
-            found.broken,
-            (found,),
-            found.rows,
+            result.broken,
+            (result,),
+            result.rows,
         )
-        for declared, found in zip(suite.expectations, judged, strict=True)
+        for declared, result in zip(suite.expectations, judged, strict=True)
     ]
     return findings, len(frame)
 
@@ -212,9 +212,9 @@ def judge(
                 f"Suite {suite.name} needs a {suite.table} table; this layout has none.", HELP
             )
         run = _shipped if suite.name.startswith(SHIPPED) else _users
-        found, counts[suite.table] = run(runner, suite, tables[suite.table], context)
-        findings += found
-        if any(finding.fatal and finding.name == OPENS for finding in found):
+        suite_findings, counts[suite.table] = run(runner, suite, tables[suite.table], context)
+        findings += suite_findings
+        if any(finding.fatal and finding.name == OPENS for finding in suite_findings):
             break  # a shard that does not open has no rows to look at
     placed = [replace(f, places=tuple(places(f.table, f.rows))) if f.rows else f for f in findings]
     dataset: dict[str, int] = {}

@@ -44,17 +44,17 @@ def _measured(source: object, context: Context, level: str, count: int) -> pl.Da
     Raises:
         GateError: two subjects measure one column, or one does not measure whole numbers.
     """
-    made: dict[str, pl.Series] = {}
+    columns: dict[str, pl.Series] = {}
     owner: dict[str, str] = {}
     for subject, metrics in metrics_of(context, level):
         for name, values in metrics.measure(source).items():
-            if name in made:
+            if name in columns:
                 raise GateError(
                     f"{subject} measures {name}, and so does {owner[name]}.",
                     "Give the column of your subject another name.",
                 )
-            made[name], owner[name] = _checked(subject, name, values, count), subject
-    return pl.DataFrame(list(made.values()))
+            columns[name], owner[name] = _checked(subject, name, values, count), subject
+    return pl.DataFrame(list(columns.values()))
 
 
 def examples(rows: StoredRows) -> pl.DataFrame:
@@ -74,6 +74,6 @@ def shard(file: ShardFile) -> dict[str, int]:
     return _measured(file, file.context, SHARD, 1).row(0, named=True)
 
 
-def dataset(found: Dataset) -> pl.DataFrame:
+def dataset(build: Dataset) -> pl.DataFrame:
     """The one row of metrics of a whole build."""
-    return _measured(found, found.context, DATASET, 1)
+    return _measured(build, build.context, DATASET, 1)

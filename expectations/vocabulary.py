@@ -49,18 +49,18 @@ class Vocabulary:
     def having(self, pattern: str) -> Bools:
         """Which ids' text matches a regular expression; control tokens never do."""
         if pattern not in self._having:
-            found: Bools = self.texts.str.contains(pattern).to_numpy().copy()
-            found[self._controls] = False
-            self._having[pattern] = found
+            matching: Bools = self.texts.str.contains(pattern).to_numpy().copy()
+            matching[self._controls] = False
+            self._having[pattern] = matching
         return self._having[pattern]
 
     @functools.cached_property
     def scripts(self) -> npt.NDArray[np.uint8]:
         """Index into ``SCRIPTS`` of each id's letters; their number where it has none."""
-        found = np.full(self.size, len(SCRIPTS), np.uint8)
+        script_of = np.full(self.size, len(SCRIPTS), np.uint8)
         for index, pattern in reversed(list(enumerate(SCRIPTS.values()))):
-            found[self.having(pattern)] = index
-        return found
+            script_of[self.having(pattern)] = index
+        return script_of
 
     def text(self, index: int) -> str:
         """The text of one id."""
@@ -73,14 +73,14 @@ class Vocabulary:
             inner: without its first and last token, which merge with what stands beside.
         """
         self._tokenizer.encode_special_tokens = True
-        found = set()
+        spellings = set()
         for before in ("", " ", "\n"):
             ids = self._tokenizer.encode(before + phrase, add_special_tokens=False).ids
             blank = self._tokenizer.encode(before, add_special_tokens=False).ids if before else []
             ids = ids[len(blank) :] if ids[: len(blank)] == blank else ids
-            found.add(tuple(ids[1:-1] if inner and len(ids) > 3 else ids))
+            spellings.add(tuple(ids[1:-1] if inner and len(ids) > 3 else ids))
         self._tokenizer.encode_special_tokens = False  # shared; leave it as it was
-        return {ids for ids in found if ids}
+        return {ids for ids in spellings if ids}
 
 
 @functools.lru_cache(maxsize=2)

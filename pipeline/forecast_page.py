@@ -178,7 +178,7 @@ def as_json(found: Forecast) -> dict[str, Any]:
         "notes": dict(sorted(made.notes.items())),
         "margins": _margins(made.margins),
         "lengths": _lengths(found),
-        "turn_split": turn_split.told(made.split),
+        "turn_split": turn_split.figures(made.split),
         "packing": packing_table(found),
         "stages": stages,
     }

@@ -289,7 +289,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
 
 def _tokens(outcome: Outcome) -> Tokens:
     plan = outcome.plan
-    split = turn_split.told(outcome.counts.get("turn_split", {}))
+    split = turn_split.figures(outcome.counts.get("turn_split", {}))
     return Tokens(
         total=sum(s.tokens for s in outcome.shards),
         trained=int(plan.examples.trained[plan.kept].sum()),

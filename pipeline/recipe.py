@@ -31,7 +31,7 @@ from stages.printed_fields import printed_fields
 from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers import oracle
 from stages.tokenizers.repairs import Repair
-from stages.tokenizers.resolve import Found, Overrides, resolve
+from stages.tokenizers.resolve import Overrides, Resolved, resolve
 from stages.witness import Witness
 
 
@@ -191,7 +191,7 @@ def _check_columns(recipe: Recipe) -> None:
         present |= set(stage.writes)
 
 
-def find_model(config: Config) -> tuple[Found, TargetModel]:
+def find_model(config: Config) -> tuple[Resolved, TargetModel]:
     """Resolve and bind the model of a build.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Rows that are token ids already: counted and bounded, but neither rendered nor encoded.
+"""Rows that are token ids already: counted and checked, but neither rendered nor encoded.
 
-What the invariants ask of every example they ask of these as well, so a trained stretch must end
-in the model's end-of-turn token.
+The invariants hold for these examples too, so a trained stretch must end in the model's end-of-turn
+token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stages.profile import TargetModel
 
 @dataclass
 class Accept:
-    """``input_ids`` and ``labels`` as the row has them, and what later stages count on."""
+    """Keeps ``input_ids`` and ``labels`` of the row; adds its counts and its digest."""
 
     model: TargetModel
     max_length: int
@@ -42,6 +42,7 @@ class Accept:
         offsets, ids = numbers(batch.column("input_ids"))
         labels = numbers(batch.column("labels"))[1].copy()
         lengths = np.diff(offsets)
+        # No trainer predicts a row's first token; see ``encode``.
         labels[offsets[:-1][lengths > 0]] = IGNORED
         batch = columns.put(batch, "labels", make_list(offsets, pa.array(labels)))
         batch = columns.put(batch, "loss_weights", weights.lists({}, batch.num_rows))
@@ -55,6 +56,8 @@ class Accept:
         }
         for name, values in counts.items():
             batch = columns.put(batch, name, pa.array(values))
+        # ``folded_ids`` would hide a label that is neither the id nor -100. The lowest int32, to
+        # which no id of a vocabulary folds, gives such a row another digest.
         wrong = (labels != IGNORED) & (labels != ids)
         folded = np.where(wrong, np.int32(np.iinfo(np.int32).min), folded_ids(ids, labels))
         batch = columns.put(batch, "digest", digests((offsets, folded)))

@@ -1,4 +1,4 @@
-"""A declared profile, proved against the tokenizer's bytes."""
+"""Bind a profile to a tokenizer: check what the profile declares against the tokenizer's bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from stages.profile import ModelProfile, TargetModel, declare
 
 
 def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """Prove what the profile says of tokens against the tokenizer's bytes.
+    """Check what the profile declares of tokens against the tokenizer's bytes.
 
     Raises:
         ModelError: a token is not one id, not the id that the family has, lies outside the

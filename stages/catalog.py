@@ -1,7 +1,7 @@
-"""A file name is a key: modules of a folder by name, imported when asked for.
+"""Plug-ins by file name: each module of a folder is one, and is imported when it is used.
 
-Third parties join through entry points: group ``posttrain_pipeline.<kind>``, entry name the key,
-value the object itself.
+Other packages add theirs through entry points: the group is ``posttrain_pipeline.<folder>``, the
+entry's name is the key, and its value the object itself.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ def _foreign(package: str) -> dict[str, EntryPoint]:
 
 
 def _text(module: str) -> bytes:
-    """A module's file; nothing where there is none, which its import will say."""
+    """The bytes of a module's file; empty where there is none, since importing it raises then."""
     try:
         spec = importlib.util.find_spec(module)
-    except ImportError:  # of the package that it is in
+    except ImportError:  # its package cannot be imported
         return b""
     path = Path(spec.origin) if spec and spec.origin else None
     return path.read_bytes() if path and path.is_file() else b""
 
 
 def installed() -> list[bytes]:
-    """What other packages add to ours: their entry points, versions and the modules' own text."""
-    found = []
-    known = entry_points()
-    points = [p for g in known.groups if g.startswith(_GROUP) for p in known.select(group=g)]
+    """What other packages add, for fingerprints: entry points, versions and source of modules."""
+    contents = []
+    every = entry_points()
+    points = [p for g in every.groups if g.startswith(_GROUP) for p in every.select(group=g)]
     for point in sorted(points, key=lambda point: (point.group, point.name)):
         version = point.dist.version if point.dist else ""
-        said = f"{point.group}\0{point.name}\0{point.value}\0{version}\0"
-        found.append(said.encode() + _text(point.module))
-    return found
+        described = f"{point.group}\0{point.name}\0{point.value}\0{version}\0"
+        contents.append(described.encode() + _text(point.module))
+    return contents
 
 
 def names(package: str) -> list[str]:
-    """Every key of a package of one-object modules."""
+    """Every key of a folder, ours and other packages'."""
     return sorted({*_own(package), *_foreign(package)})
 
 
@@ -73,7 +73,7 @@ def load(package: str, name: str, attribute: str) -> Any:
 
 
 def summary(package: str, name: str) -> str:
-    """What a module says of itself in its first paragraph, on one line."""
+    """The first paragraph of a module's docstring, on one line."""
     own = name in _own(package)
     where = f"{package}.{name}" if own else _foreign(package)[name].module
     text = importlib.import_module(where).__doc__ or ""
@@ -81,7 +81,7 @@ def summary(package: str, name: str) -> str:
 
 
 def unknown(kind: str, name: str, known: list[str]) -> UsageError:
-    """An error that says what else there is."""
+    """The error for an unknown name, with similar names or all of them."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = f"See: pipeline list {kind}s." if len(known) > 20 else f"Known: {', '.join(known)}."

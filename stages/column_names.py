@@ -1,8 +1,8 @@
-"""What the name of a column says about it, where no format reads the column.
+"""What the name of a column suggests, where no format reads the column.
 
-Three kinds of columns must not be left out without a question: one that the model should probably
-see, one that rates what stands beside it, and one that weighs it. Names are compared without case,
-underscores and hyphens, so that ``Starter_Code`` and ``starterCode`` are one.
+Three kinds of columns must not be ignored without an option: those that the model should probably
+see, those that rate an answer, and those that weigh a row. Names are compared without case,
+underscores and hyphens, so that ``Starter_Code`` and ``starterCode`` are the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stages.kinds import Kind
 
 @functools.lru_cache(4096)
 def plain(name: str) -> str:
-    """A name without case, underscores, hyphens, blanks, and without the path before it."""
+    """The last part of a path in lower case, without underscores, hyphens and blanks."""
     last = name.replace("[]", "").rpartition(".")[2]
     return "".join(c for c in last.casefold() if c not in "_- ")
 
@@ -40,7 +40,7 @@ ANSWERED = _set(
     "answer response solution output outputs completion assistant target targets reply "
     "assistant_response model_response gold_answer final_answer generation"
 )
-# Names under which an answer stands often enough to offer it, and too seldom to ask about it.
+# Names that often hold an answer: they are suggested as one, but may be ignored without an option.
 ANSWERING = _set("generation generated_text summary revision correct corrected rewritten code")
 CORRECTED = _set(
     "corrected correction corrected_answer corrected_output corrected_response revised "
@@ -71,11 +71,11 @@ VERDICTS = _set(
     "overall_rating accuracy acc feedback_score toxicity harmful is_harmful unsafe is_unsafe "
     "is_safe safe"
 )
-# Of these a number other than 1, 0 and -1 may be the number of a class, which has no order.
+# In these columns, numbers other than 1, 0 and -1 may be class indices, which have no order.
 CLASSES = _set("label labels kto_tag kto_label tag")
-# Of these a high number, or true, says that the answer is bad.
+# In these columns, a high number (or true) means that the answer is bad.
 REVERSED = _set("toxicity harmful is_harmful unsafe is_unsafe")
-# The place of a mistake: -1 or null where there is none, and no order among the others.
+# Index of a mistake: -1 or null where there is none; other values have no order.
 PLACES = _set("mistake_index error_index first_error")
 WEIGHTS = _set(
     "weight weights sample_weight sample_weights loss_weight loss_weights loss_mask mask masks "
@@ -86,7 +86,7 @@ FLAGS = _set(
     "training_detail detail ignore ignored skip excluded exclude hidden prefix prefill partial "
     "cache_control continue"
 )
-# Numbers that say where a turn stands or how long it is, and nothing about its worth.
+# Numbers that give the position or length of a turn, not its quality.
 BOOKKEEPING = _set(
     "id idx index number turn turn_id turn_index turn_number message_id parent_id msg_id step "
     "step_id time timestamp ts date created created_at create_time created_utc updated_at "
@@ -94,14 +94,14 @@ BOOKKEEPING = _set(
     "duration latency start end"
 )
 
-# What rows tell the chat template; a build renders all rows alike.
+# Arguments of the chat template in a row; a build renders all rows with the same arguments.
 ARGUMENTS = _set("enable_thinking chat_template_kwargs template_kwargs thinking_mode")
 
 _SIDES = ("chosen", "rejected", "1", "2", "a", "b", "winner", "loser", "better", "worse")
 
 
 def seen(name: str, kind: Kind) -> str | None:
-    """What a column is that the model should probably see, in words; None for any other."""
+    """Why the model should probably see a column, as a clause; None for other columns."""
     word = plain(name)
     if word in SYSTEM or word in HISTORY or word in TOOLS:
         return "belongs to the conversation"

@@ -1,4 +1,9 @@
-"""The columns by name and type, and the only way one is added to a batch."""
+"""The columns by name and type, and the functions that read and write them.
+
+A list column of Arrow is two flat arrays: the values of all rows, one row after another, and the
+offsets at which each row starts (one more than there are rows). The stages compute on these two
+arrays with numpy instead of looping over rows in Python.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +43,12 @@ TYPES: dict[str, pa.DataType] = {
     # why a row leaves; null while it stays
     "reject_code": pa.string(),
     "reject_detail": pa.string(),
-    "note": pa.string(),  # something counted that refuses nothing
+    "note": pa.string(),  # a peculiarity of a row that is kept; counted
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,
     "rejected_messages": MESSAGES,
-    "turn_weights": WEIGHTS,  # see weights: empty where all that is trained has weight 1
+    "turn_weights": WEIGHTS,  # empty where every trained turn has weight 1
     "tools": pa.string(),
     "margin": pa.float32(),
     "problem": pa.string(),
@@ -60,7 +65,7 @@ TYPES: dict[str, pa.DataType] = {
     "input_ids": IDS,
     "labels": IDS,
     "loss_weights": WEIGHTS,
-    "folded": IDS,  # both of them in one column, see fold
+    "folded": IDS,  # input_ids and labels in one column, see fold
     "chosen_ids": IDS,
     "rejected_ids": IDS,
     "prompt_length": pa.int32(),
@@ -100,6 +105,7 @@ def schema(names: Sequence[str]) -> pa.Schema:
 
 def list_parts(column: pa.ListArray) -> tuple[Ints, pa.Array]:
     """Offsets (from 0) and the flat values of a list column without nulls."""
+    # A slice of a column shares the buffers of the whole column, and its offsets do not start at 0.
     offsets = column.offsets.to_numpy().astype(np.int64)
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     return offsets - offsets[0], values
@@ -132,16 +138,22 @@ def offsets_of(lengths: npt.NDArray[np.integer]) -> Ints:
 
 def sum_per_row(offsets: Ints, values: npt.NDArray[np.integer]) -> Ints:
     """Sum of the values of each run; 0 for an empty one."""
+    # The sum of a run is the difference of two cumulative sums, which also works for empty runs.
     return np.diff(offsets_of(values)[offsets])
 
 
 def count_per_row(offsets: Ints, mask: npt.NDArray[np.bool_]) -> Ints:
     """How many values of each run are true; cheap when few are."""
+    # searchsorted counts the true values before each offset; neighbours differ by those in the run.
     return np.diff(np.searchsorted(np.flatnonzero(mask), offsets))
 
 
 def refuse(batch: Batch, rows: npt.NDArray[np.bool_], code: str, details: Sequence[str]) -> Batch:
-    """Fill the reject columns of some rows; a reason given earlier stays."""
+    """Fill the reject columns of some rows; the first reason of a row stays.
+
+    Args:
+        details: one for each row that is True in ``rows``, in order.
+    """
     if not rows.any():
         return batch
     open_rows = rows & batch.column("reject_code").is_null().to_numpy(zero_copy_only=False)

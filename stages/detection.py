@@ -1,7 +1,8 @@
 """Which record format a file has, and the evidence for it.
 
-Every format that gives the wanted kind is tried on every sampled row. One reading must explain most
-of them, and no other may: where two do, or where a column's meaning stays open, nothing is guessed.
+Every format that gives the wanted kind is tried on every sampled row. One format must fit most of
+them, and no other may: where two do, or where the meaning of a column stays open, an error asks for
+an option instead of a guess.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from stages.errors import DataError, RowError, UndecidedError
 from stages.format import Format
 from stages.kinds import Kind
 
-MIXED_SHARE = 0.01  # fewer rows of another shape are left to normalize, which refuses them by name
+MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class Detection:
         reading: what ``formats.load`` takes: a format's name, or ``name/variant``.
         evidence: a sentence without a full stop.
         sampled: rows that were looked at.
-        counts: how many of them each format explains, the best first.
-        change: formats of two kinds of rows that take turns in the file; None when there is one.
+        counts: how many of them each format fits, the best first.
+        change: the two formats of a file that mixes both; None when there is one.
     """
 
     reading: str
@@ -41,7 +42,7 @@ class Detection:
 
     @property
     def format(self) -> Format:
-        """The format, as it reads rows."""
+        """The format object."""
         return formats.load(self.reading)
 
 
@@ -50,7 +51,7 @@ _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conver
 
 
 def _unpaired(rows: Sequence[Row]) -> bool:
-    """Whether every row has one answer and a label, and nothing to compare it with."""
+    """Whether every row has one answer and a label, and no second answer to compare with."""
     single = all(
         any(tag in row for tag in _TAGS) and any(name in row for name in _ONE_ANSWER)
         for row in rows
@@ -70,12 +71,12 @@ def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
 _BESIDE = ("system text", "history", "tools", "margin", "scores")
 
 
-def _covers(found: Format, row: Row) -> tuple[int, int]:
-    """How many of the things that a format's rows must say a row's columns could be, and how
-    unusual the names are for it (negative: less is better)."""
+def _covers(candidate: Format, row: Row) -> tuple[int, int]:
+    """How many of a format's required meanings a row has columns for, and how unusual the names of
+    these columns are in the format (0 for the usual ones, else negative)."""
     places = [
         next((place for place, name in enumerate(names) if row.get(name) is not None), None)
-        for meaning, names in found.columns.items()
+        for meaning, names in candidate.columns.items()
         if meaning not in _BESIDE
     ]
     there = [place for place in places if place is not None]
@@ -83,40 +84,42 @@ def _covers(found: Format, row: Row) -> tuple[int, int]:
 
 
 def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
-    """The format whose columns the rows have without its values, and what is wrong with these."""
+    """The format whose columns the rows have, but not its values, and what is wrong with these."""
     row = next((row for row in rows if row), None)
     if row is None:
         return None
     offered = [f for f in formats.usable_for(kind) if not f.named_only]
-    for found in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
-        said, place = _covers(found, row)
-        if said < min(2, len(row)) or (said < 2 and place < 0):
+    for candidate in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
+        covered, unusual = _covers(candidate, row)
+        if covered < min(2, len(row)) or (covered < 2 and unusual < 0):
             return None
         try:
-            found.read(row, FormatOptions())
+            candidate.read(row, FormatOptions())
         except RowError as error:
             if not error.detail.endswith("is missing"):
-                return found, error.detail
+                return candidate, error.detail
     return None
 
 
 def _mapped(rows: Sequence[Row], kind: Kind) -> str:
-    """Options that name the rows' columns as a format does, where the names are alike."""
+    """``--map`` options for columns whose names differ from a format's only in spelling."""
     if not rows:
         return ""
     keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
     if not keys:
         return ""
-    for found in formats.usable_for(kind):
-        pairs = [pair for names in found.columns.values() for pair in _spelled_alike(names, keys)]
+    for candidate in formats.usable_for(kind):
+        pairs = [
+            pair for names in candidate.columns.values() for pair in _spelled_alike(names, keys)
+        ]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
-        if pairs and found.matches(row):
+        if pairs and candidate.matches(row):
             return " ".join(f"--map {name}={key}" for name, key in pairs)
     return ""
 
 
 def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
-    """Columns whose names are those of a format but for case and underscores."""
+    """Columns whose names differ from those of a format only in case and underscores."""
     near: dict[str, str] = {}
     for name, key in itertools.product(names, keys):
         if plain(name) == plain(key) and name != key:
@@ -125,7 +128,7 @@ def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str,
 
 
 def _offered(kind: Kind) -> str:
-    """The formats that rows may be told to have."""
+    """The formats that ``--format`` can name for a kind."""
     return ", ".join(f.name for f in formats.usable_for(kind))
 
 
@@ -156,16 +159,16 @@ def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> DataError:
 
 
 def _refuse_templated(
-    found: Format, rows: Sequence[Row], where: str, already_templated: bool
+    detected: Format, rows: Sequence[Row], where: str, already_templated: bool
 ) -> str:
     """What to add to the evidence about chat templates inside prompts.
 
     Raises:
-        DataError: there are some, and nobody said what to do.
+        DataError: there are some, and ``--already-templated`` was not given.
     """
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
-        for column in found.prompts:
+        for column in detected.prompts:
             dialect = templated.dialect_of(row.get(column))
             if dialect is not None:
                 seen[column, dialect] += 1
@@ -184,53 +187,60 @@ def _refuse_templated(
 
 
 def settle(
-    found: Format, rows: Sequence[Row], where: str, already_templated: bool = False
+    detected: Format, rows: Sequence[Row], where: str, already_templated: bool = False
 ) -> tuple[str, str]:
-    """The variant of a format that rows show, as a reading, and what to add to the evidence.
+    """The variant of a format that fits the rows, as a reading, and what to add to the evidence.
 
     Raises:
-        DataError: the rows do not show it, or carry a chat template already.
+        DataError: the rows do not show which, or contain a chat template already.
     """
     try:
-        variant, why = found.settle(rows)
+        variant, why = detected.settle(rows)
     except UndecidedError as error:
-        choices = " or ".join(f"--format {found.name}/{choice}" for choice in error.choices)
+        choices = " or ".join(f"--format {detected.name}/{choice}" for choice in error.choices)
         raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
-    reading = f"{found.name}/{variant}" if variant else found.name
+    reading = f"{detected.name}/{variant}" if variant else detected.name
     why = f"; {why}" if why else ""
-    return reading, why + _refuse_templated(found, rows, where, already_templated)
+    return reading, why + _refuse_templated(detected, rows, where, already_templated)
 
 
 def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
-    """What each format says of each row; formats that explain none are left out.
+    """For each format its evidence in each row (None where it does not fit); formats that fit no
+    row are left out.
 
-    A row that some format can read is none to be refused by its name.
+    Formats that are only recognised to be refused do not count for rows that another one can read.
     """
-    found = {f.name: [f.matches(row) for row in rows] for f in formats.for_kind(kind)}
-    usable = [found[f.name] for f in formats.usable_for(kind)]
+    evidence = {f.name: [f.matches(row) for row in rows] for f in formats.for_kind(kind)}
+    usable = [evidence[f.name] for f in formats.usable_for(kind)]
     readable = [any(reasons) for reasons in zip(*usable, strict=True)]
-    for name in found.keys() - {f.name for f in formats.usable_for(kind)}:
-        found[name] = [None if r else said for r, said in zip(readable, found[name], strict=True)]
-    return {name: said for name, said in found.items() if any(said)}
+    for name in evidence.keys() - {f.name for f in formats.usable_for(kind)}:
+        evidence[name] = [
+            None if r else reason for r, reason in zip(readable, evidence[name], strict=True)
+        ]
+    return {name: reason for name, reason in evidence.items() if any(reason)}
 
 
-def _require_one(found: list[str], said: dict[str, list[str | None]], where: str) -> None:
-    """No second format may explain most rows as well."""
-    if len(found) < 2:
+def _require_one(names: list[str], evidence: dict[str, list[str | None]], where: str) -> None:
+    """Raise if more than one format fits most rows."""
+    if len(names) < 2:
         return
-    ways = [f"{name} ({_common(said[name])})" for name in found]
-    flags = " or ".join(f"--format {name}" for name in found)
+    ways = [f"{name} ({_common(evidence[name])})" for name in names]
+    flags = " or ".join(f"--format {name}" for name in names)
     raise DataError(f"{where} reads as {' and as '.join(ways)}.", f"Say which with {flags}.")
 
 
-def _common(said: Sequence[str | None]) -> str:
-    return Counter(reason for reason in said if reason).most_common(1)[0][0]
+def _common(reasons: Sequence[str | None]) -> str:
+    return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
-def _strays(said: dict[str, list[str | None]], best: str) -> tuple[str, int]:
-    """The format that explains most of the rows that the best one does not, and how many."""
-    left = [i for i, reason in enumerate(said[best]) if not reason]
-    counts = {n: sum(bool(reasons[i]) for i in left) for n, reasons in said.items() if n != best}
+def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
+    """The format that fits most of the rows that the best one does not fit, and how many."""
+    unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
+    counts = {
+        n: sum(bool(reasons[i]) for i in unexplained)
+        for n, reasons in evidence.items()
+        if n != best
+    }
     name = max(counts, key=lambda n: counts[n], default="")
     return name, counts.get(name, 0)
 
@@ -242,43 +252,43 @@ def detect(
     already_templated: bool = False,
     columns: Mapping[str, str] | None = None,
 ) -> Detection:
-    """The one reading that sampled rows have.
+    """The one reading that fits the sampled rows.
 
     Args:
-        rows: with the columns that ``columns`` (``--map``) names already in place.
+        rows: after ``columns`` (``--map``) was applied to them.
 
     Raises:
-        DataError: none has them, more than one does, or a column's meaning stays open.
+        DataError: none fits, more than one does, or a column's meaning stays open.
     """
-    said = _matches(rows, kind)
-    counts = {name: sum(map(bool, reasons)) for name, reasons in said.items()}
+    evidence = _matches(rows, kind)
+    counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
             _refuse_unpaired(rows, where)
         raise _none_fits(rows, kind, where)
     best = next(iter(counts))
-    _require_one([name for name, count in counts.items() if count * 2 > len(rows)], said, where)
-    other, strays = _strays(said, best)
+    _require_one([name for name, count in counts.items() if count * 2 > len(rows)], evidence, where)
+    other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, "", len(rows), counts, (best, other))
     if counts[best] * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
-    found = formats.load(best)
-    if found.named_only:
+    detected = formats.load(best)
+    if detected.named_only:
         raise DataError(
-            f"{where}: {_common(said[best])} in {counts[best]} of {len(rows)} sampled rows; "
-            f"{found.named_only}.",
+            f"{where}: {_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows; "
+            f"{detected.named_only}.",
             f"Add --format {best} to have them checked and passed through.",
         )
-    fitting = [row for row, reason in zip(rows, said[best], strict=True) if reason]
-    if not found.usable and likely_columns.answered(fitting) and kind.trains_answers:
+    fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
+    if not detected.usable and likely_columns.answered(fitting) and kind.trains_answers:
         raise _none_fits(fitting, kind, where)
-    doubt = found.doubt(fitting, columns or {})
+    doubt = detected.doubt(fitting, columns or {})
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    reading, more = settle(found, fitting, where, already_templated)
-    evidence = f"{_common(said[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
-    return Detection(reading, evidence, len(rows), counts)
+    reading, more = settle(detected, fitting, where, already_templated)
+    sentence = f"{_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
+    return Detection(reading, sentence, len(rows), counts)

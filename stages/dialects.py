@@ -24,12 +24,12 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What a text holds.
+    """The turns in a text.
 
     Attributes:
         closed: whether the last turn's end is marked; False also where a dialect marks none.
-        owed: what the last header still lacks, where the text ends inside it; an answer that
-            was cut out of the same text begins with it.
+        owed: the rest of the last header, where the text ends inside it; an answer that was cut
+            out of the same text begins with it.
     """
 
     messages: list[Message]
@@ -42,10 +42,10 @@ class Dialect:
     """One way of writing turns as text.
 
     Attributes:
-        opens: what such a text begins with.
-        parse: its turns; None when it is something else after all.
-        closers: what may stand behind an answer that was cut out of such a text.
-        strips: whether blanks around a content belong to the dialect.
+        opens: pattern of how such a text begins.
+        parse: gives its turns; None when the text is not of this dialect.
+        closers: markers that may follow an answer that was cut out of such a text.
+        strips: whether blanks around a content belong to the format, not to the content.
     """
 
     name: str
@@ -61,8 +61,8 @@ def _closing(
     """A dialect that marks both ends of a turn, so that contents are exact.
 
     Args:
-        gap: what stands between a header and its turn. The last header of a prompt may lack some
-            of it: programs strip prompts, or cut them right behind the role.
+        gap: the text between a header and its turn. The last header of a prompt may lack some of
+            it: programs strip prompts, or cut them right after the role.
         unclosed: a role whose turns end where the next one begins.
         loose: a turn may follow its header without a gap.
     """
@@ -81,17 +81,19 @@ def _closing(
             messages.append(Message("system", system))
         closed, owed = True, ""
         while at < len(text):
-            found = head.match(text, at)
-            role = _ROLES.get(found.group("role").lower()) if found else None
-            if found is None or role is None or not closed:
+            header_match = head.match(text, at)
+            role = _ROLES.get(header_match.group("role").lower()) if header_match else None
+            if header_match is None or role is None or not closed:
                 return None
-            bare = found.end() == len(text) and found["gap"] != gap
+            bare = header_match.end() == len(text) and header_match["gap"] != gap
             if bare and role != "assistant":
                 return None
-            owed = gap.removeprefix(found["gap"]) if bare else ""
-            end = (either if role == unclosed else close).search(text, found.end())
+            owed = gap.removeprefix(header_match["gap"]) if bare else ""
+            end = (either if role == unclosed else close).search(text, header_match.end())
             closed = end is not None
-            messages.append(Message(role, text[found.end() : end.start() if end else len(text)]))
+            messages.append(
+                Message(role, text[header_match.end() : end.start() if end else len(text)])
+            )
             at = end.end() if end else len(text)
         return Turns(messages, closed, owed) if messages else None
 
@@ -99,10 +101,10 @@ def _closing(
 
 
 def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
-    """A dialect that marks only where a turn begins; blanks around contents are its own.
+    """A dialect that marks only where a turn begins; blanks around contents are stripped.
 
     Args:
-        closer: what may stand at the end of an answer all the same.
+        closer: a marker that may end an answer nevertheless.
     """
     head = re.compile(header)
     start = re.compile(preamble)
@@ -112,11 +114,11 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
         heads = list(head.finditer(text))
         if not heads or text[begun.end() if begun else 0 : heads[0].start()].strip():
             return None
-        stops = [*(found.start() for found in heads[1:]), len(text)]
+        stops = [*(head_match.start() for head_match in heads[1:]), len(text)]
         messages = []
-        for found, stop in zip(heads, stops, strict=True):
-            role = _ROLES[found.group("role").lower()]
-            content = text[found.end() : stop].strip().removesuffix(closer)
+        for head_match, stop in zip(heads, stops, strict=True):
+            role = _ROLES[head_match.group("role").lower()]
+            content = text[head_match.end() : stop].strip().removesuffix(closer)
             if content or role != "system":
                 messages.append(Message(role, content))
         roles = [message.role for message in messages]
@@ -137,12 +139,12 @@ def _alpaca(text: str) -> Turns | None:
     answer = _RESPONSE.search(text, begun.end()) if begun else None
     if begun is None or answer is None:
         return None
-    asked = text[begun.end() : answer.start()].removesuffix("\n")
-    extra = _INPUT.search(asked)
+    question = text[begun.end() : answer.start()].removesuffix("\n")
+    extra = _INPUT.search(question)
     if extra is not None:
-        instruction, given = asked[: extra.start()], asked[extra.end() :]
-        asked = f"{instruction}\n\n{given}" if given else instruction
-    return Turns([Message("user", asked), Message("assistant", text[answer.end() :])], False)
+        instruction, input_text = question[: extra.start()], question[extra.end() :]
+        question = f"{instruction}\n\n{input_text}" if input_text else instruction
+    return Turns([Message("user", question), Message("assistant", text[answer.end() :])], False)
 
 
 _SYS = re.compile(r"\s*<<SYS>>\n(?P<system>.*?)\n<</SYS>>\n\n", re.DOTALL)
@@ -156,17 +158,17 @@ def _inst(text: str) -> Turns | None:
     closed = True
     while at < len(text):
         begun = _OPEN.match(text, at)
-        asked = _SHUT.search(text, begun.end()) if begun else None
-        if begun is None or asked is None:
+        shut = _SHUT.search(text, begun.end()) if begun else None
+        if begun is None or shut is None:
             return None
-        system = None if messages else _SYS.match(text, begun.end(), asked.start())
+        system = None if messages else _SYS.match(text, begun.end(), shut.start())
         if system:
             messages.append(Message("system", system["system"].strip()))
         start = system.end() if system else begun.end()
-        messages.append(Message("user", text[start : asked.start()].strip()))
-        end = _ANSWERED.search(text, asked.end())
+        messages.append(Message("user", text[start : shut.start()].strip()))
+        end = _ANSWERED.search(text, shut.end())
         stop = end.start() if end else len(text)
-        messages.append(Message("assistant", text[asked.end() : stop].strip()))
+        messages.append(Message("assistant", text[shut.end() : stop].strip()))
         closed = bool(end and end.group())
         at = end.end() if end else len(text)
     return Turns(messages, closed) if messages else None

@@ -1,8 +1,8 @@
 """Control tokens that swallow the whitespace beside them.
 
-A tokenizer may register a token with ``rstrip`` or ``lstrip`` (Phi-3 does): the token then takes
-the whitespace behind or before it along, and no id stands for it. Text is encoded apart from
-control tokens here, so the same whitespace is taken off first.
+A tokenizer may register a token with ``rstrip`` or ``lstrip`` (Phi-3 does): the whitespace behind
+or before the token then becomes part of it and gets no id of its own. Here text is encoded
+separately from control tokens, so the same whitespace is removed from the text first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stages.columns import Ints
 from stages.encoders import parsed
 from stages.segments import CONTROL
 
-# Unicode's White_Space, which is what the tokenizer goes by; Python's own strip takes more.
+# Unicode's White_Space, which the tokenizer uses; Python's own strip removes more characters.
 WHITESPACE = (
     "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))))
     + "\u2028\u2029\u202f\u205f\u3000"
@@ -33,8 +33,8 @@ class Swallowed:
     """The texts as they are encoded.
 
     Attributes:
-        texts: without what control tokens take along.
-        behind: which texts follow a token that takes what is behind it.
+        texts: without the whitespace that control tokens swallow.
+        behind: which texts follow a token that swallows the whitespace behind it.
     """
 
     texts: pa.StringArray
@@ -49,11 +49,11 @@ class Swallowed:
 
 
 class Edges:
-    """Which control tokens of a tokenizer swallow whitespace; none, for most."""
+    """Which control tokens of a tokenizer swallow whitespace; most tokenizers have none."""
 
     def __init__(self, tokenizer_json: bytes, names: Iterable[str]) -> None:
-        found = parsed(tokenizer_json).get_added_tokens_decoder().values()
-        flags = {token.content: token for token in found}
+        added = parsed(tokenizer_json).get_added_tokens_decoder().values()
+        flags = {token.content: token for token in added}
         known = [flags[name] for name in names]
         self._left = pa.array([t.content for t in known if t.lstrip], pa.string())
         self._right = pa.array([t.content for t in known if t.rstrip], pa.string())
@@ -61,7 +61,7 @@ class Edges:
     def __call__(
         self, texts: pa.StringArray, kinds: npt.NDArray[np.uint8], offsets: Ints
     ) -> Swallowed:
-        """Take off what the control tokens beside a text swallow.
+        """Remove the whitespace that the control tokens beside a text swallow.
 
         Args:
             texts, kinds: of all segments; ``offsets``: where each row's segments start.
@@ -74,6 +74,8 @@ class Edges:
         filled = np.diff(offsets) > 0
         first[offsets[:-1][filled]] = True
         last[offsets[1:][filled] - 1] = True
+        # Shifted by one, the mask of swallowing tokens marks their neighbours. The first and the
+        # last segment of a row are excluded, since that neighbour belongs to another row.
         behind = np.roll(_among(texts, control, self._right), 1) & ~first & ~control
         before = np.roll(_among(texts, control, self._left), -1) & ~last & ~control
         texts = pc.if_else(pa.array(behind), pc.utf8_ltrim(texts, characters=WHITESPACE), texts)
@@ -82,5 +84,5 @@ class Edges:
 
 
 def _among(texts: pa.StringArray, control: Bools, names: pa.StringArray) -> Bools:
-    found: Bools = pc.is_in(texts, value_set=names).to_numpy(zero_copy_only=False)
-    return found & control
+    listed: Bools = pc.is_in(texts, value_set=names).to_numpy(zero_copy_only=False)
+    return listed & control

@@ -1,7 +1,7 @@
 """Text to ids: the reference tokenizer, and a fast one that must agree with it.
 
-Both encode text with special tokens off. The fast one is used only while every probe and every
-sampled row of a build gives the same ids as the reference (see ``witness``).
+Both encode text with special tokens off. The fast one is used only if every probe and every sampled
+row of a build gives the same ids as the reference (see ``witness``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Encoder(Protocol):
     version: str
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        """Ids of each text inside a row with special tokens off, and where each text's start."""
+        """Ids of texts inside a row, special tokens off, all texts flat; and where each starts."""
         ...
 
     def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        """Ids of each whole row with special tokens on, as a trainer encodes its text."""
+        """Ids of whole rows, special tokens on, as a trainer encodes their text; and where each starts."""
         ...
 
 
@@ -63,7 +63,7 @@ class Reference:
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum([len(i) for i in ids], out=offsets[1:])
         flat = np.fromiter((t for i in ids for t in i), np.int32, int(offsets[-1]))
-        tokenizer.encode_special_tokens = False  # shared; leave it as it was
+        tokenizer.encode_special_tokens = False  # the tokenizer is shared (``parsed``)
         return flat, offsets
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
@@ -100,7 +100,7 @@ class Fast:
         return self._encode(texts, split=False)
 
     def _led(self, text: str) -> str:
-        """The text with the space that the tokenizer puts before what begins a row."""
+        """The text with the space that the tokenizer puts at the start of a row."""
         return text if not text or text.startswith((" ", "▁", *self._specials)) else f" {text}"
 
 
@@ -110,8 +110,8 @@ BACKENDS: dict[str, Callable[[bytes], Encoder]] = {"fastokens": Fast, "tokenizer
 def inner(tokenizer_json: bytes) -> bytes:
     """The tokenizer for text inside a row.
 
-    Some tokenizers put a space before a text; what stands behind other text, or behind a control
-    token, must get none. For those it is the same tokenizer without that; else the one given.
+    Some tokenizers put a space before a text. Text inside a row must not get one, so for these it is
+    the same tokenizer without that step; for others it is the given one.
     """
     if b'"Metaspace"' not in tokenizer_json:
         return tokenizer_json
@@ -139,7 +139,7 @@ def parsed(tokenizer_json: bytes) -> Tokenizer:
 
     Raises:
         ModelError: the bytes are not text.
-        Exception: itself, not a subclass: the library finds no tokenizer in them.
+        Exception: exactly this class, from the library: the bytes are not a tokenizer.
     """
     try:
         text = tokenizer_json.decode()
@@ -167,7 +167,7 @@ def agree(one: Encoder, other: Encoder, texts: Sequence[str]) -> bool:
 
 
 def _own_probes(tokenizer_json: bytes) -> list[str]:
-    """Texts that hold the tokenizer's own added tokens, which no text may become."""
+    """Texts with the tokenizer's own added tokens, which ordinary text must not become."""
     added = parsed(tokenizer_json).get_added_tokens_decoder().values()
     return [text for t in added for text in (t.content, f"a {t.content}\n", f"x{t.content} ")]
 

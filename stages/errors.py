@@ -1,18 +1,18 @@
-"""Every error that this project raises on purpose.
+"""The errors of this project.
 
     PipelineError                 what happened and where, and what to do about it
     |-- UsageError      exit 2    an option, a recipe or an input path is wrong
-    |   `-- ModelError            the model is unknown, or cannot be bound to its tokenizer
+    |   `-- ModelError            the model is unknown, or does not fit its tokenizer
     |-- DataError       exit 3    the data was refused
     |   |-- ContainerError        a file is damaged as a whole
     |   `-- ExpectationError      what was written breaks a critical expectation
-    |-- ReadingError    exit 1    a second reading of the input gives something else: our fault
+    |-- ReadingError    exit 1    a second reading of the input differs: a bug of this program
     |-- GateError       exit 4    the gate could not judge
     `-- SurroundingsError exit 5  disk, lock, permission, or an input that changed meanwhile
 
     RowError                      one row cannot be used; becomes a line of rejects.jsonl
-    `-- AskError                  it could be used in more than one way, and an option says which
-    UndecidedError                a file's rows do not show how one of its columns is meant
+    `-- AskError                  it could be used in several ways; an option must say which
+    UndecidedError                a file's rows do not show what one of its columns means
     ParityError                   the fast encoder disagreed with the reference; the build starts
                                   over without it
 
@@ -43,7 +43,7 @@ class UsageError(PipelineError, ValueError):
 
 
 class ModelError(UsageError):
-    """The model is unknown, or its template and tokenizer do not prove what they must."""
+    """The model is unknown, or a check of its template or tokenizer fails."""
 
 
 class DataError(PipelineError, ValueError):
@@ -61,7 +61,7 @@ class ExpectationError(DataError):
 
 
 class ReadingError(PipelineError):
-    """A row or a file, read a second time by other means, gives something else than the build."""
+    """A row or a file, read a second time in another way, differs from the build."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what, remedy or "Nothing was published; please report it with the recipe.")
@@ -107,7 +107,7 @@ class AskError(RowError):
 
 
 class UndecidedError(Exception):
-    """The rows do not show how a column is meant.
+    """The rows do not show what a column means.
 
     Attributes:
         what: the column and what it could mean.

@@ -1,7 +1,7 @@
-"""What every example must be before it is rendered, whatever format it came in.
+"""Checks of every example before it is rendered, whatever its format was.
 
-Each function takes one example of its task, returns it ready for columns, and raises RowError
-with a code when it teaches nothing or teaches something wrong.
+Each function takes one example of its kind, returns it ready for columns, and raises RowError
+with a code when it would train nothing or something wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stages.errors import RowError
 from stages.formats.text import BARE
 from stages.unfinished import require_finished
 
-# Characters of all examples that one conversation becomes, each turn counted as some more.
+# Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26
 _TURN = 64
 _NO_USER_TURN = "no user turn"
@@ -27,7 +27,7 @@ _ANSWERS_NOBODY = (
 
 
 def _require_asked(messages: list[Message]) -> None:
-    """A user's turn stands first, behind a system text at most: one rule for every family.
+    """The first turn after a system text must be the user's, for every model family.
 
     Raises:
         RowError: ``no_user_turn``, ``begins_with_assistant``.
@@ -46,14 +46,14 @@ def _is_empty(message: Message) -> bool:
 
 
 def _is_plain(messages: list[Message]) -> bool:
-    """A question and its answer, without flags: most rows, and nothing to decide about them."""
+    """One question and one answer without flags, for which nothing is to decide; most rows."""
     if len(messages) != 2:
         return False
-    asked, answer = messages
+    question, answer = messages
     return (
-        asked.role == "user"
+        question.role == "user"
         and answer.role == "assistant"
-        and asked.trained is None
+        and question.trained is None
         and answer.trained is None
         and not _is_empty(answer)
     )
@@ -71,18 +71,18 @@ def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
     return message.role == "assistant" and (train_on != "last" or where == last)
 
 
-def conversation(found: Conversation, train_on: str) -> Conversation:
-    """Decide which turns are trained; refuse a conversation that would train nothing or nonsense.
+def conversation(example: Conversation, train_on: str) -> Conversation:
+    """Decide which turns are trained; refuse a conversation that trains nothing or is broken.
 
     Raises:
         RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
             ``empty_answer``, ``unclosed_reasoning``, ``unfinished_answer``.
     """
-    messages = found.messages
+    messages = example.messages
     if train_on != "all" and _is_plain(messages):
         require_finished(messages[1], "turn 2 (assistant)")
         messages[0].trained, messages[1].trained = False, True
-        return found
+        return example
     if messages[0].role == BARE:
         if _is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")
@@ -102,22 +102,23 @@ def conversation(found: Conversation, train_on: str) -> Conversation:
         some |= trained
     if not some:
         raise RowError("nothing_trained", "no turn is trained")
-    return found
+    return example
 
 
-def turn_by_turn(found: Conversation) -> list[Conversation]:
-    """One example per trained turn: the turns up to it, with only that one trained.
+def turn_by_turn(example: Conversation) -> list[Conversation]:
+    """One example per trained turn: the turns up to it, of which only that one is trained.
 
     A text without turns stays one example.
 
     Raises:
-        RowError: ``too_many_turns``: together they would be larger than ``MOST_SPLIT``.
+        RowError: ``too_many_turns``: together they would have more than ``MOST_SPLIT`` characters.
     """
-    turns = found.messages
+    turns = example.messages
     if turns[0].role == BARE:
-        return [found]
+        return [example]
     answers = [i for i, turn in enumerate(turns) if turn.trained and turn.role == "assistant"]
     sizes = [_TURN + len(turn.content or "") + len(str(turn.fields or "")) for turn in turns]
+    # Example n repeats all turns before its own, so their sum grows with the square of the length.
     upto = list(itertools.accumulate(sizes, initial=0))
     total = sum(upto[i + 1] for i in answers)
     if len(answers) > 1 and total > MOST_SPLIT:
@@ -126,11 +127,11 @@ def turn_by_turn(found: Conversation) -> list[Conversation]:
         detail += f"above the limit of {MOST_SPLIT:,}; cut it into shorter rows, or use "
         raise RowError("too_many_turns", f"{detail}--train-on last")
     context = [replace(turn, trained=False) for turn in turns]
-    return [Conversation([*context[:i], turns[i]], found.tools) for i in answers]
+    return [Conversation([*context[:i], turns[i]], example.tools) for i in answers]
 
 
 def notes(messages: list[Message]) -> list[str]:
-    """What is odd about turns but refuses nothing; counted in the manifest."""
+    """Peculiarities of turns that do not refuse the row; counted in the manifest."""
     if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
         return []
     roles = [message.role for message in messages]
@@ -141,27 +142,27 @@ def notes(messages: list[Message]) -> list[str]:
     return []
 
 
-def pair(found: Pair) -> tuple[Conversation, Conversation]:
-    """Both sides as whole conversations, with only what differs trained.
+def pair(example: Pair) -> tuple[Conversation, Conversation]:
+    """Both sides as whole conversations, of which only the answers are trained.
 
     Raises:
         RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
             ``empty_answer``, ``identical_pair``; of the chosen side, ``unclosed_reasoning`` and
-            ``unfinished_answer``. A rejected answer may be one that was cut off.
+            ``unfinished_answer``. A rejected answer may be cut off.
     """
-    if not found.prompt:
+    if not example.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
-    _require_asked(found.prompt)
-    if found.prompt[-1].role == "assistant":
+    _require_asked(example.prompt)
+    if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
-    for message in (*found.prompt, *found.chosen, *found.rejected):
+    for message in (*example.prompt, *example.chosen, *example.rejected):
         if message.weight is not None:
             raise RowError(
                 "bad_weight", f"weight {message.weight:g} in a pair: a pair has no loss per turn"
             )
-    prompt = [replace(message, trained=False) for message in found.prompt]
+    prompt = [replace(message, trained=False) for message in example.prompt]
     sides = []
-    for name, answer in (("chosen", found.chosen), ("rejected", found.rejected)):
+    for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
         if not answer or answer[-1].role != "assistant" or _is_empty(answer[-1]):
             raise RowError("empty_answer", f"{name} does not end with an answer")
         if any(message.trained is False for message in answer):
@@ -172,16 +173,16 @@ def pair(found: Pair) -> tuple[Conversation, Conversation]:
             if message.role == "assistant":
                 require_finished(message, "the chosen answer")
         turns = [replace(message, trained=message.role == "assistant") for message in answer]
-        sides.append(Conversation([*prompt, *turns], found.tools))
+        sides.append(Conversation([*prompt, *turns], example.tools))
     if sides[0] == sides[1]:
         raise RowError("identical_pair", "chosen and rejected are the same")
     return sides[0], sides[1]
 
 
 def is_rewritten(steps: list[str]) -> bool:
-    """Whether stripping steps and joining them takes indentation or blank lines off them.
+    """Whether stripping the steps and joining them removes indents or blank lines.
 
-    One line break between two steps, and blanks at the end of a line, are not counted.
+    One line break between two steps, and blanks at the end of a line, do not count.
     """
     before = ""
     for step in steps:
@@ -195,20 +196,20 @@ def is_rewritten(steps: list[str]) -> bool:
     return before.count("\n") > 1
 
 
-def chain(found: StepChain) -> StepChain:
-    """Strip what a chat renders stripped.
+def chain(example: StepChain) -> StepChain:
+    """Strip the problem and the steps, as a chat renders them.
 
     Raises:
         RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``nothing_labelled``.
     """
-    problem = found.problem.strip()
-    steps = [step.strip() for step in found.steps]
+    problem = example.problem.strip()
+    steps = [step.strip() for step in example.steps]
     if not problem:
         raise RowError("no_problem", "the problem is empty")
     if not steps:
         raise RowError("no_steps", "there are no steps")
     if "" in steps:
         raise RowError("empty_step", f"step {steps.index('') + 1} is empty")
-    if all(label is None for label in found.labels):
+    if all(label is None for label in example.labels):
         raise RowError("nothing_labelled", "no step has a rating")
-    return StepChain(problem, steps, found.labels, found.pieces)
+    return StepChain(problem, steps, example.labels, example.pieces)

@@ -1,20 +1,20 @@
-"""A long conversation without most of its turns: what one of its turns is proved on.
+"""Excerpts: a few turns of a long conversation, on which one of its turns is proved.
 
-What a template prints for a turn follows from the turns beside it and from those that open the
-conversation. So where one turn of a long conversation is in question, a short conversation answers:
-the turns before the first user turn, the user turn before it with the steps in between, the
-exchange before that one, and what follows up to the next answer. Of many steps of tools the last
-few stay. Nothing is left out but whole exchanges and whole steps.
+What a template prints for a turn depends on the turns beside it and on those that open the
+conversation. So to learn how one turn of a long conversation is printed, a short conversation is
+rendered: the turns before the first user turn, the exchange before the turn's own, its own exchange
+up to the turn, and what follows up to the next answer. Of many tool calls within an exchange the
+last few stay. Only whole exchanges, and whole calls with their results, are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-SHORT = 32  # turns of a conversation that is proved as a whole
-_OPENING = 4  # turns before the first user turn
+SHORT = 32  # turns; a conversation of at most so many is proved as a whole
+_OPENING = 4  # turns before the first user turn, at most
 _STEPS = 3  # turns that stay of a long exchange, at least
-_REACH = 32  # turns that are looked through for where a step begins
+_REACH = 32  # turns that are searched for the beginning of a step
 
 
 class Excerpts:
@@ -31,20 +31,21 @@ class Excerpts:
         self._answered = _before(roles, "assistant")
 
     def whole(self, index: int) -> bool:
-        """Whether a turn is proved behind all turns before it.
+        """Whether a turn is proved with all turns before it, not on an excerpt.
 
-        The first turns are, and then one answer in each doubling of the conversation: so much is
-        linear in its length.
+        The first turns are, and then one answer each time the conversation has doubled, so that
+        all these renderings together take time linear in its length.
         """
+        # The index of the answer before has fewer bits: a power of two lies between the two.
         return index < SHORT or self._answered[index].bit_length() < index.bit_length()
 
     def of(self, index: int) -> list[int] | None:
-        """Which turns stand for the conversation around a turn; None where none can be left out."""
-        asked = self._asked[index]
-        if self._first > _OPENING or asked < 0:
+        """The turns of the excerpt for a turn; None where no turn can be left out."""
+        user_turn = self._asked[index]
+        if self._first > _OPENING or user_turn < 0:
             return None
         picked = list(range(self._first))
-        for start, stop in ((self._asked[asked], asked), (asked, index)):
+        for start, stop in ((self._asked[user_turn], user_turn), (user_turn, index)):
             exchange = self._exchange(start, stop) if start >= 0 else []
             if exchange is None:
                 return None
@@ -62,7 +63,7 @@ class Excerpts:
         return list(range(start, stop)) if stop - start <= _REACH else None
 
     def _following(self, index: int) -> int:
-        """Behind the next answer."""
+        """The index after the next answer."""
         last = min(len(self._roles), index + _REACH)
         for at in range(index + 1, last):
             if self._roles[at] == "assistant":
@@ -72,9 +73,9 @@ class Excerpts:
 
 def _before(roles: Sequence[str], wanted: str) -> list[int]:
     """For each turn, the last turn of a role before it; -1 where there is none."""
-    found, last = [], -1
+    previous, last = [], -1
     for i, role in enumerate(roles):
-        found.append(last)
+        previous.append(last)
         if role == wanted:
             last = i
-    return found
+    return previous

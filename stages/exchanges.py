@@ -1,7 +1,8 @@
-"""Rows that are a question and its answer and nothing else, straight to columns.
+"""A fast path for batches in which every row is one question and one answer.
 
-Most rows of SFT data are two texts. A batch of nothing but such rows needs no object per row; one
-row that says more sends the whole batch the ordinary way, which gives the same columns.
+Most rows of SFT data are two texts. A batch of only such rows becomes columns without an object per
+row. If one row is anything else, the whole batch takes the ordinary path, which gives the same
+columns.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _means_more(rows: Sequence[Row], column: str, kind: Kind) -> bool:
 def texts(
     rows: Sequence[Row], kind: Kind, questions: Sequence[str], answers: Sequence[str]
 ) -> Exchanges | None:
-    """Questions and answers of rows that are all alike; None where one row is anything else.
+    """Questions and answers of rows that are all exchanges; None where one row is anything else.
 
     Args:
         questions, answers: the names that a format reads them under.
@@ -50,19 +51,20 @@ def texts(
     if not rows:
         return None
     keys = rows[0].keys()
-    asked = [name for name in questions if name in keys]
-    answered = [name for name in answers if name in keys]
-    if len(asked) != 1 or len(answered) != 1 or not all(row.keys() == keys for row in rows):
+    asking = [name for name in questions if name in keys]
+    answering = [name for name in answers if name in keys]
+    if len(asking) != 1 or len(answering) != 1 or not all(row.keys() == keys for row in rows):
         return None
-    unread = [name for name in keys if name not in (asked[0], answered[0])]
+    unread = [name for name in keys if name not in (asking[0], answering[0])]
     if any(_means_more(rows, column, kind) for column in unread):
         return None
-    prompts, replies = [row[asked[0]] for row in rows], [row[answered[0]] for row in rows]
+    prompts, replies = [row[asking[0]] for row in rows], [row[answering[0]] for row in rows]
+    # Checked with map and set, without a Python loop over the rows.
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
         return None
     if any(templated.read(prompt) is not None for prompt in prompts):
         return None
-    if any(stop_text.found(reply) or opens_reasoning(reply) for reply in replies):
+    if any(stop_text.ending_stop(reply) or opens_reasoning(reply) for reply in replies):
         return None
     return Exchanges(prompts, replies, unread)
 
@@ -70,6 +72,7 @@ def texts(
 def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]:
     """The columns of such conversations: the answer is trained, the question is not."""
     count = len(prompts)
+    # Turns alternate: even ones are questions, odd ones answers.
     contents = [""] * (2 * count)
     contents[::2], contents[1::2] = prompts, replies
     arrays = [

@@ -1,9 +1,9 @@
-"""One version of a file: hashed once, in pieces; whatever is read of it later is those bytes.
+"""One version of a file: hashed once, in pieces; whatever is read later must be the same bytes.
 
-A file may be appended to, cut off, overwritten or replaced while a build reads it, and is opened
-several times: to cut it up, to tell its format, by each worker. So it is hashed first, as a whole
-and piece by piece, and everything that is used of it afterwards comes through ``FileVersion.open``,
-which compares the hash of a piece before it gives a byte of it.
+A file may be appended to, cut off, overwritten or replaced while a build reads it, and it is opened
+several times: to split it, to detect its format, by each worker. So it is hashed first, as a whole
+and piece by piece. Everything that is read of it later comes through ``FileVersion.open``, which
+compares the hash of a piece before it gives a byte of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stages.errors import SurroundingsError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-PIECE = 16 << 20  # bytes; a piece goes on to the next end of a line, at most to twice as many
+PIECE = 16 << 20  # bytes; a piece extends to the next line end, at most to twice as many
 BUFFER = 1 << 20
 _HEAD = 8
 
@@ -32,7 +32,7 @@ class Piece:
     """A range of a file's bytes.
 
     Attributes:
-        ends: how many line ends are in it; ``whole``: its last byte is one.
+        ends: the number of line ends in it; ``whole``: its last byte is one.
     """
 
     start: int
@@ -44,11 +44,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What the bytes of a file were when they were hashed.
+    """The bytes of a file at the time they were hashed.
 
     Attributes:
         size, sha256: of the whole file; ``head``: its first bytes.
-        pieces: those that may be read, one behind the other.
+        pieces: the pieces that may be read, in order.
     """
 
     path: str
@@ -61,7 +61,7 @@ class FileVersion:
         """The bytes of the pieces, at their places in the file.
 
         Raises:
-            SurroundingsError: from here or from reading, when they are not what they were.
+            SurroundingsError: from here or from reading, when the bytes have changed.
         """
         return io.BufferedReader(_Compared(self), BUFFER)
 
@@ -90,7 +90,7 @@ class FileVersion:
 
 
 def changed(path: str) -> SurroundingsError:
-    """The error for an input whose bytes differ from those that were planned over."""
+    """The error for an input whose bytes have changed since they were hashed."""
     return SurroundingsError(
         f"{path} changed while the build was reading it.",
         "Build again when no other process writes to it.",
@@ -101,33 +101,34 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
     """Hash a file.
 
     Args:
-        piece: bytes of a piece, at least; what is cut depends on it and on the file's bytes alone.
+        piece: bytes of a piece, at least; the cuts depend only on it and on the file's bytes.
 
     Raises:
-        SurroundingsError: somebody writes to it meanwhile.
+        SurroundingsError: another process writes to it meanwhile.
         OSError: it cannot be read.
     """
     whole = hashlib.sha256()
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     head = b""
     with Path(path).open("rb", buffering=BUFFER) as file:
         before = os.fstat(file.fileno())
         for content in _contents(file, piece):
-            start = found[-1].stop if found else 0
+            start = pieces[-1].stop if pieces else 0
             head = head or content[:_HEAD]
             whole.update(content)
             digest = hashlib.sha256(content).hexdigest()
             ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
-            found.append(Piece(start, start + len(content), digest, ends, is_whole))
+            stop = start + len(content)
+            pieces.append(Piece(start, stop, sha256=digest, ends=ends, whole=is_whole))
         after = os.fstat(file.fileno())
-    size = found[-1].stop if found else 0
+    size = pieces[-1].stop if pieces else 0
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
         raise changed(path)
-    return FileVersion(path, size, whole.hexdigest(), head, tuple(found))
+    return FileVersion(path, size, sha256=whole.hexdigest(), head=head, pieces=tuple(pieces))
 
 
 def _contents(file: IO[bytes], piece: int) -> Iterator[bytes]:
-    inside = False  # a line that is longer than a piece goes on
+    inside = False  # inside a line that is longer than a piece
     while content := _content(file, 0 if inside else piece, 2 * piece):
         yield content
         inside = not content.endswith(b"\n")
@@ -139,7 +140,7 @@ def _content(file: IO[bytes], least: int, most: int) -> bytes:
 
 
 class _Compared(io.RawIOBase):
-    """Gives bytes of a file, a piece at a time, once the hash of the piece is as it was."""
+    """Gives bytes of a file after checking the hash of the piece that they are in."""
 
     def __init__(self, version: FileVersion) -> None:
         super().__init__()
@@ -148,7 +149,7 @@ class _Compared(io.RawIOBase):
         self._starts = [piece.start for piece in version.pieces]
         self._at = self._starts[0] if self._starts else 0
         self._stop = version.pieces[-1].stop if version.pieces else 0
-        self._held: tuple[int, memoryview] = (-1, memoryview(b""))
+        self._checked: tuple[int, memoryview] = (-1, memoryview(b""))
         try:
             self._file = Path(version.path).open("rb")  # noqa: SIM115  # closed with this object
         except FileNotFoundError as error:
@@ -172,14 +173,14 @@ class _Compared(io.RawIOBase):
         return self._at
 
     def _piece(self, number: int) -> memoryview:
-        if self._held[0] != number:
+        if self._checked[0] != number:
             piece = self._pieces[number]
             self._file.seek(piece.start)
             content = self._file.read(piece.stop - piece.start)
             if hashlib.sha256(content).hexdigest() != piece.sha256:
                 raise changed(self._path)
-            self._held = (number, memoryview(content))
-        return self._held[1]
+            self._checked = (number, memoryview(content))
+        return self._checked[1]
 
     def readinto(self, into: WriteableBuffer, /) -> int:
         buffer = memoryview(into)
@@ -195,5 +196,5 @@ class _Compared(io.RawIOBase):
     def close(self) -> None:
         if hasattr(self, "_file"):  # not when it could not be opened
             self._file.close()
-        self._held = (-1, memoryview(b""))
+        self._checked = (-1, memoryview(b""))
         super().close()

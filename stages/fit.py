@@ -1,7 +1,7 @@
-"""What to do with an example that is too long: whole turns or whole steps go, from the end.
+"""What to do with an example that is too long: drop whole turns or whole steps from its end.
 
-Nothing is ever cut inside a turn or a step, and no end-of-turn token is cut off or invented: what
-stays is what the row would be without the turns or steps that went.
+Nothing is ever cut inside a turn or a step, and no end-of-turn token is lost or added: what is left
+is what the row would be without the turns or steps that were dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ Kinds = npt.NDArray[np.uint8]
 
 
 def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+    """Everything up to the last complete turn that fits; None where not even the first does."""
     ends = np.flatnonzero((kinds & CLOSES) > 0)
     fitting = ends[np.cumsum(lengths)[ends] <= limit]
     if not len(fitting):
@@ -25,6 +26,7 @@ def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_
 
 
 def _keep_steps(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+    """The steps that fit, and what the template prints behind the last of them (``tail``)."""
     markers = np.flatnonzero((kinds & MARKER) > 0)
     tail = int(lengths[markers[-1] + 1 :].sum())
     fitting = markers[np.cumsum(lengths)[markers] + tail <= limit]

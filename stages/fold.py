@@ -1,7 +1,12 @@
-"""Ids and labels in one column, for the way from a part to a shard.
+"""Ids and labels in one column, as parts store them on disk until shards are written.
 
-Where labels are the ids or -100, one number says both: an id as it is where it is not trained, and
-its bitwise complement (which is negative) where it is. Parts are half as large for it.
+Where a label is the token's id or -100, one number is enough for both: the id itself where the
+token is not trained, and its bitwise complement ``~id`` where it is. Ids are not negative, so the
+complement always is, and id 0 can be told from a trained id 0 (``~0 == -1``). This halves a part::
+
+    input_ids  [  5,    6, 7]
+    labels     [-100, -100, 7]
+    folded     [  5,    6, -8]
 """
 
 from __future__ import annotations
@@ -16,12 +21,12 @@ from stages.contract import Batch
 
 
 def folded_ids(ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Both in one array; labels must be the ids or -100."""
+    """Ids and labels in one array; each label must be its id or -100."""
     return np.where(labels != IGNORED, ~ids, ids)
 
 
 def fold(batch: Batch) -> Batch:
-    """Put ``folded`` in the place of ``input_ids`` and ``labels``."""
+    """Replace ``input_ids`` and ``labels`` by ``folded``."""
     offsets, ids = numbers(batch.column("input_ids"))
     labels = numbers(batch.column("labels"))[1]
     folded = make_list(offsets, pa.array(folded_ids(ids, labels)))
@@ -33,7 +38,9 @@ def unfold(table: pa.Table) -> pa.Table:
     if "folded" not in table.schema.names:
         return table
     offsets, folded = numbers(columns.whole(table.column("folded")))
-    ids = folded ^ (folded >> 31)  # the sign bit, spread, inverts exactly the trained ones
+    # An arithmetic shift by 31 gives -1 (all bits set) for negative numbers and 0 for others: xor
+    # with it complements the trained ids back and leaves the other ids as they are.
+    ids = folded ^ (folded >> 31)
     labels = np.where(folded < 0, ids, np.int32(IGNORED))
     table = table.drop_columns(["folded"])
     table = table.append_column("input_ids", make_list(offsets, pa.array(ids)))

@@ -1,8 +1,8 @@
-"""The prompts that a model's template can feed at inference, and which of them a build trains.
+"""The generation prompts of a model's template, and which of them a build trains.
 
-A hybrid reasoning model has two, chosen by an argument of its chat template: Qwen3's
-``enable_thinking=False`` closes an empty block of reasoning before the answer. An answer is trained
-behind one of them, and a server has to feed the same.
+A hybrid reasoning model has two, chosen by an argument of its chat template: with Qwen3's
+``enable_thinking=False`` the prompt ends in an empty block of reasoning. An answer is trained after
+one of them, and a server must use the same one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stages.template import Template
 
 AUTO, ON, OFF = "auto", "on", "off"  # --thinking
 NAMES = {True: "thinking", False: "non_thinking"}
-SWITCHES = ("enable_thinking", "thinking")  # arguments by which templates turn reasoning off
+SWITCHES = ("enable_thinking", "thinking")  # template arguments that turn reasoning on or off
 _ASKED = [{"role": "user", "content": "x"}]
 
 
@@ -34,7 +34,7 @@ class Prompt:
     Attributes:
         name: ``thinking`` or ``non_thinking``; empty where a model has one prompt only.
         arguments: of the chat template.
-        tail: ids of its last control token and of what stands behind it.
+        tail: ids of its last control token and of the text after it.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Prompt:
 
 
 def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
-    """Keyword sets of a template's different generation prompts, the one without any first."""
-    found: dict[str, tuple[tuple[str, object], ...]] = {}
+    """Keyword sets that give a template's different generation prompts; no keywords come first."""
+    by_text: dict[str, tuple[tuple[str, object], ...]] = {}
     for name in SWITCHES:
         if name not in template.source:
             continue
@@ -53,20 +53,20 @@ def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
                 text = template.render(_ASKED, None, add_generation_prompt=True, **dict(keywords))
             except RowError:
                 continue
-            found.setdefault(text, keywords)
-        if len(found) > 1:
-            return tuple(found.values())
+            by_text.setdefault(text, keywords)
+        if len(by_text) > 1:
+            return tuple(by_text.values())
     return ((),)
 
 
 def switch_of(profile: ModelProfile) -> str | None:
-    """The template's argument that turns reasoning on and off; None where there is none."""
+    """The template argument that turns reasoning on and off; None where there is none."""
     keywords = [pair for variant in profile.template_variants for pair in variant]
     return next((key for key, value in keywords if isinstance(value, bool)), None)
 
 
 def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
-    """The profile with the prompt that ``--thinking`` asks for.
+    """The profile with only the prompt that ``--thinking`` chooses.
 
     Raises:
         ModelError: it has one prompt only.
@@ -84,37 +84,44 @@ def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
 
 
 def allowed(prompt: Prompt, model: TargetModel) -> bool:
-    """Whether answers may stand behind it: the profile leaves both prompts, or this one alone."""
-    left = model.profile.template_variants
-    return len(left) != 1 or not left[0] or dict(left[0]) == prompt.arguments
+    """Whether answers may follow this prompt: the profile allows all of them, or only this one."""
+    variants_left = model.profile.template_variants
+    return (
+        len(variants_left) != 1
+        or not variants_left[0]
+        or dict(variants_left[0]) == prompt.arguments
+    )
 
 
 def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
-    """Ids from the last control token on; empty where the prompt has none."""
+    """The ids of a prompt from its last control token on; empty where it has none."""
     pieces = cut(prompt, [], controls_pattern(model.controls))
     encoder = SegmentEncoder(
-        model, encoders.load("tokenizers", model.tokenizer_json), 1 << 30, "reject"
+        model,
+        encoders.load("tokenizers", model.tokenizer_json),
+        max_length=1 << 30,
+        policy="reject",
     )
     segments = [[{"text": text, "kind": kind} for text, kind in pieces]]
-    found = encoder(pa.array(segments, SEGMENTS))
-    control = np.flatnonzero(found.kinds & CONTROL)
-    return tuple(found.ids[control[-1] :].tolist()) if len(control) else ()
+    encoded = encoder(pa.array(segments, SEGMENTS))
+    control = np.flatnonzero(encoded.kinds & CONTROL)
+    return tuple(encoded.ids[control[-1] :].tolist()) if len(control) else ()
 
 
 def prompts(model: TargetModel) -> tuple[Prompt, ...]:
-    """A model's generation prompts, the longest tail first; none where text alone opens answers."""
+    """A model's generation prompts, the longest tail first; none if they have no control token."""
     if model.profile.pair is not None:
         return ()
     template, switch = template_of(model), switch_of(model.profile)
     settings = [{}] if switch is None else [{switch: value} for value in (True, False)]
-    found: dict[tuple[int, ...], Prompt] = {}
+    by_tail: dict[tuple[int, ...], Prompt] = {}
     for arguments in settings:
         try:
             text = template.render(_ASKED, None, add_generation_prompt=True, **arguments)
-        except RowError:  # a template that asks for more than a question
+        except RowError:  # the template refuses a question alone
             return ()
         tail = _tail(model, text)
         if tail:
             name = NAMES[next(iter(arguments.values()))] if arguments else ""
-            found.setdefault(tail, Prompt(name, arguments, tail))
-    return tuple(sorted(found.values(), key=lambda prompt: -len(prompt.tail)))
+            by_tail.setdefault(tail, Prompt(name, arguments, tail))
+    return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))

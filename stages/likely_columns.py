@@ -1,7 +1,7 @@
-"""What the columns of rows may be that no format fits, as options that a message can offer.
+"""Suggestions of ``--map`` for rows that no format fits.
 
-Three signs are enough for an offer, and none is enough for a guess: a list of turns under a name of
-its own, two names of which one asks and the other answers, and two texts that are all there is.
+Three signs are enough for a suggestion, but none for a guess: a list of turns under an unknown
+name, two columns whose names mean question and answer, and exactly two columns of text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from stages.formats._roles import role_of
 from stages.kinds import Kind
 
 _TEXTS = ("content", "value")
-# What an answer is checked against is not an answer that anybody wrote.
+# A gold answer is what an answer is checked against, not an answer to train.
 _ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
 
 
 def offer(rows: Sequence[Row], kind: Kind) -> str:
-    """What to do with rows that no format fits, as a sentence; empty where nothing shows it."""
+    """A suggestion for rows that no format fits, as a sentence; empty where there is none."""
     if not kind.trains_answers or not rows:
         return ""
     if all(_is_turn(row) for row in rows):
@@ -42,9 +42,9 @@ def offer(rows: Sequence[Row], kind: Kind) -> str:
 
 
 def answered(rows: Sequence[Row]) -> str:
-    """Options for rows with one column whose name asks and one whose name answers; empty if none.
+    """``--map`` options for rows with one question column and one answer column, else empty.
 
-    Where the names are those that ``prompt_completion`` reads, there is nothing to say.
+    Also empty where ``prompt_completion`` reads these names already.
     """
     texts = _texts(rows)
     asks = [key for key in texts if plain(key) in ASKED]
@@ -65,9 +65,9 @@ def _texts(rows: Sequence[Row]) -> list[str]:
 
 
 def _turns(rows: Sequence[Row]) -> str:
-    """The one column that holds answered turns in every row; empty where none does, or several."""
-    found = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
-    return found[0] if len(found) == 1 else ""
+    """The one column with answered turns in every row; empty where there is none, or several."""
+    answered_columns = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
+    return answered_columns[0] if len(answered_columns) == 1 else ""
 
 
 def _are_answered(value: Any) -> bool:

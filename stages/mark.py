@@ -1,8 +1,8 @@
-"""Step ratings to marker tokens: the step token goes right after every step.
+"""Insert the step token right after every step.
 
 Older trainers assert that the text with step tokens and the same text with the ratings' tokens in
-their place have the same number of tokens. A probe proves that of the model, and the second reading
-of sampled rows (``stages/second_ids.py``) of the build's own texts.
+their place have the same number of tokens. A probe checks that for the model, and the second
+reading of sampled rows (``stages/second_ids.py``) for the build's own texts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Mark:
         step = self.model.profile.step_tokens.step
         is_step = (kinds & STEP) > 0
         width = 1 + is_step.astype(np.int64)  # a step becomes itself and its marker
-        place = np.cumsum(width) - width
+        place = np.cumsum(width) - width  # where each segment goes: the widths before it, summed
+        # Fill all places with the marker, then put the segments in: what is left are the markers.
         marked_kinds = np.full(int(width.sum()), CONTROL | MARKER, np.uint8)
         marked_kinds[place] = kinds
         marked = [step] * len(marked_kinds)

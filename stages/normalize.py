@@ -1,7 +1,7 @@
 """Normalize: the only place where a row's dict becomes columns.
 
 It is also the only place where a row may become several sequences, and where a row is refused
-for what it says. Every row comes out once: as the rows of one or more sequences, or as a row
+for its content. Every row comes out once: as the rows of one or more sequences, or as a row
 whose reject columns are filled.
 """
 
@@ -44,16 +44,16 @@ class Normalize:
 
     Attributes:
         kind: of the examples that the build's task wants.
-        turn_by_turn: the model's template wants one example per trained turn.
+        turn_by_turn: the model's template needs one example per trained turn.
         raw: PRM steps are the row's own text between its tags, not stripped steps.
-        reasoning: the field in which the template looks for reasoning; None puts it into a
+        reasoning: the field from which the template prints reasoning; None puts reasoning into a
             ``<think>`` block of the answer.
-        strip_reasoning: answers lose it instead.
+        strip_reasoning: reasoning is removed from answers instead.
         selection: which rows and columns are read.
         printed: the fields of a turn that the chat template prints.
-        tally: what was left out of the rows since it was last taken.
-        stop_text: what becomes of stop tokens that stand as text at the end of answers.
-        step_separator: stands between two steps of a PRM row, where the row has nothing there.
+        tally: what was left out of the rows since ``restart``.
+        stop_text: what to do with the text of a stop token at the end of an answer.
+        step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
     kind: Kind
@@ -71,8 +71,8 @@ class Normalize:
     step_separator: str = "\n"
 
     @functools.cached_property
-    def made(self) -> Kind:
-        """The kind that rows become: the task's, or token ids where the rows give those."""
+    def example_kind(self) -> Kind:
+        """The kind of the examples: the task's, or token ids where the rows contain those."""
         return kinds.load(kinds.TOKENS) if self.format.token_ids else self.kind
 
     @property
@@ -81,39 +81,40 @@ class Normalize:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return IDENTITY + self.made.columns
+        return IDENTITY + self.example_kind.columns
 
     def _treat_reasoning(self, example: Example) -> None:
-        for turns in self.made.turns(example):
+        for turns in self.example_kind.turns(example):
             if self.strip_reasoning:
                 reasoning.strip(turns)
             else:
                 reasoning.place(turns, self.reasoning)
 
     def _notes(self, example: Example) -> list[str]:
-        """What is odd about the row; stop tokens at the end of answers go, or refuse it."""
-        found = self.made.notes(example, self)
+        """The notes of an example, after stop tokens at the end of its answers are treated."""
+        odd = self.example_kind.notes(example, self)
         stopped = stop_text.treat(example, self.stop_text)
-        return [stopped, *found] if stopped else found
+        return [stopped, *odd] if stopped else odd
 
     def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
-        """What is odd about an example, and the sequences that it becomes."""
+        """The notes of an example, and the sequences that it becomes."""
         if isinstance(example, Refused):
             raise RowError(example.code, example.detail)
         odd = self._notes(example)
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
             self._treat_reasoning(example)
-        return odd, self.made.ready(example, self)
+        return odd, self.example_kind.ready(example, self)
 
     def restart(self) -> None:
         """Begin another tally."""
+        # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
         object.__setattr__(self, "tally", Tally())
 
     def _row(self, record: Record, data: Row) -> Row:
         """A record's row as the format reads it.
 
         Raises:
-            AskError: a table may have made some of its nulls.
+            AskError: a typed table may have added some of its nulls, and no option says so.
         """
         row = self.selection.read(data)
         if record.typed:
@@ -124,30 +125,30 @@ class Normalize:
         """A row's examples.
 
         Raises:
-            RowError: it has none, or what it says beside them must not be left out unasked.
+            RowError: it has none, or has columns that must not be left out without an option.
         """
         watched = Watched(row)
-        found = self._examples(watched)
-        self._account(watched, found)
-        return found
+        examples = self._examples(watched)
+        self._account(watched, examples)
+        return examples
 
     def _examples(self, row: Watched) -> list[Example]:
         try:
-            found = self.format.read(row, self.options)
+            examples = self.format.read(row, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
-        if not found:
+        if not examples:
             raise RowError("no_examples", "the row has no example")
-        return found
+        return examples
 
-    def _account(self, row: Watched, found: Sequence[Example]) -> None:
-        """Count what the examples do not hold."""
-        left = left_over(row, found, self.printed, self.options.columns.values())
+    def _account(self, row: Watched, examples: Sequence[Example]) -> None:
+        """Count what the examples leave out of the row, or refuse the row for it."""
+        left = left_over(row, examples, self.printed, self.options.columns.values())
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
             if one.path not in self._settled:
-                require_asked(one, self.kind, found)
+                require_asked(one, self.kind, examples)
         for one in left:
             self.tally.add(one.path, one.value)
 
@@ -162,26 +163,29 @@ class Normalize:
     def _settled(self) -> frozenset[str]:
         return formats.settled_by(self.format, self.options.columns)
 
-    def said(self, record: Record) -> list[Example | RowError]:
-        """What a record says, before anything is decided about it; an error for a refused one."""
+    def read_again(self, record: Record) -> list[Example | RowError]:
+        """A record's examples for the second reading: before it is decided which turns are trained.
+
+        An example that is refused here is given as its error.
+        """
         if record.data is None:
             return []
-        found: list[Example | RowError] = []
+        examples: list[Example | RowError] = []
         for example in self._examples(Watched(self._row(record, record.data))):
             if isinstance(example, Refused):
-                found.append(RowError(example.code, example.detail))
+                examples.append(RowError(example.code, example.detail))
                 continue
             try:
                 stop_text.treat(example, self.stop_text)
                 if self.strip_reasoning or self.reasoning != reasoning.FIELD:
                     self._treat_reasoning(example)
-                found.append(example)
+                examples.append(example)
             except RowError as error:
-                found.append(error)
-        return found
+                examples.append(error)
+        return examples
 
     def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
-        """The columns of a batch of plain exchanges; None where a row or an option says more."""
+        """The columns of a batch of which every row is a plain question and answer, else None."""
         rows = [record.data for record in records if record.data is not None]
         if (
             self.format.exchange is None
@@ -194,14 +198,14 @@ class Normalize:
             or self.strip_reasoning
         ):
             return None
-        found = exchanges.texts(rows, self.kind, *self.format.exchange)
-        if found is None:
+        plain = exchanges.texts(rows, self.kind, *self.format.exchange)
+        if plain is None:
             return None
-        for column in found.unread:
+        for column in plain.unread:
             for row in rows:
                 if row[column] not in EMPTY:
                     self.tally.add(column, row[column])
-        return exchanges.as_columns(found.prompts, found.replies)
+        return exchanges.as_columns(plain.prompts, plain.replies)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         plain = self._exchanges(records)
@@ -212,7 +216,7 @@ class Normalize:
         return self._one_by_one(self._selected(records))
 
     def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records that ``--where`` takes, and those that it cannot judge."""
+        """The records that ``--where`` takes, and those that could not be parsed."""
         if not self.selection.where:
             return records
         taken = [one for one in records if one.data is None or self.selection.takes(one.data)]
@@ -220,17 +224,18 @@ class Normalize:
         return taken
 
     def _one_by_one(self, records: Sequence[Record]) -> Batch:
+        # Parallel lists with one entry per sequence; a refused row or example is one entry, None.
         rows: list[Any] = []
         lines: list[int] = []
         sequences: list[int] = []
         refused: dict[int, tuple[str, str]] = {}
-        told: dict[int, list[str]] = {}
+        odd_rows: dict[int, list[str]] = {}
         for record in records:
             first = len(rows)
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
-                found = self._read(self._row(record, record.data))
+                examples = self._read(self._row(record, record.data))
                 self._account_replaced(record.data)
             except RowError as error:
                 refused[first] = (error.code, error.detail)
@@ -238,7 +243,7 @@ class Normalize:
                 lines.append(record.line)
                 sequences.append(0 if self.fans_out else -1)
                 continue
-            for example in found:
+            for example in examples:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
@@ -246,12 +251,12 @@ class Normalize:
                     rows.append(None)
                     continue
                 if odd:
-                    told[len(rows)] = odd
+                    odd_rows[len(rows)] = odd
                 rows += ready
-            made = len(rows) - first
-            lines += [record.line] * made
-            sequences += range(made) if self.fans_out else [-1] * made
-        texts = self.made.filled(rows, self)
-        if "note" in self.made.columns:
-            texts["note"] = notes.column(self.made.texts, texts, told, lines)
+            count = len(rows) - first
+            lines += [record.line] * count
+            sequences += range(count) if self.fans_out else [-1] * count
+        texts = self.example_kind.filled(rows, self)
+        if "note" in self.example_kind.columns:
+            texts["note"] = notes.column(self.example_kind.texts, texts, odd_rows, lines)
         return batch_of(lines, sequences, refused, texts)

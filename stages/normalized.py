@@ -1,4 +1,4 @@
-"""Batches of normalized rows: where each comes from, whether it is refused, and its columns."""
+"""Batches of normalized rows: the columns that every kind has, and the columns of turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
 
 
 def turns_column(conversations: Sequence[Sequence[Message]]) -> pa.Array:
-    """A list<message> column; flat, so that no object is made per row."""
+    """A list<message> column, built from flat lists: a struct per turn would be slow to convert."""
     flat = [message for messages in conversations for message in messages]
     kinds = columns.MESSAGES.value_type
     data = (
@@ -35,20 +35,21 @@ def batch_of(
     lines: list[int],
     sequences: list[int],
     refused: Mapping[int, tuple[str, str]],
-    made: Mapping[str, Any],
+    own_columns: Mapping[str, Any],
 ) -> Batch:
     """A batch of sequences with their columns.
 
     Args:
-        lines, sequences: where each comes from; ``refused``: code and detail of those that are.
-        made: the columns of their kind.
+        lines, sequences: line and number of each sequence.
+        refused: code and detail of the refused ones, by index.
+        own_columns: the columns of their kind.
     """
     arrays: dict[str, Any] = {
         "line": lines,
         "sequence": sequences,
         "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(lines)),
-        "reject_detail": _spread({i: said for i, (_, said) in refused.items()}, len(lines)),
-        **made,
+        "reject_detail": _spread({i: detail for i, (_, detail) in refused.items()}, len(lines)),
+        **own_columns,
     }
     typed = [pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()]
     return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
@@ -61,6 +62,6 @@ def _spread(values: dict[int, str], count: int) -> pa.Array:
     return pa.array([values.get(i) for i in range(count)], pa.string())
 
 
-def tools_text(found: Conversation | None) -> str | None:
+def tools_text(conversation: Conversation | None) -> str | None:
     """The tools of a conversation as JSON; None where it has none."""
-    return dump(found.tools) if found and found.tools else None
+    return dump(conversation.tools) if conversation and conversation.tools else None

@@ -1,4 +1,4 @@
-"""What is odd about a row but refuses nothing: counted by name, and told in words."""
+"""Notes: peculiarities of rows that are kept, counted by name and described in a sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS = {
     "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
     "salvaged_before_damage": "read from before the damage of an input",
 }
-WARNINGS = ("template_text", "stop_text_kept")  # what a model learns from these is seldom meant
+WARNINGS = ("template_text", "stop_text_kept")  # a model learns from these what is rarely wanted
 MARKERS = (
     *stop_text.STOPS,
     *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
@@ -35,22 +35,22 @@ MARKERS = (
     *("<extra_id_0>", "<extra_id_1>", "<|START_OF_TURN_TOKEN|>", "<|channel|>", "<|message|>"),
     *("### Instruction:", "### Response:", "### Human:", "### Assistant:"),
 )
-# "</s>" ends a struck-through word in HTML, and says nothing in the middle of a text.
+# "</s>" also ends a struck-through word in HTML, so in the middle of a text it is no sign.
 _PATTERN = "|".join(re.escape(marker) for marker in MARKERS if marker != "</s>")
 _JOINED = ", "
 
 
 def of(note: str) -> str:
-    """A note in words."""
+    """The sentence of a note."""
     return WORDS.get(note, note)
 
 
 def tally(batch: Batch) -> Counter[str]:
-    """How many rows have each note; a row counts once, however many sequences it became."""
+    """How many rows have each note; a row counts once, also where it became several sequences."""
     noted = batch.filter(batch.column("note").is_valid())
     pairs = zip(noted.column("line").to_pylist(), noted.column("note").to_pylist(), strict=True)
-    told = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
-    return Counter(name for _, name in told)
+    distinct = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
+    return Counter(name for _, name in distinct)
 
 
 def _holding(values: Any) -> npt.NDArray[np.bool_]:
@@ -66,30 +66,31 @@ def _holding(values: Any) -> npt.NDArray[np.bool_]:
 def _matching(texts: pa.Array) -> npt.NDArray[np.bool_]:
     if pa.types.is_null(texts.type):
         return np.zeros(len(texts), bool)
-    found = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
-    mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    matches = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
+    mask: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
     return mask
 
 
 def column(
     texts: Iterable[str],
-    made: Mapping[str, Any],
-    told: Mapping[int, Iterable[str]],
+    columns: Mapping[str, Any],
+    odd_rows: Mapping[int, Iterable[str]],
     lines: Sequence[int],
 ) -> pa.Array:
     """The notes of a batch's rows, those of one row joined by commas.
 
     Args:
-        texts: the names of its columns of texts; ``made``: all of its columns.
-        told: notes that sequences got already, by number.
-        lines: of each sequence; several of one line are one row, which is told of once.
+        texts: the names of its columns of texts; ``columns``: all of its columns.
+        odd_rows: notes that sequences have already, by index.
+        lines: of each sequence; of several with one line, only the first gets ``template_text``.
     """
-    masks = [_holding(made[name]) for name in texts]
-    found = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
-    marked = set({lines[row]: row for row in found}.values())
-    if not marked and not told:
+    masks = [_holding(columns[name]) for name in texts]
+    marked_rows = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
+    # Highest index first, so that the dict keeps the first sequence of each line.
+    marked = set({lines[row]: row for row in marked_rows}.values())
+    if not marked and not odd_rows:
         return pa.nulls(len(lines), pa.string())
     names: list[str | None] = [None] * len(lines)
-    for row in sorted({*marked, *told}):
-        names[row] = _JOINED.join((*told.get(row, ()), *["template_text"] * (row in marked)))
+    for row in sorted({*marked, *odd_rows}):
+        names[row] = _JOINED.join((*odd_rows.get(row, ()), *["template_text"] * (row in marked)))
     return pa.array([name or None for name in names], pa.string())

@@ -1,9 +1,9 @@
-"""Nulls that a table may have made: keys of tools and of tool calls that its rows do not have.
+"""Nulls that a typed table may have added to tools and tool calls.
 
-An Arrow struct has the same keys in every row. Where rows of JSON differ in their keys, whoever
-made the table filled the missing ones with null, and a template would print arguments that nobody
-wrote. Whether a null was written cannot be seen, so it is asked: ``--null-fields drop|keep``.
-Null in any other place is the same as a missing key for every format.
+An Arrow struct has the same keys in every row. Where rows of JSON differ in their keys, the table
+has null for the missing ones, and a chat template would print arguments that the data never had.
+Whether a null was in the data cannot be seen, so the user must say: ``--null-fields drop|keep``.
+In any other place, null and a missing key are the same for every format.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def _without(value: Any) -> Any:
 def _turn(turn: Any, choice: str | None, where: str) -> Any:
     if not isinstance(turn, dict):
         return turn
-    told = [key for key in _OF_TURNS if _has_null(turn.get(key))]
-    if told:
-        _require(choice, f"{where}[].{told[0]}")
-    return {**turn, **{key: _without(turn[key]) for key in told}} if told else turn
+    with_nulls = [key for key in _OF_TURNS if _has_null(turn.get(key))]
+    if with_nulls:
+        _require(choice, f"{where}[].{with_nulls[0]}")
+    return {**turn, **{key: _without(turn[key]) for key in with_nulls}} if with_nulls else turn
 
 
 def _require(choice: str | None, where: str) -> None:
@@ -54,20 +54,20 @@ def settled(row: Row, choice: str | None) -> Row:
     """A row of a typed table with its nulls as ``--null-fields`` says.
 
     Args:
-        choice: ``drop``, ``keep``, or None where nothing was said.
+        choice: ``drop``, ``keep``, or None without the option.
 
     Raises:
-        AskError: there are some in what a template prints as a whole, and nothing was said.
+        AskError: a tool or a tool call has some, and the option is missing.
     """
     if choice == "keep":
         return row
-    found = dict(row)
+    result = dict(row)
     for name, value in row.items():
         if name in _PRINTED and _has_null(value):
             _require(choice, name)
-            found[name] = _without(value)
+            result[name] = _without(value)
         elif isinstance(value, list):
-            found[name] = [_turn(one, choice, name) for one in value]
+            result[name] = [_turn(one, choice, name) for one in value]
         elif isinstance(value, dict):
-            found[name] = _turn(value, choice, name)
-    return found
+            result[name] = _turn(value, choice, name)
+    return result

@@ -1,8 +1,10 @@
 """Placeholders: they stand for a row's texts while a template is compiled, and watch what it does.
 
-A placeholder may be printed, joined to other text, and stripped. It may be asked whether it holds,
-begins or ends with some text: the answer is no, and that becomes a condition of the program.
-Anything else means that the template looks into the text, and raises.
+A placeholder is a string of two private-use characters with the turn's index between them, so it is
+found again in what the template prints. A template may print it, join it to other text, and strip
+it. It may ask whether the text holds, begins or ends with some text: the answer is no, and that
+becomes a guard of the program. Every other method of ``str`` raises, since with it the template
+could print something that depends on the text.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Any, ClassVar
 from stages.template import Watched
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
+# The index, then the strips in the order in which they were made: ``s;`` for strip, ``l;`` and
+# ``r;`` for one side, each with the characters to strip as hex (``r20;``: spaces at the end).
 SLOT = re.compile(f"{_OPEN}(\\d+)((?:[slr][0-9a-f]*;)*){_CLOSE}")
 
 _STRIPS: dict[str, Callable[[str, str | None], str]] = {
@@ -34,7 +38,7 @@ class LookedIntoError(Exception):
 
 
 def stripped(text: str, how: str) -> str:
-    """A text with what a slot's strips take away (``s;``: all blanks, ``r20;``: spaces behind)."""
+    """A text after a slot's strips, as ``SLOT`` spells them."""
     for step in how.split(";")[:-1]:
         chars = bytes.fromhex(step[1:]).decode() or None
         text = _STRIPS[step[0]](text, chars)
@@ -43,11 +47,12 @@ def stripped(text: str, how: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a template asked about a text and was told is not so.
+    """A question that a template asked about a text, which was answered with no.
 
     Attributes:
-        slot: which text.
-        how: its strips, before the question.
+        slot: index of the turn.
+        how: the strips that were made before the question.
+        ask: ``holds``, ``begins`` or ``ends``; ``part``: the text that was asked for.
     """
 
     slot: int
@@ -56,7 +61,7 @@ class Guard:
     part: str
 
     def holds(self, text: str) -> bool:
-        """Whether the answer was right for this text."""
+        """Whether no is the right answer for this text."""
         return not _ASKS[self.ask](stripped(text, self.how), self.part)
 
 
@@ -64,7 +69,8 @@ class Placeholder(Watched):
     """Stands for one text, or for several joined to others."""
 
     __slots__ = ()
-    asked: ClassVar[list[Guard]] = []  # by the rendering that runs; a process renders one at a time
+    # What the current rendering asked; a process runs one rendering at a time.
+    guards: ClassVar[list[Guard]] = []
 
     def __add__(self, other: str) -> Placeholder:
         return Placeholder(str.__add__(self, other))
@@ -73,10 +79,10 @@ class Placeholder(Watched):
         return Placeholder(str.__add__(other, self))
 
     def __str__(self) -> str:
-        return self  # a subclass may stand for its own text; a copy would be watched no longer
+        return self  # str(x) would otherwise return a plain copy, which nothing watches
 
     def __bool__(self) -> bool:
-        """True: empty texts have a shape of their own; but what is stripped may become empty."""
+        """True, since rows with an empty text have another shape; a stripped text may be empty."""
         if str.__len__(SLOT.sub(lambda m: "" if m[2] else "x", str.__str__(self))):
             return True
         raise LookedIntoError("bool")
@@ -97,7 +103,7 @@ class Placeholder(Watched):
         index, how = self._alone()
         if isinstance(part, Watched) or not isinstance(part, str):
             raise LookedIntoError(ask)
-        Placeholder.asked.append(Guard(index, how, ask, part))
+        Placeholder.guards.append(Guard(index, how, ask, part))
         return False
 
     def strip(self, chars: str | None = None, /) -> Placeholder:
@@ -135,6 +141,8 @@ def _forbid(name: str) -> Any:
     return looked_into
 
 
+# Methods that tell nothing about the text. All others of ``str`` are replaced by ones that raise,
+# so that a method of a later Python raises as well.
 _HARMLESS = {"__new__", "__init__", "__class__", "__getattribute__", "__doc__", "__dir__"}
 _HARMLESS |= {"__reduce__", "__reduce_ex__", "__sizeof__", "__setattr__", "__delattr__"}
 _HARMLESS |= {"__init_subclass__", "__subclasshook__", "__repr__", "__getnewargs__"}

@@ -1,4 +1,7 @@
-"""What a conversation says beside its texts must be printed, and so must all of its reasoning."""
+"""Tools, tool calls and reasoning of a conversation must be printed by the template.
+
+Whether a template prints a field is seen by rendering without it: the text must change.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,28 @@ from stages.segments import Span
 from stages.template import Template
 from stages.turns import Chat, Seen, Turn
 
-_TOLD = ("tool_calls", "reasoning_content", "reasoning", "thinking")
+_FIELDS = ("tool_calls", "reasoning_content", "reasoning", "thinking")
 _TOOLS = "tools"
 _REASONING = "</think>"
 _MOST_SEEN = 1 << 14
 
 
 class Printed:
-    """Refuses what a template drops; keeps what excerpts of long conversations have shown."""
+    """Refuses conversations that a template prints in part; remembers the results of excerpts."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
         self._seen: dict[Hashable, bool] = {}
 
     def require(self, chat: Chat, text: str) -> None:
-        """What a row says beside its texts must change what is printed.
+        """Refuse a conversation with tools or fields that do not change the printed text.
 
         Raises:
             RowError: the template drops the tools, a call, or the reasoning of a trained turn.
         """
         last = len(chat.turns) - 1
-        told = not chat.tools or self._in_excerpt(chat, last, _TOOLS)
-        if not told and self._template.render(chat.seen, None) == text:
+        tools_printed = not chat.tools or self._in_excerpt(chat, last, _TOOLS)
+        if not tools_printed and self._template.render(chat.seen, None) == text:
             detail = (
                 "the template does not print the tools; those of qwen2.5 and qwen3 do (--model)"
             )
@@ -41,17 +44,17 @@ class Printed:
                 "lost_in_template", f"{detail}, or give one of your own (--chat-template)"
             )
         for i, turn in enumerate(chat.turns):
-            for name in (_TOLD if turn.trained else _TOLD[:1]) if turn.fields else ():
+            for name in (_FIELDS if turn.trained else _FIELDS[:1]) if turn.fields else ():
                 if not (turn.fields or {}).get(name) or self._in_excerpt(chat, i, name):
                     continue
                 chat.spend(len(chat.seen))
                 if self._without(chat.seen, i, name, chat.tools) == text:
                     detail = f"the template does not print {name} of turn {i + 1}"
-                    detail += "" if name == _TOLD[0] else "; see --reasoning-in think"
+                    detail += "" if name == _FIELDS[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
 
     def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
-        """Whether an excerpt of a long conversation shows that a field (or the tools) is told."""
+        """Whether an excerpt of a long conversation shows that a field (or tools) is printed."""
         picked = chat.excerpts.of(index) if len(chat.turns) > SHORT else None
         if picked is None:
             return False
@@ -60,7 +63,7 @@ class Printed:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
             seen = [chat.seen[i] for i in picked]
-            asked, Placeholder.asked = Placeholder.asked, []
+            outer_guards, Placeholder.guards = Placeholder.guards, []
             try:
                 text = self._template.render(seen, chat.tools)
                 without = self._without(seen, picked.index(index), name, chat.tools)
@@ -68,7 +71,7 @@ class Printed:
             except RowError:
                 self._seen[kind] = False
             finally:
-                Placeholder.asked = asked
+                Placeholder.guards = outer_guards
         return self._seen[kind]
 
     def _without(self, seen: Seen, at: int, name: str, tools: list[Any] | None) -> str | None:
@@ -77,32 +80,33 @@ class Printed:
         without = {key: value for key, value in seen[at].items() if key != name}
         try:
             return self._template.render([*seen[:at], without, *seen[at + 1 :]], tools)
-        except RowError:  # a turn without what it said beside its text may be no turn at all
+        except RowError:  # the template may refuse a turn without this field
             return None
 
 
 def require_reasoning(
     turns: Sequence[Turn], text: str, spans: Sequence[Span], end_of_turn: str, train_all: bool
 ) -> None:
-    """Reasoning inside a trained answer is printed, and so is all that stands around it.
+    """Refuse a trained answer with reasoning in its content of which the template drops a part.
 
-    Templates look for it there, and may move its blanks; many print what follows it alone.
+    Many templates look for ``</think>`` in an answer: some move the blanks around it, some print
+    only what follows it. So texts are compared without blanks.
 
     Raises:
-        RowError: a part of such an answer is dropped.
+        RowError: a part of such an answer is not printed.
     """
     answers = [i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.trained]
     whole = None
     for i, (begin, stop) in zip(answers, spans, strict=not train_all):
-        said = turns[i].content or ""
-        if _REASONING not in said:
+        content = turns[i].content or ""
+        if _REASONING not in content:
             continue
         if train_all:
             whole = where = _squeezed(text) if whole is None else whole
         else:
             # What the prompt opens an answer with, <think> for instance, is not in its span.
             where = _squeezed(text[max(0, text.rfind(end_of_turn, 0, begin)) : stop])
-        if _squeezed(said) not in where:
+        if _squeezed(content) not in where:
             detail = f"the template drops a part of turn {i + 1}, which holds {_REASONING}; "
             detail += "use a --chat-template that prints it, or --reasoning strip"
             raise RowError("lost_in_template", detail)

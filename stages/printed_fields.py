@@ -1,9 +1,9 @@
 """Which fields of a turn a chat template can print, read off its syntax tree.
 
-A template walks ``messages`` and prints some fields of each turn; a row's other fields are dropped
-without a word. The tree is followed with one question: which names can hold a turn, and which can
-hold several? Whatever is asked of a turn then is a field that the template reads. A condition whose
-branch does nothing but refuse prints nothing, so the fields in it do not count.
+A template walks ``messages`` and prints some fields of each turn; other fields of a row are dropped
+silently. The syntax tree shows which names can hold one turn and which can hold a list of turns.
+Every attribute of such a name is a field that the template reads. A condition whose branch only
+raises an exception prints nothing, so the fields in it do not count.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ EVERY = "*"  # the template prints whole turns, so every field
 _TURN, _TURNS = "turn", "turns"
 _ONE_OF = ("first", "last", "random", "min", "max")
 _SAME = ("list", "reverse", "sort", "selectattr", "rejectattr", "select", "reject", "default", "d")
-_ABOUT = ("length", "count")  # says nothing of what is inside
 _NEIGHBOURS = ("previtem", "nextitem")
 _METHODS = ("get", "items", "keys", "values", "pop", "update", "copy")
 
 
 class _Reader:
-    """Follows turns through the template's names until nothing new is found."""
+    """Follows turns through the names of a template."""
 
     def __init__(self, tree: nodes.Template) -> None:
         self._tree = tree
-        self._held: dict[str, set[str]] = {"messages": {_TURNS}}
+        self._kinds_of: dict[str, set[str]] = {"messages": {_TURNS}}
         self._constants: dict[str, set[str]] = {}
         self._macros = {macro.name: macro for macro in tree.find_all(nodes.Macro)}
         self.fields: set[str] = set()
 
     def run(self) -> frozenset[str]:
+        # A loop can use a name before the assignment that gives it a turn: repeat until no name is
+        # added.
         size = -1
         while size != (size := self._size()):
             self._bind()
@@ -42,7 +43,7 @@ class _Reader:
         return frozenset(self.fields)
 
     def _size(self) -> int:
-        return sum(map(len, (*self._held.values(), *self._constants.values())))
+        return sum(map(len, (*self._kinds_of.values(), *self._constants.values())))
 
     # -- which names hold turns -------------------------------------------------------------
 
@@ -63,39 +64,39 @@ class _Reader:
         name = _name_of(target)
         if name is None:
             return
-        self._held.setdefault(name, set()).update(self._kinds(value))
+        self._kinds_of.setdefault(name, set()).update(self._kinds(value))
         if isinstance(value, nodes.Const) and isinstance(value.value, str):
             self._constants.setdefault(name, set()).add(value.value)
         if isinstance(value, nodes.Call) and _name_of(value.node) == "namespace":
             for keyword in value.kwargs:
                 kinds = self._kinds(keyword.value)
-                self._held.setdefault(f"{name}.{keyword.key}", set()).update(kinds)
+                self._kinds_of.setdefault(f"{name}.{keyword.key}", set()).update(kinds)
 
     def _loop(self, node: nodes.For) -> None:
         kinds = self._kinds(node.iter)
         name = _name_of(node.target)
         if name is not None and _TURNS in kinds:
-            self._held.setdefault(name, set()).add(_TURN)
+            self._kinds_of.setdefault(name, set()).add(_TURN)
         if name is not None and isinstance(node.iter, nodes.List | nodes.Tuple):
             texts = {i.value for i in node.iter.items if isinstance(i, nodes.Const)}
             self._constants.setdefault(name, set()).update(map(str, texts))
         if _TURNS in kinds:
-            self._held.setdefault("loop", set()).add("loop")
+            self._kinds_of.setdefault("loop", set()).add("loop")
 
     def _call(self, node: nodes.Call) -> None:
         macro = self._macros.get(_name_of(node.node) or "")
         if macro is None:
             return
-        given = [*zip(macro.args, node.args, strict=False)]
+        arguments = [*zip(macro.args, node.args, strict=False)]
         named = {argument.name: argument for argument in macro.args}
-        given += [(named[k.key], k.value) for k in node.kwargs if k.key in named]
-        for argument, value in given:
+        arguments += [(named[k.key], k.value) for k in node.kwargs if k.key in named]
+        for argument, value in arguments:
             self._assign(argument, value)
 
     def _kinds(self, node: nodes.Node | None) -> set[str]:
         """What an expression can hold: a turn, several turns, or neither."""
         if isinstance(node, nodes.Name | nodes.NSRef):
-            return self._held.get(_name_of(node) or "", set())
+            return self._kinds_of.get(_name_of(node) or "", set())
         if isinstance(node, nodes.CondExpr):
             return self._kinds(node.expr1) | self._kinds(node.expr2)
         if isinstance(node, nodes.Or | nodes.And | nodes.Add):
@@ -108,9 +109,9 @@ class _Reader:
         if isinstance(node, nodes.Getitem):
             return self._item(node)
         if isinstance(node, nodes.Getattr):
-            held = self._held.get(f"{_name_of(node.node)}.{node.attr}", set())
+            attribute_kinds = self._kinds_of.get(f"{_name_of(node.node)}.{node.attr}", set())
             walks = "loop" in self._kinds(node.node) and node.attr in _NEIGHBOURS
-            return held | ({_TURN} if walks else set())
+            return attribute_kinds | ({_TURN} if walks else set())
         return set()
 
     def _filtered(self, node: nodes.Filter) -> set[str]:
@@ -125,7 +126,7 @@ class _Reader:
             return kinds
         return {_TURN} if _TURNS in kinds else set()
 
-    # -- what is asked of them --------------------------------------------------------------
+    # -- which of their fields are read ------------------------------------------------------
 
     def _visit(self, node: nodes.Node) -> None:
         if isinstance(node, nodes.If):
@@ -147,7 +148,7 @@ class _Reader:
             self._visit(child)
 
     def _whole(self, node: nodes.Node | None) -> None:
-        """A turn that is printed as it is has all its fields printed."""
+        """Printing a whole turn prints all its fields."""
         if self._kinds(node) & {_TURN, _TURNS}:
             self.fields.add(EVERY)
 
@@ -176,7 +177,7 @@ class _Reader:
             self.fields.update(self._keys(node.args[0]))
 
     def _keys(self, node: nodes.Node) -> set[str]:
-        """The texts that an expression can be; every field where that cannot be told."""
+        """The texts that an expression can be; ``EVERY`` where that is unknown."""
         if isinstance(node, nodes.Const):
             return {node.value} if isinstance(node.value, str) else set()
         return self._constants.get(_name_of(node) or "", {EVERY})
@@ -189,7 +190,7 @@ def _name_of(node: nodes.Node) -> str | None:
 
 
 def _only_refuses(body: list[nodes.Node]) -> bool:
-    """Whether statements print nothing but call ``raise_exception``."""
+    """Whether statements only call ``raise_exception``."""
     return bool(body) and all(_refuses(node) for node in body)
 
 
@@ -214,8 +215,8 @@ def printed_fields(template_source: str) -> frozenset[str]:
     """The fields of a turn on which the printed text can depend.
 
     Returns:
-        Names as the template asks for them; ``EVERY`` among them where it prints whole turns or
-        asks for fields by names that cannot be told.
+        Names as the template spells them; with ``EVERY`` where it prints whole turns, or takes
+        fields by names that are known only when it runs.
 
     Raises:
         ModelError: the source is not valid Jinja.

@@ -181,8 +181,8 @@ class TargetModel:
     @property
     def added_ids(self) -> dict[str, int]:
         """Ids of the tokens that the user registered, by their texts."""
-        found = parsed(self.tokenizer_json).get_added_tokens_decoder().items()
-        return {t.content: int(i) for i, t in found if t.content in self.profile.added_tokens}
+        added = parsed(self.tokenizer_json).get_added_tokens_decoder().items()
+        return {t.content: int(i) for i, t in added if t.content in self.profile.added_tokens}
 
     @property
     def unk_id(self) -> int:
@@ -221,8 +221,8 @@ def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
 
 def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
     """Ids of three tokens; -1 for what is none, which no probe lets pass."""
-    found = [tokenizer.token_to_id(token) for token in tokens]
-    first, second, third = (-1 if index is None else int(index) for index in found)
+    indices = [tokenizer.token_to_id(token) for token in tokens]
+    first, second, third = (-1 if index is None else int(index) for index in indices)
     return first, second, third
 
 

@@ -62,8 +62,8 @@ def _read(where: str, hint: Any, value: Any) -> Any:
     return value
 
 
-def _known(where: str, given: Mapping[str, Any], known: list[str]) -> None:
-    for key in given:
+def _known(where: str, keys: Mapping[str, Any], known: list[str]) -> None:
+    for key in keys:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=2)
             hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(known)}."
@@ -84,8 +84,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _require(where: str, given: Mapping[str, Any], wanted: list[str]) -> None:
-    missing = [key for key in wanted if key not in given]
+def _require(where: str, keys: Mapping[str, Any], wanted: list[str]) -> None:
+    missing = [key for key in wanted if key not in keys]
     if missing:
         raise ModelError(
             f"{where} has no {', '.join(missing)}.", "See docs/profiles.md for what each means."
@@ -101,24 +101,24 @@ def _content(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is not TOML: {error}.", "Correct that line.") from error
 
 
-def _template(path: Path, given: dict[str, Any]) -> None:
+def _template(path: Path, keys: dict[str, Any]) -> None:
     """Put the template's source where its file is named."""
-    ways = [key for key in ("chat_template", "chat_template_file", "template") if key in given]
+    ways = [key for key in ("chat_template", "chat_template_file", "template") if key in keys]
     if len(ways) > 1:
         raise ModelError(f"{path} gives {' and '.join(ways)}.", "Give one template.")
     for key in ways:
-        if not isinstance(given[key], str):
-            raise _wrong(f"{path}: {key}", "a string", given[key])
-    if "template" in given:
-        name = given.pop("template")
+        if not isinstance(keys[key], str):
+            raise _wrong(f"{path}: {key}", "a string", keys[key])
+    if "template" in keys:
+        name = keys.pop("template")
         if name not in templates():
             raise _wrong(f"{path}: template", " or ".join(templates()), name)
-        given["chat_template"] = template(name)
-    named = given.pop("chat_template_file", None)
+        keys["chat_template"] = template(name)
+    named = keys.pop("chat_template_file", None)
     if named is None:
         return
     try:
-        given["chat_template"] = (path.parent / named).read_text("utf-8").removesuffix("\n")
+        keys["chat_template"] = (path.parent / named).read_text("utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{path}: chat_template_file {named!r} cannot be read: {error}.",
@@ -148,16 +148,16 @@ def load(path: Path) -> tuple[ModelProfile, str | None]:
     Raises:
         ModelError: the file, or one of its keys, named, is not what it must be.
     """
-    given = _content(path)
+    keys = _content(path)
     hints = _hints(ModelProfile)
-    _known(str(path), given, [*hints, *_BESIDE])
-    like, tokenizer = given.pop("like", None), given.pop("tokenizer", None)
-    _template(path, given)
-    given.setdefault("name", path.stem)
+    _known(str(path), keys, [*hints, *_BESIDE])
+    like, tokenizer = keys.pop("like", None), keys.pop("tokenizer", None)
+    _template(path, keys)
+    keys.setdefault("name", path.stem)
     for key, value in (("like", like), ("tokenizer", tokenizer)):
         if value is not None and not isinstance(value, str):
             raise _wrong(f"{path}: {key}", "a string", value)
-    read = {key: _read(f"{path}: {key}", hints[key], value) for key, value in given.items()}
+    read = {key: _read(f"{path}: {key}", hints[key], value) for key, value in keys.items()}
     if like is not None:
         if like not in all_profiles():
             raise ModelError(

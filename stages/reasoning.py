@@ -35,10 +35,10 @@ def strip(messages: Iterable[Message]) -> None:
             rest = {k: v for k, v in message.fields.items() if k not in _SPELLINGS}
             message.fields = rest or None
         if message.content and message.content.lstrip().startswith(OPEN):
-            _, closed, said = message.content.partition(CLOSE)
+            _, closed, answer = message.content.partition(CLOSE)
             if not closed:
                 raise RowError("unclosed_reasoning", f"turn {i + 1} has no {CLOSE}")
-            message.content = said.lstrip()
+            message.content = answer.lstrip()
 
 
 def _end_of_reasoning(run: str, before: str) -> int:
@@ -60,7 +60,7 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
     Raises:
         RowError: ``unclosed_reasoning``.
     """
-    made: list[tuple[str, int]] = []
+    segments: list[tuple[str, int]] = []
     before = ""
     at = 0
     while at < len(texts):
@@ -72,9 +72,9 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
         for text, kind in zip(texts[at:stop], kinds[at:stop], strict=True):
             head, tail = text[:left], text[left:]
             left -= len(head)
-            made += [(head, kind & ~TRAINED)] * bool(head) + [(tail, kind)] * bool(tail)
+            segments += [(head, kind & ~TRAINED)] * bool(head) + [(tail, kind)] * bool(tail)
         before, at = texts[stop - 1], stop
-    return [text for text, _ in made], bytes(kind for _, kind in made)
+    return [text for text, _ in segments], bytes(kind for _, kind in segments)
 
 
 def spelled_by(template: str) -> str | None:
@@ -95,7 +95,7 @@ def place(messages: Iterable[Message], name: str | None) -> None:
         if name is not None:
             message.fields = {**fields, name: thought}
             continue
-        said = (message.content or "").lstrip("\n")
+        answer = (message.content or "").lstrip("\n")
         stripped = thought.strip("\n")
-        message.content = f"<think>\n{stripped}\n</think>\n\n{said}"
+        message.content = f"<think>\n{stripped}\n</think>\n\n{answer}"
         message.fields = fields or None

@@ -1,7 +1,7 @@
 """Messages to segments of text, by the model's own chat template.
 
 The template runs once per conversation shape, not once per row (see ``compile``); rows of a shape
-that cannot be compiled are rendered one by one. Either way the text is the template's, exactly.
+that cannot be compiled are rendered one by one. Either way the text is exactly what Jinja prints.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from stages.segments import CLOSES, CONTROL, STEP, TRAINED, Segment, controls_pa
 from stages.template import Template
 from stages.turns import Turn
 
-_MAX_SHAPES = 4096  # rows with tools of their own have a shape each
-_MAX_UNITS = 1 << 18  # of all programs that are kept; those of long conversations are large
+_MAX_SHAPES = 4096  # that are kept: where each row has its own tools, each is a shape
+_MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversations are large
 
 
 def template_of(model: TargetModel) -> Template:
-    """The model's chat template, with the date frozen."""
+    """The model's chat template; its date is the profile's, not today's."""
     profile = model.profile
     tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
     if profile.bos_token is not None:
@@ -43,15 +43,15 @@ def compiler_of(model: TargetModel, train_on: str) -> Compiler:
     """The compiler of the model's chat template."""
     return Compiler(
         template_of(model),
-        controls_pattern(model.controls),
-        model.profile.end_of_turn,
-        [dict(variant) for variant in model.profile.template_variants],
+        controls=controls_pattern(model.controls),
+        end_of_turn=model.profile.end_of_turn,
+        variants=[dict(variant) for variant in model.profile.template_variants],
         train_all=train_on == "all",
     )
 
 
 class Row:
-    """One conversation as parallel lists, the way it stands in its columns."""
+    """One conversation as parallel lists, one for each field of its messages column."""
 
     __slots__ = ("contents", "fields", "roles", "shape", "tools", "trained")
 
@@ -69,7 +69,7 @@ class Row:
         self.fields = fields
         self.trained = trained
         self.tools = tools
-        # All of it but the texts; whether a text is empty belongs to the shape.
+        # Everything but the texts, of which it says only whether they are empty.
         self.shape = shape or self._own_shape()
 
     def _own_shape(self) -> Hashable:
@@ -92,13 +92,13 @@ class Row:
 def _kinds(
     roles: list[str], contents: list[str | None], fields: list[str | None], trained: list[bool]
 ) -> list[Hashable]:
-    """What each message is, apart from its text."""
+    """What each message adds to the shape of its conversation."""
     filled = [content if not content else True for content in contents]
     return list(zip(roles, filled, fields, trained, strict=True))
 
 
 class Renderer:
-    """Renders conversations; keeps the programs of the shapes it has met."""
+    """Renders conversations; keeps the compiled programs by shape."""
 
     def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
         self._compiler = compiler_of(model, train_on)
@@ -111,7 +111,7 @@ class Renderer:
         self._units = 0
 
     def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
-        """Texts and kinds of the segments, and the path that ran.
+        """Texts and kinds of the segments, and the path: ``compiled``, ``jinja`` or ``bare``.
 
         Raises:
             RowError: the row cannot be rendered.
@@ -134,7 +134,7 @@ class Renderer:
         """A weight for each segment of a rendered row.
 
         Args:
-            own: of the row's turns, 0 where untrained; without the system text put in front.
+            own: of the row's turns, 0 where untrained; not of a system text from ``--system``.
 
         Raises:
             RowError: the template does not end each turn by itself.
@@ -146,14 +146,14 @@ class Renderer:
         return weights.of_segments(texts, kinds, own, self._end_of_turn, ends)
 
     def led(self, text: str) -> str:
-        """A text that no control token precedes, with what the tokenizer puts before it."""
+        """A text at the start of a row, with the space that the tokenizer puts there, if any."""
         return text if not text or text.startswith((self._lead, "▁")) else self._lead + text
 
     def _refuse_markers(self, row: Row) -> None:
         for i, content in enumerate(row.contents):
-            found = next((mark for mark in self._markers if mark in (content or "")), None)
-            if found is not None:
-                detail = f"turn {i + 1} holds {found!r}, which opens a turn in this family's text"
+            marker = next((mark for mark in self._markers if mark in (content or "")), None)
+            if marker is not None:
+                detail = f"turn {i + 1} holds {marker!r}, which opens a turn in this family's text"
                 raise RowError("control_text", detail)
 
     def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
@@ -163,9 +163,9 @@ class Renderer:
         program: Program | RowError | None
         try:
             for text in (row.tools, *row.fields):
-                found = self._controls.search(text or "")
-                if found:
-                    detail = f"a field next to the content contains {found.group()!r}"
+                control = self._controls.search(text or "")
+                if control:
+                    detail = f"a field next to the content contains {control.group()!r}"
                     raise RowError("control_text", detail)
             program = self._compiler.compile(row.turns(), _parsed(row.tools))
         except RowError as error:
@@ -176,14 +176,15 @@ class Renderer:
 
 
 def _parsed(tools: str | None) -> list[Any] | None:
-    found: list[Any] | None = json.loads(tools) if tools else None
-    return found
+    parsed: list[Any] | None = json.loads(tools) if tools else None
+    return parsed
 
 
 def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
-    """Each row's conversation."""
+    """The conversations of a column of messages; ``system`` goes before those that have none."""
     offsets, turns = list_parts(batch.column(name))
     roles, contents, fields, trained = (turns.field(i).to_pylist() for i in range(4))
+    # Shapes are made for all messages of the batch at once, and sliced for each row.
     kinds = _kinds(roles, contents, fields, trained)
     all_tools = batch.column("tools").to_pylist()
     for (a, b), tools in zip(itertools.pairwise(offsets.tolist()), all_tools, strict=True):
@@ -195,7 +196,7 @@ def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
 
 
 class Growing:
-    """A growing segments column, flat."""
+    """A segments column while rows are added to it."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -229,13 +230,10 @@ class Growing:
 def refuse_all(batch: Batch, errors: dict[int, RowError]) -> Batch:
     """Fill the reject columns with what each row raised."""
     for code in sorted({error.code for error in errors.values()}):
+        details = {row: error.detail for row, error in errors.items() if error.code == code}
         rows = np.zeros(batch.num_rows, bool)
-        details = []
-        for index, error in errors.items():
-            if error.code == code:
-                rows[index] = True
-                details.append(error.detail)
-        batch = columns.refuse(batch, rows, code, details)
+        rows[list(details)] = True
+        batch = columns.refuse(batch, rows, code, list(details.values()))
     return batch
 
 
@@ -248,7 +246,7 @@ class Render:
         ends_with_turn: drop what the template prints after the last end of turn, so that the
             sequence ends where a reward is read.
         system: the system text of conversations that have none.
-        mask_reasoning: an answer is trained from behind its reasoning.
+        mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
     """
 
     renderer: Renderer
@@ -269,16 +267,18 @@ class Render:
 
     def __call__(self, batch: Batch) -> Batch:
         growing = Growing()
-        given = {} if self.prefix else weights.given(batch.column("turn_weights"))
-        made: dict[int, list[float]] = {}
+        turn_weights = {} if self.prefix else weights.nonempty(batch.column("turn_weights"))
+        segment_weights: dict[int, list[float]] = {}
         rows = conversations(batch, f"{self.prefix}messages", self.system)
         for number, row in enumerate(rows):
             try:
                 texts, kinds, path = self.renderer(row)
                 if self.mask_reasoning:
                     texts, kinds = reasoning.untrain(texts, kinds)
-                if number in given:
-                    made[number] = self.renderer.weigh(row, texts, kinds, given[number])
+                if number in turn_weights:
+                    segment_weights[number] = self.renderer.weigh(
+                        row, texts, kinds, turn_weights[number]
+                    )
             except RowError as error:
                 growing.refuse(error)
                 continue
@@ -287,7 +287,7 @@ class Render:
                 texts, kinds = texts[: end + 1], kinds[: end + 1]
             growing.add(texts, kinds, path)
         if not self.prefix:
-            column = weights.lists(made, batch.num_rows)
+            column = weights.lists(segment_weights, batch.num_rows)
             batch = columns.put(batch, "segment_weights", column)
         return growing.into(batch, f"{self.prefix}segments")
 
@@ -298,7 +298,7 @@ class RenderSteps:
 
     Attributes:
         raw: the row's own text, without template or roles.
-        system: the system text, where the template does not bring its own.
+        system: the system text, where the template does not add its own.
     """
 
     renderer: Renderer
@@ -310,8 +310,10 @@ class RenderSteps:
 
     def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
         between = self.renderer.step_separator
+        # The steps are rendered as one answer, and that segment is then cut into the steps.
         answer = between.join(steps)
-        row = Row(["user", "assistant"], [problem, answer], [None, None], [False, True], None)
+        roles = ["user", "assistant"]
+        row = Row(roles, [problem, answer], fields=[None] * 2, trained=[False, True], tools=None)
         if self.system is not None:
             row.prepend(self.system)
         texts, kinds, path = self.renderer(row)
@@ -319,7 +321,8 @@ class RenderSteps:
         placed = False
         for text, kind in zip(texts, kinds, strict=True):
             if kind & TRAINED and not kind & CONTROL and text.endswith(answer):
-                first = text.removesuffix(answer) + steps[0]  # what the template opens answers with
+                # The first step keeps what the template prints before an answer.
+                first = text.removesuffix(answer) + steps[0]
                 segments += [(first, STEP), *((f"{between}{step}", STEP) for step in steps[1:])]
                 placed = True
             else:

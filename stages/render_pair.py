@@ -1,9 +1,9 @@
 """Pairs of texts for encoders: the prompt and the answer, between the family's control tokens.
 
-An encoder reads no chat. Its two texts are what the turns before the answer say and what the
-answer says, each printed by the profile's template: one turn as it is written, several turns with
-the name of who speaks. They come out as the tokenizer itself frames ``(text, text_pair)``, so a
-trainer that calls it with both texts gets the same ids.
+An encoder has no chat format. Its first text is the turns before the answer, its second text the
+answer, each printed by the profile's template: one turn as it is written, several turns with a role
+before each. Control tokens are added as the tokenizer itself does for ``(text, text_pair)``, so a
+trainer that calls the tokenizer with both texts gets the same ids.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class PairRenderer:
         """One text of some turns.
 
         Raises:
-            RowError: the template refuses them, or one of them could be taken for several.
+            RowError: the template refuses them, or a line of one looks like the start of a turn.
         """
         for number, turn in enumerate(turns if len(turns) > 1 else ()):
-            found = self._marker and self._marker.search(turn.content or "")
-            if found:
-                detail = f"a line of turn {number + 1} begins with {found.group()!r}, as turns do"
+            marker = self._marker and self._marker.search(turn.content or "")
+            if marker:
+                detail = f"a line of turn {number + 1} begins with {marker.group()!r}, as turns do"
                 raise RowError("control_text", detail)
         return self._template.render([turn.seen() for turn in turns])
 
@@ -68,7 +68,7 @@ class PairRenderer:
 
 
 def prompt_turns(chosen: Row, rejected: Row) -> int:
-    """How many turns stand before the answer: those that neither side is trained on."""
+    """The number of turns before the answer: those that are trained on neither side."""
     return min(row.trained.index(True) for row in (chosen, rejected))
 
 
@@ -95,19 +95,19 @@ class RenderTexts:
         for chosen, rejected in zip(*sides, strict=True):
             try:
                 prompt = prompt_turns(chosen, rejected)
-                found = [self.renderer(row, prompt) for row in (chosen, rejected)]
+                rendered = [self.renderer(row, prompt) for row in (chosen, rejected)]
             except RowError as error:
                 for side in growing:
                     side.refuse(error)
                 continue
-            for side, (texts, kinds) in zip(growing, found, strict=True):
+            for side, (texts, kinds) in zip(growing, rendered, strict=True):
                 side.add(texts, kinds, "pair")
         batch = growing[0].into(batch, "chosen_segments")
         return growing[1].into(batch, "rejected_segments")
 
 
 def prove_pair(model: TargetModel) -> dict[str, str]:
-    """The declared framing is the tokenizer's own, token types included.
+    """Check that the declared framing is the tokenizer's own, token types included.
 
     Returns:
         What was proved, by name.
@@ -124,7 +124,13 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
             f"{profile.end_of_turn!r}.",
             "Leave --eos out.",
         )
-    row = Row(["user", "assistant"], ["x y", "z"], [None] * 2, [False, True], None)
+    row = Row(
+        roles=["user", "assistant"],
+        contents=["x y", "z"],
+        fields=[None, None],
+        trained=[False, True],  # the second text is the answer
+        tools=None,
+    )
     texts, kinds = renderer(row, 1)
     ours: list[int] = []
     types: list[int] = []

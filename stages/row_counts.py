@@ -140,8 +140,8 @@ def _values(split: Split) -> Count | None:
 
 def _row_groups(split: Split) -> Count:
     with _opened(split) as file:
-        found = pq.read_metadata(file)
-    rows = sum(found.row_group(group).num_rows for group in range(split.start, split.stop))
+        metadata = pq.read_metadata(file)
+    rows = sum(metadata.row_group(group).num_rows for group in range(split.start, split.stop))
     return _alone(rows)
 
 

@@ -1,9 +1,9 @@
 """A Jinja environment in which a hostile chat template can do no harm.
 
-Jinja's own sandbox keeps a template from the interpreter. This one also bounds what it may spend:
-every loop pass, call, filter, join and sum is charged to a budget that each rendering starts anew,
-by the size of what it touches. Nothing here looks at a clock, so that the same template and row are
-refused or rendered alike on every machine.
+Jinja's own sandbox keeps a template away from the interpreter. This one also limits its work:
+every loop pass, call, filter, join and arithmetic operation is charged to a budget, by the size of
+its operands; each rendering starts with the whole budget. No clock is involved, so the same
+template and row are refused or rendered alike on every machine.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-BUDGET = 1 << 24  # what one rendering may spend; a unit is about what 16 characters cost
+BUDGET = 1 << 24  # units that one rendering may spend; copying 16 characters costs one
 LARGEST = 1 << 24  # characters of one value
 ELEMENT = 64  # what an element of a list counts as, in characters
-PASS, SUM, CALL = 16, 32, 256  # of a loop pass, of arithmetic, of a call or filter; see BUDGET
-_TAKES_WIDTHS = re.compile(r"\*|\{[^{}]*\{")  # from its arguments
+PASS, SUM, CALL = 16, 32, 256  # units of a loop pass, of arithmetic, of a call or filter
+_TAKES_WIDTHS = re.compile(r"\*|\{[^{}]*\{")  # a format that takes a width from its arguments
 DIGITS = 1 << 12  # bits of a number
-WIDEST = 1000  # numbers given to filters and methods: widths, counts, indents
+WIDEST = 1000  # largest number given to filters and methods as width, count or indent
 
-# What chat templates use; the rest of Jinja's is slow, random or of no use in a prompt.
+# What chat templates use; Jinja's other filters are slow, random or of no use in a prompt.
 _FILTERS = (
     "abs attr batch capitalize center count d default dictsort e escape first float format "
     "groupby indent int items join last length list lower map max min reject rejectattr "
@@ -80,17 +80,17 @@ def size(value: Any) -> int:
 
 
 def _length(value: Any) -> int:
-    """The same for a value that is not walked through."""
+    """Roughly the same without walking through nested values, for operations that do not either."""
     if isinstance(value, str):
         return str.__len__(value)
     return ELEMENT * (len(value) if isinstance(value, (list, tuple)) else 1)
 
 
 def _narrow(name: str, values: Sequence[Any]) -> None:
-    """What a function takes as a width, a count or an indent is small.
+    """Refuse large numbers as a width, a count or an indent.
 
     Raises:
-        SecurityError: it is not.
+        SecurityError: one is above ``WIDEST``.
     """
     formats = name in ("format", "%") and isinstance(values[0], str)
     if formats:
@@ -103,12 +103,12 @@ def _narrow(name: str, values: Sequence[Any]) -> None:
 
 
 def _grown(name: str, values: tuple[Any, ...], method: bool = False) -> int:
-    """At most how long a result can be that is longer than what it is made from; else 0."""
+    """An upper bound on a result that may be longer than its arguments; 0 for other functions."""
     first, rest = values[0], values[1:]
     texts = [_length(value) for value in rest]
     if name == "replace" and len(rest) > 1 and isinstance(first, str):
-        found = str.count(first, str(rest[0])) if isinstance(rest[0], str) else 0
-        return _length(first) + found * texts[1]
+        occurrences = str.count(first, str(rest[0])) if isinstance(rest[0], str) else 0
+        return _length(first) + occurrences * texts[1]
     if name == "join" and rest:
         glue, pieces = (first, rest[0]) if method else (rest[0], first)
         return _length(glue) * _length(pieces) + size(pieces)
@@ -122,21 +122,21 @@ def _grown(name: str, values: tuple[Any, ...], method: bool = False) -> int:
 
 
 class _Namespace(Namespace):
-    """Does not print what it holds, which may hold it."""
+    """A namespace that does not print its values: one may be the namespace itself."""
 
     def __repr__(self) -> str:
         return "<namespace>"
 
 
 class Generator(CodeGenerator):
-    """Writes charges into the template's code where Jinja has no hook for them."""
+    """Adds calls that charge the budget to the generated code, where Jinja has no hook for them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._bodies: set[int] = set()
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802
-        """Every pass is charged, those that a loop's own condition skips too."""
+        """Every pass is charged, also those that the loop's own condition skips."""
         self._bodies.add(id(node.body))
         if node.test is not None:
             tick = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
@@ -144,7 +144,7 @@ class Generator(CodeGenerator):
         super().visit_For(node, frame)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """A loop's body begins with the charge."""
+        """The body of a loop begins with the charge of the pass."""
         if id(nodes) in self._bodies:
             self.writeline("environment.tick()")
         super().blockvisit(nodes, frame)
@@ -155,7 +155,7 @@ class Generator(CodeGenerator):
         self.write(")")
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
-        """``a ~ b``, by the environment's own join."""
+        """``a ~ b`` is joined by the environment."""
         self.write("environment.concat((")
         for part in node.nodes:
             self.write("str(")
@@ -164,28 +164,28 @@ class Generator(CodeGenerator):
         self.write("))")
 
     def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802
-        """Lists in lists are measured as they are made."""
-        self._within("made", lambda: super(Generator, self).visit_List(node, frame))
+        """New lists are measured; nested ones would otherwise grow without a charge."""
+        self._within("charged", lambda: super(Generator, self).visit_List(node, frame))
 
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802
-        """So are dicts."""
-        self._within("made", lambda: super(Generator, self).visit_Dict(node, frame))
+        """New dicts are measured."""
+        self._within("charged", lambda: super(Generator, self).visit_Dict(node, frame))
 
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:  # noqa: N802
-        """And tuples, but for those that are assigned to."""
+        """New tuples are measured, but not those that are assigned to."""
         if node.ctx != "load":
             super().visit_Tuple(node, frame)
         else:
-            self._within("made", lambda: super(Generator, self).visit_Tuple(node, frame))
+            self._within("charged", lambda: super(Generator, self).visit_Tuple(node, frame))
 
     def visit_Operand(self, node: nodes.Operand, frame: Frame) -> None:  # noqa: N802
-        """The right side of a comparison is what is searched or walked through."""
+        """The right side of a comparison is searched or compared in full, so it is charged."""
         self.write(f" {operators[node.op]} ")
         name = "searched" if node.op in ("in", "notin") else "compared"
         self._within(name, lambda: self.visit(node.expr, frame))
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
-        """Slices copy."""
+        """A slice is a copy, so it is charged."""
         if isinstance(node.arg, nodes.Slice):
             self._within("sliced", lambda: super(Generator, self).visit_Getitem(node, frame))
         else:
@@ -193,15 +193,15 @@ class Generator(CodeGenerator):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja in which nothing is reached, nothing is random, and everything is bounded.
+    """Jinja without access to Python objects, without randomness, and with bounded work.
 
     Raises:
-        SecurityError: from compiling or rendering, when a template oversteps.
+        SecurityError: from compiling or rendering, when a template exceeds a limit.
     """
 
     code_generator_class = Generator
     intercepted_binops = frozenset(_SUMS)
-    joined: Callable[[Iterable[str]], str] = staticmethod("".join)  # of texts that are small enough
+    joined: Callable[[Iterable[str]], str] = staticmethod("".join)  # after their size was checked
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -221,7 +221,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Charge an amount.
 
         Raises:
-            SecurityError: there is not so much left.
+            SecurityError: more than what is left.
         """
         self.left -= amount
         if self.left < 0:
@@ -241,28 +241,28 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 _narrow(name, every)
             most = sum(map(measure, every)) + (_grown(name, every) if growing else 0)
             self.spend(CALL + (_checked(most) >> 4))
-            return self.made(function(*head, *values, **kwargs))
+            return self.charged(function(*head, *values, **kwargs))
 
         return _like(function, charged)
 
     def concat(self, pieces: Iterable[str]) -> str:
-        """Join what is printed, captured or concatenated."""
-        found = list(pieces)
-        self.spend(len(found) + (_checked(sum(map(str.__len__, found))) >> 4))
-        return self.joined(found)
+        """Join texts that are printed, captured or concatenated, and charge for it."""
+        texts = list(pieces)
+        self.spend(len(texts) + (_checked(sum(map(str.__len__, texts))) >> 4))
+        return self.joined(texts)
 
-    def made(self, value: Any) -> Any:
+    def charged(self, value: Any) -> Any:
         """Measure a new value and charge for it."""
         if isinstance(value, str):
-            self.left -= str.__len__(value) >> 4  # the next charge notices
+            self.left -= str.__len__(value) >> 4  # the next charge raises if this was too much
         elif value is not None and not isinstance(value, bool):
             self.spend(size(value) >> 4)
         return value
 
-    compared = made
+    compared = charged
 
     def searched(self, value: Any) -> Any:
-        """Charge for a value that is looked through; a dict is not."""
+        """Charge for a value that is searched; looking a key up in a dict costs little."""
         self.spend(1 if isinstance(value, dict) else size(value) >> 4)
         return value
 
@@ -277,7 +277,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return ""
 
     def call_binop(self, context: Context, op: str, left: Any, right: Any) -> Any:
-        """Arithmetic, with what it would make measured first."""
+        """Arithmetic; the size of the result is bounded before it is computed."""
         if isinstance(left, int) and isinstance(right, int):
             bits, more = left.bit_length(), right.bit_length()
             if (bits * abs(right) if op == "**" else bits + more) > DIGITS:
@@ -290,28 +290,28 @@ class Sandbox(ImmutableSandboxedEnvironment):
             _narrow("%", (left, *(right if isinstance(right, tuple) else (right,))))
             _checked(_grown("%", (left, right)))
         self.spend(SUM + ((_length(left) + _length(right)) >> 4))
-        return self.made(_SUMS[op](left, right))
+        return self.charged(_SUMS[op](left, right))
 
     def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls of methods, macros and globals."""
         owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         name = getattr(function, "__name__", "")
-        given: tuple[Any, ...] = args
+        arguments: tuple[Any, ...] = args
         if kwargs:  # Jinja adds some of its own
-            given += tuple(value for key, value in kwargs.items() if not key.startswith("_"))
-        amount = sum(map(_length, given))
+            arguments += tuple(value for key, value in kwargs.items() if not key.startswith("_"))
+        amount = sum(map(_length, arguments))
         if isinstance(owner, str):
             if name in _METHODS:
                 raise SecurityError(f"texts have no {name} in a template")
-            _narrow(name, (owner, *given))
+            _narrow(name, (owner, *arguments))
             amount += _length(owner)
             if name in _GROWING:
-                amount += _grown(name, (owner, *given), method=True)
+                amount += _grown(name, (owner, *arguments), method=True)
         self.spend(CALL + (_checked(amount) >> 4))
-        return self.made(super().call(context, function, *args, **kwargs))
+        return self.charged(super().call(context, function, *args, **kwargs))
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
-        """What Jinja would answer with nothing is refused at once."""
+        """Raise at once where Jinja would give an undefined value."""
         raise SecurityError(f"it accesses {attribute!r} of a {type(obj).__name__}")
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> Any:
@@ -328,7 +328,7 @@ def _checked(amount: int) -> int:
 
 
 def plain_format(text: str) -> None:
-    """Widths of a format are written small, and not taken from elsewhere."""
+    """Refuse a format text with a number of four digits or more, which may be a width."""
     run = 0
     for character in text:
         run = run + 1 if character.isdecimal() else 0
@@ -337,7 +337,7 @@ def plain_format(text: str) -> None:
 
 
 def _like(function: Function, wrapper: Function) -> Function:
-    """The wrapper, passed what Jinja passes the function."""
+    """The wrapper, marked so that Jinja passes it what it passes the function."""
     wrapper.__name__ = getattr(function, "__name__", "filter")
     passing = getattr(function, "jinja_pass_arg", None)
     if passing is not None:

@@ -1,14 +1,15 @@
-"""The ids and labels of a conversation, found a second time and by another road.
+"""The ids and labels of a conversation, computed a second time in another way.
 
-The first road compiles the template, cuts its text at control tokens and encodes the pieces, the
-same ones once for a whole batch. Here the template runs on the one conversation as it is, once for
-the whole and once for the prompt of each answer, and the reference tokenizer encodes the text of a
-prompt as inference would, control tokens and all. Labels are then read off the ids: what stands
-behind a prompt is trained up to the next end-of-turn token.
+A build compiles the template, cuts its text at control tokens and encodes each distinct piece once
+per batch. Here the template runs on one conversation as it is, once for the whole and once for the
+prompt of each answer, and the reference tokenizer encodes the text of a prompt as inference would,
+control tokens included. Labels are then read off the ids: an answer is trained from the end of its
+prompt to the next end-of-turn token.
 
-A text that holds a control token would become one on this road. Such tokens are put behind
-characters that the row does not have; the rendered text is then cut at the control tokens that are
-left, which are the template's own, and what was hidden is encoded as the text that it is.
+A user's text that contains the text of a control token would become that token here. So each such
+text is first replaced by a character that the row does not contain; the rendered text is then cut
+at the control tokens in it, which are the template's own, and the replaced texts are put back and
+encoded as ordinary text.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from stages.render import template_of
 from stages.step_alignment import require_aligned
 from stages.tokenizers.oracle import Oracle
 
-MOST = 32  # answers of one row whose prompts are rendered: a row of n answers takes n renderings
-_FREE = range(0xF0000, 0xFFFFE)  # private characters
+MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
+_FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
 _BLANKS = "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))) + (
     "\u2028\u2029\u202f\u205f\u3000"
 )
@@ -43,9 +44,10 @@ class Reading:
     Attributes:
         ids: its tokens.
         weights: of each token in the loss; 0 where it is context.
-        upto: how many of the tokens were read twice; more stand behind the ``MOST`` answers.
-        whole: ids of the rendered text as one, where no text holds a control token: they differ
-            only where the tokenizer merges across the start of an answer.
+        upto: how many of the tokens are known; the prompts of later answers were not rendered.
+        whole: ids of the rendered text encoded as one text, None where a user's text holds a
+            control token. They differ from ``ids`` only where the tokenizer merges across the start
+            of an answer.
     """
 
     ids: list[int]
@@ -60,23 +62,24 @@ class Reading:
         return [token if weight else IGNORED for token, weight in pairs]
 
     def ended(self) -> Reading:
-        """Up to the last trained token, where a reward is read."""
+        """The sequence up to its last trained token, where a reward is read."""
         last = max(i for i, weight in enumerate(self.weights) if weight)
         end = slice(last + 1)
         whole = None if self.whole is None else self.whole[end]
-        return Reading(self.ids[end], self.weights[end], min(self.upto, last + 1), whole)
+        upto = min(self.upto, last + 1)
+        return Reading(self.ids[end], self.weights[end], upto=upto, whole=whole)
 
 
 class _Hidden:
-    """Control tokens in a row's own texts, behind characters that the row does not have."""
+    """Replaces control tokens in a row's own texts by characters that the row does not contain."""
 
     def __init__(self, controls: re.Pattern[str], texts: Iterable[str]) -> None:
         self._controls = controls
         every = "".join(texts)
-        self.found = list(dict.fromkeys(controls.findall(every)))
+        self.tokens = list(dict.fromkeys(controls.findall(every)))
         taken = set(every)
         free = (chr(code) for code in _FREE if chr(code) not in taken)
-        self._signs = dict(zip(self.found, free, strict=False))
+        self._signs = dict(zip(self.tokens, free, strict=False))
 
     def hide(self, text: str) -> str:
         return self._controls.sub(lambda match: self._signs[match.group()], text)
@@ -91,10 +94,10 @@ class SecondReading:
     """Reads conversations of one model.
 
     Args:
-        reference: the tokenizer that is believed.
-        mask_reasoning: an answer is trained from behind its reasoning.
-        train_all: everything but turns that the row leaves out is trained.
-        oracle: encodes by the vocabulary that the tokenizer was converted from.
+        reference: the Hugging Face tokenizer.
+        mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
+        train_all: all turns are trained but those that the row leaves out.
+        oracle: encodes with the vocabulary that the tokenizer was converted from.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class SecondReading:
         self._prompts = [dict(variant) for variant in model.profile.template_variants]
 
     def _segments(self, text: str, before: str) -> list[tuple[str, bool]]:
-        """The text between control tokens, and those; without the blanks that they swallow."""
+        """Texts (False) and control tokens (True), without the whitespace that tokens swallow."""
         parts: list[tuple[str, bool]] = []
         swallowing = tuple(name for name, token in self._flags.items() if token.rstrip)
         if before.endswith(swallowing):
@@ -141,15 +144,15 @@ class SecondReading:
         return [part for part in parts if part[0]]
 
     def _begun(self, text: str) -> list[int]:
-        """Ids of a text that begins a row, its control tokens as text."""
+        """Ids of a text at the start of a row, where control tokens in it are ordinary text."""
         tokenizer = parsed(self._model.tokenizer_json)
         tokenizer.encode_special_tokens = True
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        tokenizer.encode_special_tokens = False  # shared; as it was
+        tokenizer.encode_special_tokens = False  # the tokenizer is shared
         return ids
 
     def whole(self, text: str) -> list[int]:
-        """Ids of a row's text as a trainer encodes it: the control tokens in it are meant."""
+        """Ids of a row's text as a trainer encodes it, control tokens included."""
         ids: list[int] = self._reference.encode_whole([text])[0].tolist()
         if self.oracle is not None and self.oracle.differs(text, ids):
             what = f"ids differ from those of the vocabulary {self.oracle.name}"
@@ -157,9 +160,9 @@ class SecondReading:
         return ids
 
     def _ids(self, text: str, hidden: _Hidden, before: str = "") -> list[int]:
-        """Ids of a stretch of rendered text, which begins a row or stands behind other text."""
+        """Ids of rendered text that stands behind ``before``, which is empty at a row's start."""
         first = not before
-        if first and not hidden.found:
+        if first and not hidden.tokens:
             return self.whole(text)
         segments = self._segments(text, before)
         plain = [hidden.restore(part) for part, is_control in segments if not is_control]
@@ -171,12 +174,12 @@ class SecondReading:
             if is_control:
                 ids.append(self._model.controls[part])
                 continue
-            found = next(encoded)
-            ids += self._begun(hidden.restore(part)) if first and not i else found
+            part_ids = next(encoded)
+            ids += self._begun(hidden.restore(part)) if first and not i else part_ids
         return ids
 
     def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
-        """Where an answer starts: behind the longest of the prompts that inference may feed."""
+        """Where an answer starts: behind the longest generation prompt that begins the text."""
         prompts = [
             self._template.render(before, tools, add_generation_prompt=True, **variant)
             for variant in self._prompts
@@ -187,44 +190,48 @@ class SecondReading:
         return max(fitting)
 
     def _reasoning(self, text: str, start: int, stop: int) -> int:
-        """Characters of an answer that are reasoning."""
-        said = text[start:stop]
-        if not (said.lstrip().startswith("<think>") or text[:start].rstrip().endswith("<think>")):
+        """The number of characters at the start of an answer that are reasoning."""
+        answer = text[start:stop]
+        if not (answer.lstrip().startswith("<think>") or text[:start].rstrip().endswith("<think>")):
             return 0
-        closed = said.find("</think>") + len("</think>")
-        return len(said) - len(said[closed:].lstrip())
+        closed = answer.find("</think>") + len("</think>")
+        return len(answer) - len(answer[closed:].lstrip())
 
     def conversation(self, turns: Sequence[Message], tools: list[Any] | None) -> Reading | None:
-        """The ids and weights of a conversation whose turns are decided.
+        """The ids and weights of a conversation of whose turns it is known which are trained.
 
         Returns:
             None where control tokens that a text holds cannot be hidden from the template.
 
         Raises:
-            ReadingError: the template does not print an answer behind its prompt, or no end.
+            ReadingError: the template does not print an answer after its prompt, or does not end
+            it.
         """
         if turns[0].role == BARE:
             return self._bare(turns[0])
         if self._system is not None and turns[0].role != "system":
-            turns = [Message("system", self._system, None, False, 0.0), *turns]
+            turns = [Message("system", self._system, trained=False, weight=0.0), *turns]
         hidden = _Hidden(self._controls, [turn.content or "" for turn in turns])
         seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+        # Content None (a turn of tool calls alone) stays None: templates tell it from an empty
+        # text.
         shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
         shown = [a if b["content"] is not None else b for a, b in zip(shown, seen, strict=True)]
         text = self._rendered(shown, tools)
-        if hidden.found and hidden.restore(text) != self._rendered(seen, tools):
+        if hidden.tokens and hidden.restore(text) != self._rendered(seen, tools):
             return None
         answers = [
             i for i, t in enumerate(turns) if t.role == "assistant" and (t.trained or self._all)
         ]
         starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
         weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
-        ids, found, last = self._read(text, starts, weights, hidden)
+        ids, token_weights, last = self._read(text, starts, weights, hidden)
         upto = len(ids) if len(answers) <= MOST else last
         if self._all:
-            found = self._every_turn(ids, turns)
-        found[0] = 0.0  # a trainer's shift would predict it from the document before
-        return Reading(ids, found, upto, None if hidden.found else self.whole(text))
+            token_weights = self._every_turn(ids, turns)
+        token_weights[0] = 0.0  # in a pack it would be predicted from the example before
+        whole = None if hidden.tokens else self.whole(text)
+        return Reading(ids, token_weights, upto=upto, whole=whole)
 
     def _rendered(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str:
         try:
@@ -237,14 +244,15 @@ class SecondReading:
     def _read(
         self, text: str, starts: list[int], weights: list[float], hidden: _Hidden
     ) -> tuple[list[int], list[float], int]:
-        """Ids and weights of a rendered text that is cut where its answers start, and where the
-        last of them ends."""
+        """Ids and weights of a rendered text that is cut where its answers start, and its number of
+        tokens up to the end of the last answer."""
         ids = self._ids(text[: starts[0] if starts else len(text)], hidden)
-        found = [0.0] * len(ids)
+        token_weights = [0.0] * len(ids)
         upto = len(ids)
         for (start, stop), weight in zip(
             itertools.pairwise([*starts, len(text)]), weights, strict=True
         ):
+            # Up to ``cut`` is reasoning, which is encoded apart: a build cuts there, too.
             left = self._reasoning(text, start, stop) if self._mask else 0
             cut = start + left
             head = self._ids(text[start:cut], hidden, text[:start]) if left else []
@@ -254,30 +262,31 @@ class SecondReading:
             end = tail.index(self._model.end_of_turn_id) + 1
             upto = len(ids) + len(head) + end
             ids += head + tail
-            found += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
-        return ids, found, upto
+            token_weights += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
+        return ids, token_weights, upto
 
     def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
-        """Weights where all turns are trained, each up to its end of turn."""
+        """Weights of all tokens where every turn is trained, each up to its end-of-turn token."""
         ends = [i + 1 for i, token in enumerate(ids) if token == self._model.end_of_turn_id]
         weights = [turn.weight or 0.0 for turn in turns]
-        if len(ends) == len(turns) + 1:  # before them a system turn that the template brings
+        if len(ends) == len(turns) + 1:  # the template has added a system turn
             weights = [1.0, *weights]
         if len(ends) != len(weights):  # a template that joins turns
             if set(weights) != {1.0}:
                 raise ReadingError("turns have separate weights, but no separate ends.")
             weights = [1.0] * len(ends)
-        found = [0.0] * len(ids)
+        token_weights = [0.0] * len(ids)
         for (start, stop), weight in zip(itertools.pairwise([0, *ends]), weights, strict=True):
-            found[start:stop] = [weight] * (stop - start)
-        return found
+            token_weights[start:stop] = [weight] * (stop - start)
+        return token_weights
 
     def _bare(self, turn: Message) -> Reading:
-        said, end = turn.content or "", self._model.profile.end_of_turn
-        hidden = _Hidden(self._controls, [said])
-        ids = self._ids(hidden.hide(said) + end, hidden)
+        text, end = turn.content or "", self._model.profile.end_of_turn
+        hidden = _Hidden(self._controls, [text])
+        ids = self._ids(hidden.hide(text) + end, hidden)
         weights = [0.0, *[turn.weight or 0.0] * (len(ids) - 1)]
-        return Reading(ids, weights, len(ids), None if hidden.found else self.whole(said + end))
+        whole = None if hidden.tokens else self.whole(text + end)
+        return Reading(ids, weights, upto=len(ids), whole=whole)
 
     def steps(
         self,
@@ -286,11 +295,11 @@ class SecondReading:
         ratings: Sequence[float | None],
         tail: str | None,
     ) -> Reading | None:
-        """The ids of a problem and its steps with a marker after each; nothing is weighed.
+        """The ids of a problem and its steps with a marker after each; all weights are 0.
 
         Args:
             ratings: one for each step, None where it has none.
-            tail: of the row's own text; None where the steps are an answer in a chat.
+            tail: the end of the row's own text; None where the steps are an answer in a chat.
 
         Raises:
             ReadingError: markers and ratings do not line up.
@@ -303,7 +312,7 @@ class SecondReading:
             text = "".join(marked) + hidden.hide(tail)
             ids = self._ids(text, hidden)
             require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
-            return Reading(ids, [0.0] * len(ids), len(ids), None)
+            return Reading(ids, [0.0] * len(ids), upto=len(ids), whole=None)
         shown = [{"role": "user", "content": hidden.hide(problem)}]
         if self._system is not None:
             shown.insert(0, {"role": "system", "content": hidden.hide(self._system)})
@@ -315,22 +324,23 @@ class SecondReading:
         start = self._start(text, shown, None)
         ids, weights, _ = self._read(text, [start], [0.0], hidden)
         require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
-        whole = None if hidden.found else self.whole(text)
-        return Reading(ids, weights, len(ids), whole)
+        whole = None if hidden.tokens else self.whole(text)
+        return Reading(ids, weights, upto=len(ids), whole=whole)
 
     def pair(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Reading:
-        """The ids of two texts, framed by an encoder's tokenizer itself; the second is trained."""
+        """The ids of two texts as an encoder's tokenizer frames them; the second is trained."""
         texts = []
         for turns in (prompt, answer):
             seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
             texts.append(self._rendered(seen, None))
         tokenizer = parsed(self._model.tokenizer_json)
         tokenizer.encode_special_tokens = True
-        found = tokenizer.encode(texts[0], texts[1])
-        tokenizer.encode_special_tokens = False  # shared; as it was
+        encoding = tokenizer.encode(texts[0], texts[1])
+        tokenizer.encode_special_tokens = False  # the tokenizer is shared
         framing = self._model.profile.pair
-        start = len(found.ids) - (len(framing.after) if framing else 0)  # of an answer of no tokens
-        if 1 in found.sequence_ids:
-            start = found.sequence_ids.index(1)
-        weights = [0.0] * start + [1.0] * (len(found.ids) - start)
-        return Reading(found.ids, weights, len(found.ids), found.ids)
+        # Where the answer has no token, its start is where the tokens after it begin.
+        start = len(encoding.ids) - (len(framing.after) if framing else 0)
+        if 1 in encoding.sequence_ids:
+            start = encoding.sequence_ids.index(1)
+        weights = [0.0] * start + [1.0] * (len(encoding.ids) - start)
+        return Reading(encoding.ids, weights, upto=len(encoding.ids), whole=encoding.ids)

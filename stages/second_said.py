@@ -1,7 +1,8 @@
-"""What a row says, read once more for the second reading: before any column and any batch.
+"""What the sequences of a row must be, read from the row a second time without columns or batches.
 
 The format reads the row again, one row at a time. Which turns are trained, which sequence of the
-row is which, and what a chain of steps is made of is decided here anew, from the contract's words.
+row is which, and which texts a chain of steps has are decided here by code of its own, so that an
+error in ``examples``, ``kinds`` or ``normalize`` shows as a difference.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from stages.strict_json import dump
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One sequence of a row.
+class Expected:
+    """One sequence of a row, as its columns must have it.
 
     Attributes:
         sides: one conversation, or the chosen and the rejected one; every turn's ``trained`` is
             decided, and so is the ``weight`` of those that are trained.
-        steps, tail: of a chain: the texts before each marker, and what stands behind the last.
+        steps, tail: of a chain: the texts before each marker, and the text after the last.
     """
 
     sides: tuple[tuple[Message, ...], ...] = ()
@@ -38,15 +39,15 @@ class Said:
     tokens: Tokens | None = None
 
 
-def _conversation(found: Conversation, train_on: str) -> tuple[Message, ...]:
-    answers = [i for i, turn in enumerate(found.messages) if turn.role == "assistant"]
+def _conversation(example: Conversation, train_on: str) -> tuple[Message, ...]:
+    answers = [i for i, turn in enumerate(example.messages) if turn.role == "assistant"]
     by_policy = {
         "assistant": set(answers),
         "last": set(answers[-1:]),
-        "all": set(range(len(found.messages))),
+        "all": set(range(len(example.messages))),
     }[train_on]
     turns = []
-    for i, turn in enumerate(found.messages):
+    for i, turn in enumerate(example.messages):
         trained = i in by_policy if turn.trained is None else turn.trained
         turns.append(_decided(turn, trained or turn.role == BARE))
     return tuple(turns)
@@ -58,7 +59,10 @@ def _decided(turn: Message, trained: bool) -> Message:
 
 
 def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
-    """The conversation up to each trained answer, with that one alone trained; a text as it is."""
+    """For each trained answer the conversation up to it, in which only that answer is trained.
+
+    A text without turns stays as it is.
+    """
     if turns[0].role == BARE:
         yield turns
     for i, turn in enumerate(turns):
@@ -66,93 +70,97 @@ def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
             yield (*(_decided(t, False) for t in turns[:i]), turn)
 
 
-def _pair(found: Pair) -> Said:
-    prompt = [_decided(turn, False) for turn in found.prompt]
+def _pair(example: Pair) -> Expected:
+    prompt = [_decided(turn, False) for turn in example.prompt]
     sides = [
         (*prompt, *(_decided(turn, turn.role == "assistant") for turn in side))
-        for side in (found.chosen, found.rejected)
+        for side in (example.chosen, example.rejected)
     ]
-    return Said(tuple(sides), found.tools, found.margin)
+    return Expected(tuple(sides), example.tools, example.margin)
 
 
-def _chain(found: StepChain, raw: bool, between: str) -> Said:
-    problem = found.problem.strip()
-    steps = [step.strip() for step in found.steps]
+def _chain(example: StepChain, raw: bool, between: str) -> Expected:
+    problem = example.problem.strip()
+    steps = [step.strip() for step in example.steps]
     tail = None
-    if raw and found.pieces is not None:
-        *steps, tail = found.pieces
-    elif raw:  # a row of lists: as it is written, with a break where it has none of its own
-        steps, tail = list(found.steps), ""
+    if raw and example.pieces is not None:
+        *steps, tail = example.pieces
+    elif raw:  # a row of lists: the steps as written, with a separator where there is no line break
+        steps, tail = list(example.steps), ""
         for i in range(len(steps) - 1, -1, -1):
-            left = found.steps[i - 1] if i else problem
+            left = example.steps[i - 1] if i else problem
             if left[-1:] != "\n" and steps[i][:1] != "\n":
                 steps[i] = (between if i else "\n") + steps[i]
         steps[0] = problem + steps[0]
-    return Said(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(found.labels))
+    return Expected(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(example.labels))
 
 
-def sequences(example: Example, asked: Normalize) -> list[Said]:
-    """The sequences that an example is to become, by what was asked of normalize."""
+def sequences(example: Example, normalize: Normalize) -> list[Expected]:
+    """The sequences that an example must become with the options of ``normalize``."""
     if isinstance(example, Conversation):
-        turns = _conversation(example, asked.train_on)
-        each = _turn_by_turn(turns) if asked.turn_by_turn else [turns]
-        return [Said((one,), example.tools) for one in each]
+        turns = _conversation(example, normalize.train_on)
+        each = _turn_by_turn(turns) if normalize.turn_by_turn else [turns]
+        return [Expected((one,), example.tools) for one in each]
     if isinstance(example, Pair):
         return [_pair(example)]
     if isinstance(example, StepChain):
-        return [_chain(example, asked.raw, asked.step_separator)]
-    return [Said(tokens=example)] if isinstance(example, Tokens) else []
+        return [_chain(example, normalize.raw, normalize.step_separator)]
+    return [Expected(tokens=example)] if isinstance(example, Tokens) else []
 
 
 _SIDES = ("messages", "chosen_messages", "rejected_messages")
 
 
 def _same_turns(turns: tuple[Message, ...], column: list[dict[str, Any]]) -> bool:
-    said = [(t.role, t.content, dump(t.fields) if t.fields else None, t.trained) for t in turns]
-    return said == [(t["role"], t["content"], t["fields"], t["trained"]) for t in column]
+    expected = [(t.role, t.content, dump(t.fields) if t.fields else None, t.trained) for t in turns]
+    return expected == [(t["role"], t["content"], t["fields"], t["trained"]) for t in column]
 
 
-def _same_steps(said: Said, row: Mapping[str, Any]) -> bool:
+def _same_steps(expected: Expected, row: Mapping[str, Any]) -> bool:
     labels = row["step_labels"]
-    ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[: len(labels)]]
-    own = (said.problem, list(said.steps), said.tail, ratings)
+    ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[: len(labels)]]
+    own = (expected.problem, list(expected.steps), expected.tail, ratings)
     return own == (row["problem"], row["steps"], row["tail"], labels)
 
 
-def matches(said: Said, row: Mapping[str, Any]) -> bool:
+def matches(expected: Expected, row: Mapping[str, Any]) -> bool:
     """Whether the columns of a row say the same.
 
     Args:
-        row: the columns that normalize writes; step ratings may be fewer, of steps that stayed.
+        row: the columns that normalize writes; ratings of steps that were dropped are missing.
     """
-    if said.tokens is not None:
-        return True  # ids have no columns but those that the reading compares
-    if said.steps:
-        return _same_steps(said, row)
-    tools = dump(said.tools) if said.tools else None
+    if expected.tokens is not None:
+        return True  # their ids and labels are compared by ``witness``
+    if expected.steps:
+        return _same_steps(expected, row)
+    tools = dump(expected.tools) if expected.tools else None
     columns = [row[name] for name in _SIDES if name in row]
-    same = len(columns) == len(said.sides) and row["tools"] == tools
-    if not same or not all(map(_same_turns, said.sides, columns)):
+    same = len(columns) == len(expected.sides) and row["tools"] == tools
+    if not same or not all(map(_same_turns, expected.sides, columns)):
         return False
-    margin = None if said.margin is None else float(np.float32(said.margin))
+    margin = None if expected.margin is None else float(np.float32(expected.margin))
     return "margin" not in row or bool(row["margin"] == margin)
 
 
-def named(found: list[list[Said | None]], row: Mapping[str, Any]) -> Said | None:
-    """The sequence of a row's examples that a row of columns is; None when it is none of them.
+def sequence_of(
+    per_example: list[list[Expected | None]], row: Mapping[str, Any]
+) -> Expected | None:
+    """The expected sequence that belongs to a row of columns; None when none is equal to it.
 
     Args:
-        found: the sequences of each example; None for one that is refused, which has a number too.
+        per_example: the sequences of each example of the row; None for a refused one, which is
+            numbered like the others.
     """
-    every = [said for one in found for said in one]
+    every = [sequence for one in per_example for sequence in one]
     number = row["sequence"]
     if number < 0:
-        return _if_it_is(every[0], row) if len(every) == 1 else None
-    if len(found) > 1 and any(len(one) != 1 for one in found):
-        # An example that was refused before it became several has one number, whatever it holds.
-        return next((said for said in every if _if_it_is(said, row)), None)
-    return _if_it_is(every[number], row) if number < len(every) else None
+        return _if_equal(every[0], row) if len(every) == 1 else None
+    if len(per_example) > 1 and any(len(one) != 1 for one in per_example):
+        # An example that is refused as a whole has one number, but would have been several
+        # sequences here: numbers do not correspond, so an equal sequence is searched.
+        return next((sequence for sequence in every if _if_equal(sequence, row)), None)
+    return _if_equal(every[number], row) if number < len(every) else None
 
 
-def _if_it_is(said: Said | None, row: Mapping[str, Any]) -> Said | None:
-    return said if said is not None and matches(said, row) else None
+def _if_equal(expected: Expected | None, row: Mapping[str, Any]) -> Expected | None:
+    return expected if expected is not None and matches(expected, row) else None

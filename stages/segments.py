@@ -3,6 +3,33 @@
 A segment is a control token that the template printed, or the text between two of them, cut once
 more where training starts. Text segments are encoded with special tokens off, so nothing that a
 user wrote can become a control token.
+
+A question and its answer in ChatML, as the template prints them::
+
+    <|im_start|>system
+    Be kind.<|im_end|>
+    <|im_start|>user
+    Hi<|im_end|>
+    <|im_start|>assistant
+    Hello!<|im_end|>
+
+become these segments, and with the tokenizer of Qwen2 these ids (the first two turns are alike, so
+only the second is shown)::
+
+    segment         kind                        ids               label
+    <|im_start|>    CONTROL                     151644            -100
+    user\\nHi        0                           872 198 13048     -100
+    <|im_end|>      CONTROL                     151645            -100
+    \\n              0                           198               -100
+    <|im_start|>    CONTROL                     151644            -100
+    assistant\\n     0                           77091 198         -100
+    Hello!          TRAINED                     9707 0            the ids
+    <|im_end|>      CONTROL | TRAINED           151645            the id
+    \\n              CLOSES                      198               -100
+
+``assistant\\nHello!`` is one text between two control tokens; it is cut where the generation prompt
+ends, because inference encodes the prompt alone. The line break behind the answer is printed by the
+template but never generated, so it is not trained; ``--too-long trim-turns`` may cut after it.
 """
 
 from __future__ import annotations
@@ -24,11 +51,12 @@ Span: TypeAlias = tuple[int, int]  # a stretch of text: start included, stop not
 
 
 def controls_pattern(controls: Iterable[str]) -> re.Pattern[str]:
-    """Finds any of the control tokens, the longest first."""
+    """A pattern that finds any of the control tokens; the longest of several that match."""
     return re.compile("|".join(re.escape(c) for c in sorted(controls, key=len, reverse=True)))
 
 
 def _pieces(text: str, controls: re.Pattern[str]) -> Iterator[tuple[int, int, int]]:
+    """Start, stop and kind (``CONTROL`` or 0) of each control token and of each text between."""
     at = 0
     for match in controls.finditer(text):
         if match.start() > at:
@@ -48,6 +76,8 @@ def cut(text: str, trained: Sequence[Span], controls: re.Pattern[str]) -> list[S
     Raises:
         ValueError: training starts or stops inside a control token.
     """
+    # Starts and stops alternate (start, stop, start, ...): a place with an odd number of edges at
+    # or before it is inside a span.
     edges = [edge for span in trained for edge in span]
     segments: list[Segment] = []
     for start, stop, kind in _pieces(text, controls):
@@ -56,13 +86,13 @@ def cut(text: str, trained: Sequence[Span], controls: re.Pattern[str]) -> list[S
             raise ValueError(f"training starts inside the control token {text[start:stop]!r}")
         points = [start, *dict.fromkeys(inner), stop]
         for a, b in itertools.pairwise(points):
-            inside = bisect_right(edges, a) % 2  # between a span's start and its stop
+            inside = bisect_right(edges, a) % 2
             segments.append((text[a:b], kind | (TRAINED if inside else 0)))
     return _closed(segments)
 
 
 def _closed(segments: list[Segment]) -> list[Segment]:
-    """Mark where a trained turn is complete: after its last control token and blanks behind it."""
+    """Mark where a trained turn is complete: at its last control token, or at blanks after it."""
     for i, (_, kind) in enumerate(segments):
         following = segments[i + 1] if i + 1 < len(segments) else ("", 0)
         if kind & CONTROL and kind & TRAINED and not following[1] & TRAINED:

@@ -58,13 +58,13 @@ class Condition:
 
     def holds(self, row: Row) -> bool:
         """Whether a row meets it. A row without the column does not, whatever the sign."""
-        found = lookup(row, self.column)
-        if found is None:
+        value = lookup(row, self.column)
+        if value is None:
             return self.sign == "=" and self.value is None
         if self.sign in _ORDER:
-            number = _number(found)
+            number = _number(value)
             return number is not None and _ORDER[self.sign](number, self.value)
-        same = found == self.value and isinstance(found, bool) == isinstance(self.value, bool)
+        same = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
         return same == (self.sign == "=")
 
 
@@ -80,15 +80,15 @@ def condition(text: str) -> Condition:
             f"--where {text!r} is not COLUMN=VALUE.",
             "For example --where label=true, or --where 'score>=4'.",
         )
-    column, sign, said = match.group("column", "sign", "value")
+    column, sign, operand = match.group("column", "sign", "value")
     try:
-        value = orjson.loads(said)
+        value = orjson.loads(operand)
     except orjson.JSONDecodeError:
-        value = said
+        value = operand
     if sign in _ORDER and _number(value) is None:
         raise UsageError(
-            f"--where {text!r} compares with {said!r}, which is not a number.",
-            f"Use {column}={said} for a text.",
+            f"--where {text!r} compares with {operand!r}, which is not a number.",
+            f"Use {column}={operand} for a text.",
         )
     return Condition(column, sign, value)
 

@@ -33,7 +33,7 @@ STOPS = (
 _LAST = {stop[-1] for stop in STOPS}
 
 
-def found(text: str) -> str | None:
+def ending_stop(text: str) -> str | None:
     """The stop token that a text ends in, blanks aside; None when it ends in none."""
     said = text.rstrip()
     if said[-1:] not in _LAST or not said.endswith(STOPS):
@@ -45,7 +45,7 @@ def found(text: str) -> str | None:
 
 def stripped(text: str) -> str:
     """A text without the stop tokens at its end; what stands before them stays as it is."""
-    while stop := found(text):
+    while stop := ending_stop(text):
         text = text.rstrip().removesuffix(stop)
     return text
 
@@ -68,7 +68,7 @@ def _refuse(stop: str, where: str) -> RowError:
 
 
 def _treat_steps(chain: StepChain, policy: str) -> bool:
-    stop = found(chain.steps[-1]) if chain.steps else None
+    stop = ending_stop(chain.steps[-1]) if chain.steps else None
     if stop is None:
         return False
     if policy == REJECT:
@@ -96,7 +96,7 @@ def treat(example: Example, policy: str) -> str | None:
         return NOTES[policy] if _treat_steps(example, policy) else None
     seen = False
     for number, turn in enumerate(_answers(example)):
-        stop = found(turn.content) if turn.content else None
+        stop = ending_stop(turn.content) if turn.content else None
         if stop is None:
             continue
         if policy == REJECT:

@@ -17,7 +17,7 @@ from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.kinds import Kind
 from stages.selection import Selection
-from stages.unread import Left, left_over, repeats, require_asked, size_of, texts_of
+from stages.unread import Unread, left_over, repeats, require_asked, size_of, texts_of
 from stages.watched import Watched
 
 MOST_OF_THE_TEXT = 0.5  # of a row's text in one column that nothing reads
@@ -54,14 +54,14 @@ class Survey:
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
 
-    def take(self, left: Left) -> Column:
+    def take(self, left: Unread) -> Column:
         """Count one row's value."""
-        found = self.columns.setdefault(left.path, Column())
-        found.rows += 1
-        found.bytes += size_of(left.value)
-        if len(found.values) < 1000:
-            found.values.append(left.value)
-        return found
+        column = self.columns.setdefault(left.path, Column())
+        column.rows += 1
+        column.bytes += size_of(left.value)
+        if len(column.values) < 1000:
+            column.values.append(left.value)
+        return column
 
 
 def _text(value: Any) -> int:
@@ -75,7 +75,7 @@ def _text(value: Any) -> int:
 
 def survey(
     rows: Sequence[Row],
-    found: Format,
+    format_: Format,
     kind: Kind,
     options: FormatOptions,
     selection: Selection,
@@ -86,13 +86,13 @@ def survey(
         rows: as ``selection`` and ``--map`` give them.
     """
     result = Survey()
-    settled = formats.settled_by(found, options.columns)
+    settled = formats.settled_by(format_, options.columns)
     unread: Counter[str] = Counter()
     total = 0
     for row in rows:
         watched = Watched(row)
         try:
-            examples = found.read(watched, options)
+            examples = format_.read(watched, options)
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
             continue  # told of by the build, by name
         result.rows += 1

@@ -1,4 +1,4 @@
-"""A chat template: compiled Jinja in a sandbox, and nothing that depends on the clock.
+"""A chat template: compiled Jinja in a sandbox, whose output never depends on the clock.
 
 The environment is the one that Hugging Face's ``apply_chat_template`` documents: block trimming,
 ``tojson`` without HTML escapes, ``raise_exception``, ``strftime_now``, loop controls, and the
@@ -45,16 +45,16 @@ class _Generation(Extension):
 
 
 class Watched(str):
-    """A text that stays what it is when the template joins it with others."""
+    """A text whose type survives when the template joins it with others."""
 
     __slots__ = ()
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    """What Jinja prints, captures and concatenates with: keeps the type of a watched text."""
-    found = list(pieces)
-    watched = next((piece for piece in found if isinstance(piece, Watched)), None)
-    text = "".join(found)
+    """Join texts for Jinja: what is joined with a watched text is watched, too."""
+    texts = list(pieces)
+    watched = next((piece for piece in texts if isinstance(piece, Watched)), None)
+    text = "".join(texts)
     return text if watched is None else type(watched)(text)
 
 
@@ -159,7 +159,7 @@ class Template:
                 add_generation_prompt=add_generation_prompt,
                 **variables,
             )
-            return str.__str__(text)  # plain again
+            return str.__str__(text)  # a plain string, also of a watched text
         except SecurityError as error:
             raise RowError("template_error", f"the chat template is refused: {error}") from error
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:

@@ -34,8 +34,8 @@ def read(text: str) -> tuple[Dialect, Turns] | None:
 
 def dialect_of(value: Any) -> str | None:
     """The dialect's name, when the value is a text that is already templated."""
-    found = read(value) if isinstance(value, str) else None
-    return found[0].name if found else None
+    templated = read(value) if isinstance(value, str) else None
+    return templated[0].name if templated else None
 
 
 def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
@@ -51,12 +51,12 @@ def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
 
 def _unclosed(answer: str, dialect: Dialect) -> str:
     """An answer without the end marker that was cut out with it."""
-    said = answer
+    text = answer
     for _ in range(2):  # the end of a turn, and the end of the text behind it
-        trimmed = said.rstrip()
+        trimmed = text.rstrip()
         closer = next((c for c in dialect.closers if trimmed.endswith(c)), None)
-        said = trimmed[: -len(closer)] if closer else said
-    return said.strip() if dialect.strips else said
+        text = trimmed[: -len(closer)] if closer else text
+    return text.strip() if dialect.strips else text
 
 
 def _begun(start: str) -> str:
@@ -82,12 +82,12 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
         start = _begun(last.content or "")
         if own is not None and not start.strip():
             return [*messages[:-1], *own.messages]
-        said = _unclosed(answer.removeprefix(prompt.owed), dialect)
-        if start.strip() == OPEN and said.lstrip().startswith(OPEN):
+        text = _unclosed(answer.removeprefix(prompt.owed), dialect)
+        if start.strip() == OPEN and text.lstrip().startswith(OPEN):
             start = ""
         elif dialect.strips and start == OPEN:
             start += "\n"  # which the dialect took for a blank of its own
-        return [*messages[:-1], Message("assistant", start + said)]
+        return [*messages[:-1], Message("assistant", start + text)]
     if own is not None:
         return messages + own.messages
     return [*messages, Message("assistant", _unclosed(answer, dialect))]

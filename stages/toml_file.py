@@ -30,15 +30,15 @@ def read(path: Path) -> dict[str, Any]:
     if _DOTTED.search(text):
         raise ValueError(_TOO_DEEP)
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    _require_shallow(found)
-    return found
+    _require_shallow(table)
+    return table
 
 
-def _require_shallow(found: object) -> None:
-    level: list[object] = [found]
+def _require_shallow(table: object) -> None:
+    level: list[object] = [table]
     for _ in range(DEEPEST):
         inner = [v for v in level if isinstance(v, (dict, list))]
         level = [each for v in inner for each in (v.values() if isinstance(v, dict) else v)]

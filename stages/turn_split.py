@@ -39,8 +39,8 @@ def count(batch: Batch) -> dict[str, int]:
     lengths = batch.column("length").to_numpy().astype(np.int64)
     several = np.append(continued, False) | np.append(False, continued)  # of the examples
     last = several & ~np.append(continued, False)
-    made = (last.sum(), several.sum(), lengths[several].sum(), lengths[last].sum())
-    return dict(zip(COUNTS, map(int, made), strict=True))
+    totals = (last.sum(), several.sum(), lengths[several].sum(), lengths[last].sum())
+    return dict(zip(COUNTS, map(int, totals), strict=True))
 
 
 def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -50,21 +50,26 @@ def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
     lines = batch.column("line").to_numpy()
     alike: np.ndarray[Any, np.dtype[np.bool_]]
     alike = (lines[:-1] == lines[1:]) & (sizes[:-1] < sizes[1:]) & (sizes[:-1] > 0)
-    found = np.flatnonzero(alike)
-    for place in (np.zeros(len(found), np.int64), sizes[found] - 1):  # the first turn, the last
-        ours, theirs = (turns.take(pa.array(starts[which] + place)) for which in (found, found + 1))
+    candidates = np.flatnonzero(alike)
+    for place in (
+        np.zeros(len(candidates), np.int64),
+        sizes[candidates] - 1,
+    ):  # the first turn, the last
+        ours, theirs = (
+            turns.take(pa.array(starts[which] + place)) for which in (candidates, candidates + 1)
+        )
         for number in range(3):  # role, content, fields
             one, other = (side.field(number).fill_null("") for side in (ours, theirs))
-            alike[found] &= pc.equal(one, other).to_numpy(zero_copy_only=False)
+            alike[candidates] &= pc.equal(one, other).to_numpy(zero_copy_only=False)
     return alike
 
 
-def told(counts: dict[str, int]) -> dict[str, Any] | None:
+def figures(counts: dict[str, int]) -> dict[str, Any] | None:
     """The counts with the factor; None where no conversation became several examples."""
     if not counts.get("conversations"):
         return None
-    made = {name: counts[name] for name in COUNTS}
-    return {**made, "factor": round(made["tokens"] / made["tokens_if_whole"], 4)}
+    figures = {name: counts[name] for name in COUNTS}
+    return {**figures, "factor": round(figures["tokens"] / figures["tokens_if_whole"], 4)}
 
 
 def sentence(split: dict[str, Any]) -> str:

@@ -1,10 +1,13 @@
 """Where the turns of a conversation start and stop in its rendered text.
 
-Training starts at the end of the generation prompt, and every trained turn must begin with
-exactly the prompt that inference would feed: the turns before it are rendered, and must be what the
-text begins with. In a long conversation that would cost more with every turn. There most turns are
-proved on an excerpt of the conversation (see ``excerpts``): what the excerpt prints between the
-last text before a trained turn and the turn's start must stand at the same place in the whole text.
+An answer is trained from the end of its generation prompt. To find it, the turns before the answer
+are rendered with ``add_generation_prompt``, as inference would do; the conversation's text must
+begin with exactly that prompt, and the answer starts where it ends.
+
+A rendering per answer makes a conversation of n turns cost n times n turns. So most answers of a
+long conversation are proved on an excerpt of it instead (see ``excerpts``): what the excerpt prints
+between the last text before the answer and the answer's start must stand at the same place in the
+whole text.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from stages.errors import RowError
@@ -24,7 +27,7 @@ from stages.placeholders import SLOT, Guard, Placeholder
 from stages.segments import Span
 from stages.template import Template
 
-# Turns that the renderings of one conversation may print beside the conversation itself.
+# How many turns the extra renderings of one conversation may print in all.
 MOST_PRINTED = 1 << 17
 _MOST_LEADS = 4096
 Seen: TypeAlias = list[dict[str, Any]]
@@ -40,6 +43,7 @@ class Turn:
     trained: bool
 
     def seen(self) -> dict[str, Any]:
+        """The message as a template gets it."""
         return {"role": self.role, "content": self.content, **(self.fields or {})}
 
 
@@ -48,10 +52,10 @@ class _Lead:
     """What stands before a trained turn, as an excerpt shows it.
 
     Attributes:
-        place: of the turn in the excerpt whose text is the last one before.
-        text: from that text to the start of the trained turn.
-        opening: from there to the next text or the end of the turn.
-        guards: what the excerpt's renderings asked; their slots are places in the excerpt.
+        place: index in the excerpt of the turn whose text is the last one before the trained turn.
+        text: what is printed from the end of that text to the start of the trained turn.
+        opening: what is printed from there to the next text or to the end of the turn.
+        guards: what the template asked about texts; slots are indices in the excerpt.
     """
 
     place: int
@@ -91,11 +95,11 @@ class Chat:
         return json.dumps(self.tools)
 
     def kind(self, picked: Sequence[int], index: int) -> Hashable:
-        """What an excerpt is, for what its template prints: all but what placeholders stand for."""
+        """The shape of an excerpt: everything that a template can print, apart from the texts."""
         return (self._tools, picked.index(index), tuple(self._kinds[i] for i in picked))
 
     def spend(self, turns: int) -> None:
-        """Count turns that are rendered once more.
+        """Count turns that are rendered again.
 
         Raises:
             RowError: ``too_many_turns``.
@@ -108,7 +112,7 @@ class Chat:
 
 
 class Spans:
-    """Finds the trained spans of conversations; keeps what excerpts have shown.
+    """Finds the trained spans of conversations; remembers the results of excerpts.
 
     Args:
         end_of_turn, variants, train_all: as of ``compile.Compiler``.
@@ -134,6 +138,7 @@ class Spans:
             RowError: ``not_prefix_stable``, ``no_end_of_turn``, ``untrainable_turn``,
                 ``too_many_turns``.
         """
+        # The end of each turn's text in the rendered text, by the turn's index.
         places = {int(m[1]): m.end() for m in SLOT.finditer(text)} if chat.placed else {}
         answers = [
             self._answer(chat, text, i, places)
@@ -168,17 +173,21 @@ class Spans:
     ) -> list[Span]:
         """Every turn up to its end-of-turn token, cut where answers start.
 
-        What stands behind the last one stays untrained, and so do turns that the row leaves out
-        (``ends`` says where each turn stops, when there are such).
+        Text behind the last end-of-turn token is not trained, and neither are turns that the row
+        leaves out.
+
+        Args:
+            ends: where each turn stops in the text; None where no turn is left out.
         """
         stops = [match.end() for match in re.finditer(re.escape(self._end_of_turn), text)]
         starts = [start for start, _ in answers]
         spans = []
+        # The turn that each end-of-turn token belongs to: the first one that stops there or later.
         own = [] if ends is None else [bisect_left(ends, stop) for stop in stops]
         for at, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
-            # Before the first turn's own may stand a system turn that the template brings.
-            brought = own[at : at + 2] == [0, 0]
-            if not own or brought or turns[own[at]].trained:
+            # Two ends that belong to turn 0: the template has added a system turn before it.
+            added = own[at : at + 2] == [0, 0]
+            if not own or added or turns[own[at]].trained:
                 inner = starts[bisect_left(starts, start) : bisect_left(starts, stop)]
                 edges = [start, *inner, stop]
                 spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
@@ -210,7 +219,7 @@ class Spans:
         return max(fitting)
 
     def _by_excerpt(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> int | None:
-        """The same as an excerpt shows it; None where it does not show it."""
+        """The start of a turn as an excerpt shows it; None where no excerpt can show it."""
         picked = chat.excerpts.of(index)
         if picked is None:
             return None
@@ -220,28 +229,30 @@ class Spans:
                 self._leads.clear()
             self._leads[kind] = self._lead(chat, picked, index)
         lead = self._leads[kind]
+        # Where the excerpt has its last text, the whole text must go on as the excerpt does.
         behind = places.get(picked[lead.place]) if lead else None
         if lead is None or behind is None:
             return None
         if not text.startswith(lead.text + lead.opening, behind):
             return None
-        Placeholder.asked += [
-            Guard(picked[guard.slot], guard.how, guard.ask, guard.part) for guard in lead.guards
-        ]
+        # What the template asked in the excerpt, it asks of these texts too; slots become the
+        # turns' indices in the whole conversation.
+        Placeholder.guards += [replace(guard, slot=picked[guard.slot]) for guard in lead.guards]
         return behind + len(lead.text)
 
     def _lead(self, chat: Chat, picked: list[int], index: int) -> _Lead | None:
         """What stands before a turn of an excerpt; None where the excerpt is not a conversation."""
         seen, at = [chat.seen[i] for i in picked], picked.index(index)
-        asked, Placeholder.asked = Placeholder.asked, []
+        # The excerpt's renderings get a list of guards of their own, which is kept with the result.
+        outer_guards, Placeholder.guards = Placeholder.guards, []
         try:
             text = self._template.render(seen, chat.tools)
             start = self._start(text, seen[:at], chat.tools, index)
-            guards = dict.fromkeys(Placeholder.asked)
+            guards = dict.fromkeys(Placeholder.guards)
         except RowError:
             return None
         finally:
-            Placeholder.asked = asked
+            Placeholder.guards = outer_guards
         before = list(SLOT.finditer(text, 0, start))
         stop = text.find(self._end_of_turn, start)
         if not before or stop < 0:
@@ -249,8 +260,8 @@ class Spans:
         following = SLOT.search(text, start, stop)
         place = {turn: number for number, turn in enumerate(picked)}
         return _Lead(
-            place[int(before[-1][1])],
-            text[before[-1].end() : start],
-            text[start : following.start() if following else stop],
-            tuple(Guard(place[g.slot], g.how, g.ask, g.part) for g in guards),
+            place=place[int(before[-1][1])],
+            text=text[before[-1].end() : start],
+            opening=text[start : following.start() if following else stop],
+            guards=tuple(replace(guard, slot=place[guard.slot]) for guard in guards),
         )

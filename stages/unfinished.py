@@ -42,6 +42,6 @@ def require_finished(message: Message, where: str) -> None:
         raise RowError("unclosed_reasoning", detail)
     for name, value in (message.fields or {}).items():
         if name in FLAGS and isinstance(value, str | bool) and FLAGS[name](value):
-            said = str(value).lower() if isinstance(value, bool) else repr(value)
-            detail = f"{where} has {name}: {said}, so it is the beginning of an answer"
+            shown = str(value).lower() if isinstance(value, bool) else repr(value)
+            detail = f"{where} has {name}: {shown}, so it is the beginning of an answer"
             raise RowError("unfinished_answer", f"{detail}; leave it out, or do not train it")

@@ -67,11 +67,11 @@ def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
 def texts_of(examples: Iterable[Example]) -> list[str]:
     """Every text of some examples."""
     examples = list(examples)
-    found = [turn.content for turn in turns_of(examples) if turn.content]
+    texts = [turn.content for turn in turns_of(examples) if turn.content]
     for example in examples:
         if isinstance(example, StepChain):
-            found += [example.problem, *example.steps]
-    return found
+            texts += [example.problem, *example.steps]
+    return texts
 
 
 def repeats(value: Any, texts: Sequence[str]) -> bool:
@@ -79,8 +79,10 @@ def repeats(value: Any, texts: Sequence[str]) -> bool:
     if not isinstance(value, str):
         return False
     plain = value.strip()
-    said = [text.strip() for text in texts if text.strip()]
-    return any(plain in text for text in said) or (bool(said) and all(t in plain for t in said))
+    stripped = [text.strip() for text in texts if text.strip()]
+    return any(plain in text for text in stripped) or (
+        bool(stripped) and all(t in plain for t in stripped)
+    )
 
 
 def _column_of(row: Row, key: str) -> str:
@@ -93,7 +95,7 @@ def _column_of(row: Row, key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Unread:
     """Something that a row says and no example holds.
 
     Attributes:
@@ -111,7 +113,7 @@ def left_over(
     examples: Sequence[Example],
     printed: frozenset[str],
     taken: Collection[str] = (),
-) -> list[Left]:
+) -> list[Unread]:
     """Everything in a row that no example holds.
 
     Args:
@@ -119,15 +121,15 @@ def left_over(
         taken: what ``--map`` reads: the paths among them are taken from inside a column.
     """
     inside = [path for path in taken if "." in path]
-    found = [Left(*left) for path, value in row.unread() for left in rest(path, value, inside)]
+    columns = [Unread(*left) for path, value in row.unread() for left in rest(path, value, inside)]
     if any(isinstance(example, StepChain) for example in examples):
-        return found + list(_beside_steps(row))
+        return columns + list(_beside_steps(row))
     keys: dict[str, Any] = {}
     for turn in turns_of(examples):
         for key, value in (turn.fields or {}).items():
             if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
                 keys.setdefault(key, value)
-    return found + [Left(_column_of(row, key), value, turn=True) for key, value in keys.items()]
+    return columns + [Unread(_column_of(row, key), value, turn=True) for key, value in keys.items()]
 
 
 def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
@@ -138,19 +140,19 @@ def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
     return says is not None and (isinstance(value, bool) or says(value))
 
 
-def _beside_steps(row: Watched) -> Iterator[Left]:
+def _beside_steps(row: Watched) -> Iterator[Unread]:
     """What turns say beside their steps: of these only role and text are used, not even flags."""
     for name, turns in row.items():
         if not isinstance(turns, list) or name not in row.read_columns:
             continue
         rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
-        said = {key: value for turn in rows for key, value in turn.items() if value is not None}
-        for key, value in said.items():
+        others = {key: value for turn in rows for key, value in turn.items() if value is not None}
+        for key, value in others.items():
             if key not in _SAID and key not in row.read_keys(name):
-                yield Left(f"{name}[].{key}", value, turn=True)
+                yield Unread(f"{name}[].{key}", value, turn=True)
 
 
-def require_asked(left: Left, kind: Kind, examples: Sequence[Example]) -> None:
+def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None:
     """Leave something out only where that changes nothing that is trained, as far as one can tell.
 
     Raises:

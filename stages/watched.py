@@ -107,10 +107,10 @@ def _inside(value: Any) -> Any:
 def _unread_in(values: list[Any], before: str) -> Iterator[tuple[str, Any]]:
     rows = [one for one in values if isinstance(one, Watched)]
     read = set().union(*(row._read for row in rows))
-    told: set[str] = set()
+    yielded: set[str] = set()
     for row in rows:
         for path, value in row.unread(before):
             key = path.removeprefix(before)
-            if key not in read and path not in told:
-                told.add(path)
+            if key not in read and path not in yielded:
+                yielded.add(path)
                 yield path, value

@@ -1,7 +1,9 @@
 """Loss weights: from a turn's own number to one for each of its tokens.
 
-A list of weights that is empty says that every trained turn, segment or token has weight 1: so
-rows that name no weight carry none, and a build of such rows has no column of them.
+They are computed in three steps, each a list per row: per turn (``of_turns``), per segment of the
+rendered text (``of_segments``), per token (``of_tokens``). An empty list means that everything
+trained has weight 1. So rows without weights store none, and a build of such rows has no column
+``loss_weights``.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ def of_turns(conversations: Sequence[Sequence[Message]]) -> pa.ListArray:
         for turn in turns
         if turn.weight is not None and turn.trained
     ]
-    found = {row: [_of_turn(turn) for turn in conversations[row]] for row in dict.fromkeys(some)}
-    return lists(found, len(conversations))
+    weighted = {row: [_of_turn(turn) for turn in conversations[row]] for row in dict.fromkeys(some)}
+    return lists(weighted, len(conversations))
 
 
 def _of_turn(turn: Message) -> float:
@@ -51,17 +53,21 @@ def _of_turn(turn: Message) -> float:
     return 1.0 if turn.weight is None else turn.weight
 
 
-def lists(found: Mapping[int, Sequence[float]], rows: int) -> pa.ListArray:
-    """A list<float32> column with the lists of some rows, in order of row; the others are empty."""
+def lists(by_row: Mapping[int, Sequence[float]], rows: int) -> pa.ListArray:
+    """A list<float32> column of ``rows`` rows; rows that are not in ``by_row`` get an empty list.
+
+    Args:
+        by_row: lists by row, in ascending order of rows.
+    """
     lengths = np.zeros(rows, np.int64)
-    for row, values in found.items():
+    for row, values in by_row.items():
         lengths[row] = len(values)
-    flat = np.fromiter(itertools.chain.from_iterable(found.values()), np.float32)
+    flat = np.fromiter(itertools.chain.from_iterable(by_row.values()), np.float32)
     return make_list(offsets_of(lengths), pa.array(flat))
 
 
-def given(column: pa.ListArray) -> dict[int, list[float]]:
-    """The lists that are not empty, by row; at once where there is none."""
+def nonempty(column: pa.ListArray) -> dict[int, list[float]]:
+    """The lists that are not empty, by row; columns without any value are not looped over."""
     if not len(column.flatten()):
         return {}
     return {row: values for row, values in enumerate(column.to_pylist()) if values}
@@ -82,8 +88,10 @@ def of_segments(
             each of which then has one trained end of turn.
 
     Raises:
-        RowError: ``weight_unplaced``: the template joins turns, or brings some.
+        RowError: ``weight_unplaced``: the template joins turns, or adds some.
     """
+    # A turn ends at an end-of-turn token, so the segments up to the n-th of these have the weight
+    # of the turn that ends there.
     stops = [
         i
         for i, (text, kind) in enumerate(zip(texts, kinds, strict=True))
@@ -95,22 +103,23 @@ def of_segments(
         owners = trained if len(stops) == len(trained) else []
         owned = [weights[i] for i in owners]
     else:
+        # Every turn has an end of turn, trained or not: the turn is found by the place in the text.
         reached = list(itertools.accumulate(map(len, texts)))
         owners = [bisect_left(ends, reached[stop]) for stop in stops]
         owned = [weights[i] if i < len(weights) else None for i in owners]
-        if owners[:2] == [0, 0]:  # before the first turn's own: a system turn of the template's
+        if owners[:2] == [0, 0]:  # two ends up to turn 0: the template added a system turn
             owned[0], owners = 1.0, owners[1:]
     if None in owned or not set(trained) <= set(owners) or len(set(owners)) != len(owners):
         raise RowError(
             "weight_unplaced",
             "the template does not end each turn separately, so weights cannot be placed",
         )
-    made = [0.0] * len(texts)
+    segment_weights = [0.0] * len(texts)
     start = 0
     for stop, weight in zip(stops, owned, strict=True):
-        made[start : stop + 1] = [weight or 0.0] * (stop + 1 - start)
+        segment_weights[start : stop + 1] = [weight or 0.0] * (stop + 1 - start)
         start = stop + 1
-    return made
+    return segment_weights
 
 
 def of_tokens(
@@ -123,17 +132,21 @@ def of_tokens(
     """Weights of tokens: as a column, and flat for all rows (None where all are plain).
 
     Args:
-        column: weights of each row's segments, or none.
+        column: list<float32>, the weights of each row's segments; empty lists for weight 1.
         segments: where each row's segments start; ``lengths``: tokens of each segment.
-        offsets, labels: of the rows' tokens.
+        offsets: where each row's tokens start; ``labels``: of all tokens, flat.
     """
     trained = labels != IGNORED
     if not len(column.flatten()):
         return lists({}, len(column)), None
     at, values = list_parts(column)
+    # One weight per segment: 1, but in rows that have weights their own. ``np.repeat`` spreads what
+    # is true of a row over its segments, and a weight of a segment over its tokens.
     flat = np.ones(len(lengths), np.float32)
     flat[np.repeat(np.diff(at) > 0, np.diff(segments))] = values.to_numpy()
     tokens = np.where(trained, np.repeat(flat, lengths), np.float32(0))
+    # Rows whose weights are 1 where trained and 0 elsewhere say no more than their labels do, and
+    # get an empty list.
     more = count_per_row(offsets, tokens != trained) > 0
     sizes = np.where(more, np.diff(offsets), 0)
     kept = tokens[np.repeat(more, np.diff(offsets))]
@@ -141,7 +154,7 @@ def of_tokens(
 
 
 def spread(table: pa.Table) -> pa.Table:
-    """Rows with one weight per token; rows that have none get 1 where they are trained."""
+    """The table with one weight per token in every row: 1 or 0 (by the label) where it has none."""
     offsets, labels = numbers(whole(table.column("labels")))
     at, values = list_parts(whole(table.column(NAME)))
     flat = (labels != IGNORED).astype(np.float32)
@@ -151,7 +164,7 @@ def spread(table: pa.Table) -> pa.Table:
 
 
 def stored(table: pa.Table) -> pa.Table:
-    """The table with the column as a build has it: for every row, or none."""
+    """The table as a build stores it: one weight per token in every row, or no such column."""
     if NAME not in table.schema.names:
         return table
     return spread(table) if any_in(table) else table.drop_columns([NAME])

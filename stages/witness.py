@@ -1,13 +1,13 @@
-"""The second reading of a sample of every build's own rows, which the first must agree with.
+"""Parity: a sample of the rows of every build is read, rendered and encoded a second time.
 
 Each sampled row is read again from its record, rendered by the chat template as a whole and encoded
 by the reference tokenizer (see ``second_said`` and ``second_ids``): its turns, ids, labels, loss
 weights, prompt length, margin, step markers and step labels must be those of the columns. Where the
-tokenizer would merge across the place at which training starts, ids differ from those of the text
-as a whole on purpose, since the prompt is what inference feeds; such rows must have been counted.
+tokenizer would merge across the place at which training starts, ids differ from those of the whole
+text on purpose, because inference encodes the prompt alone; such rows must have been counted.
 
-Before a build relies on it, the second reading is seen to fail: each of those columns is damaged in
-turn in a row that it found right, and it must notice.
+The check itself is checked: in the first row that passes, each of those columns is damaged in turn,
+and the second reading must notice every damage.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from stages.errors import ParityError, ReadingError, RowError
 from stages.normalize import Normalize
 from stages.profile import TargetModel
 from stages.second_ids import Reading, SecondReading
-from stages.second_said import Said, named, sequences
+from stages.second_said import Expected, sequence_of, sequences
 from stages.tokenizers.oracle import Oracle
 
 HEAD = 32  # rows at the start of a split
 EVERY = 256  # and then every so many
-_READ = (
+_READ = (  # columns that are compared, or needed to compare
     *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
     *("problem", "steps", "tail", "step_labels", "step_positions", "input_ids", "labels"),
     *("loss_weights", "chosen_ids", "rejected_ids", "prompt_length", "truncated", "merged_cuts"),
     "digest",
 )
-_JUDGED = (
+_JUDGED = (  # columns of which a damage must be noticed
     *("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "margin"),
     *("step_labels", "step_positions", "loss_weights"),
 )
@@ -46,12 +46,12 @@ Row = Mapping[str, Any]
 
 @dataclass
 class Witness:
-    """Counts what it sampled and raises on the first row that differs.
+    """Compares sampled rows, and raises on the first that differs.
 
     Attributes:
         normalize: reads a record again.
         sampled: rows that were read twice.
-        skipped: rows whose text holds control tokens that the template does not leave alone.
+        skipped: rows that cannot be compared: the template changes control tokens in their texts.
     """
 
     model: TargetModel
@@ -70,7 +70,12 @@ class Witness:
     def __post_init__(self) -> None:
         self._all = self.normalize.train_on == "all"
         self._reading = SecondReading(
-            self.model, self.reference, self.system, self.mask_reasoning, self._all, self.oracle
+            self.model,
+            self.reference,
+            system=self.system,
+            mask_reasoning=self.mask_reasoning,
+            train_all=self._all,
+            oracle=self.oracle,
         )
 
     @property
@@ -79,7 +84,7 @@ class Witness:
         return 0 if self.oracle is None else self.oracle.compared
 
     def restart(self) -> None:
-        """Begin another split: sampling depends on the split alone."""
+        """Begin another split: which rows are sampled depends on the split alone."""
         self.sampled = self.skipped = self._seen = 0
         if self.oracle is not None:
             self.oracle.restart()
@@ -99,7 +104,7 @@ class Witness:
         """Check a sample of a batch that has been encoded, none of whose rows is refused.
 
         Args:
-            records: by line; ``place_of``: what a message calls a line.
+            records: by line; ``place_of``: gives a line its name in messages.
 
         Raises:
             ParityError: a row's ids are not the reference's.
@@ -110,12 +115,12 @@ class Witness:
         sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
         for row in sample.to_pylist():
             place = place_of(row["line"])
-            said = self.said(row, records[row["line"]])
-            if said is None:
+            expected = self.expected(row, records[row["line"]])
+            if expected is None:
                 raise ReadingError(f"{place}: the turns in the build are not those of the row.")
             try:
-                compared = self._compare(row, said)
-                self._tell_apart(row)
+                compared = self._compare(row, expected)
+                self._check_digest(row)
             except ParityError as error:
                 raise ParityError(f"{place}: {error}") from error
             except ReadingError as error:
@@ -123,12 +128,14 @@ class Witness:
             self.sampled += compared
             self.skipped += not compared
             if compared and not self._proved:
-                self._reading.oracle = None  # a part's counts depend on its rows alone
-                self._prove(row, said)
+                # Not counted by the oracle: ``compared`` is stored with the part, and must not
+                # depend on whether this process has checked itself before.
+                self._reading.oracle = None
+                self._prove(row, expected)
                 self._reading.oracle = self.oracle
 
-    def _tell_apart(self, row: Row) -> None:
-        """Rows have one digest where their examples are equal, and only there.
+    def _check_digest(self, row: Row) -> None:
+        """Check that rows of the sample have equal digests only where their examples are equal.
 
         Raises:
             ReadingError: two rows of the sample show otherwise.
@@ -140,22 +147,22 @@ class Witness:
         if self._digests.setdefault(example, row["digest"]) != row["digest"]:
             raise ReadingError("its digest differs from that of an equal row.")
 
-    def said(self, row: Row, record: Record) -> Said | None:
-        """What the record says of a row; None where that is something else."""
+    def expected(self, row: Row, record: Record) -> Expected | None:
+        """What a row must be by its record; None where no sequence of the record equals it."""
         normalize = self.normalize
-        found: list[list[Said | None]] = []
-        for example in normalize.said(record):
+        per_example: list[list[Expected | None]] = []
+        for example in normalize.read_again(record):
             if isinstance(example, RowError):
-                found.append([None])
+                per_example.append([None])
             else:
-                found.append([*sequences(example, normalize)])
-        return named(found, row)
+                per_example.append([*sequences(example, normalize)])
+        return sequence_of(per_example, row)
 
-    def _prove(self, row: Row, said: Said) -> None:
-        """See the second reading fail on each column that it judges.
+    def _prove(self, row: Row, expected: Expected) -> None:
+        """Check that the second reading notices a damage of each column that it compares.
 
         Raises:
-            ReadingError: it does not.
+            ReadingError: it does not notice one.
         """
         for name in _JUDGED:
             value = row.get(name)
@@ -165,36 +172,36 @@ class Witness:
                 value + 1 if not isinstance(value, list) else [(value[0] or 0) + 1, *value[1:]]
             )
             try:
-                self._compare({**row, name: damaged}, said)
+                self._compare({**row, name: damaged}, expected)
             except (ParityError, ReadingError):
                 continue
             raise ReadingError(f"The second reading does not notice a damaged {name}.")
         self._proved = True
 
-    def _compare(self, row: Row, said: Said) -> bool:
-        """Whether there was something to compare with; raises where it differs."""
-        if said.tokens is not None:
-            labels = [IGNORED, *said.tokens.labels[1:]]
-            _same("ids", row["input_ids"], said.tokens.ids)
+    def _compare(self, row: Row, expected: Expected) -> bool:
+        """Compare a row, and raise where it differs; False where it cannot be compared."""
+        if expected.tokens is not None:
+            labels = [IGNORED, *expected.tokens.labels[1:]]
+            _same("ids", row["input_ids"], expected.tokens.ids)
             _same("labels", row["labels"], labels)
             return True
-        if said.steps:
-            return self._compare_steps(row, said)
-        if len(said.sides) == 2:
-            return self._compare_pair(row, said)
-        reading = self._reading.conversation(said.sides[0], said.tools)
+        if expected.steps:
+            return self._compare_steps(row, expected)
+        if len(expected.sides) == 2:
+            return self._compare_pair(row, expected)
+        reading = self._reading.conversation(expected.sides[0], expected.tools)
         if reading is None:
             return False
         self._compare_ids(row["input_ids"], reading, row)
         upto = min(reading.upto, len(row["labels"]))
         _same("labels", row["labels"][:upto], reading.labels[:upto])
         weights = [float(np.float32(weight)) for weight in reading.weights[:upto]]
-        given = row["loss_weights"] or [float(label != IGNORED) for label in row["labels"]]
-        _same("loss weights", given[:upto], weights)
+        stored_weights = row["loss_weights"] or [float(label != IGNORED) for label in row["labels"]]
+        _same("loss weights", stored_weights[:upto], weights)
         return True
 
-    def _compare_pair(self, row: Row, said: Said) -> bool:
-        readings = self._sides(said)
+    def _compare_pair(self, row: Row, expected: Expected) -> bool:
+        readings = self._sides(expected)
         if None in readings:
             return False
         starts = []
@@ -203,26 +210,29 @@ class Witness:
             self._compare_ids(row[f"{name}_ids"], reading, row)
             starts.append(next(i for i, weight in enumerate(reading.weights) if weight))
         _same("prompt length", [row["prompt_length"]], [min(starts)])
-        margin = None if said.margin is None else float(np.float32(said.margin))
+        margin = None if expected.margin is None else float(np.float32(expected.margin))
         _same("margin", [row["margin"]], [margin])
         return True
 
-    def _sides(self, said: Said) -> list[Reading | None]:
+    def _sides(self, expected: Expected) -> list[Reading | None]:
         if self.model.profile.pair is None:
-            found = [self._reading.conversation(side, said.tools) for side in said.sides]
-            return [reading and reading.ended() for reading in found]
-        sides = [list(side) for side in said.sides]
+            readings = [self._reading.conversation(side, expected.tools) for side in expected.sides]
+            return [reading and reading.ended() for reading in readings]
+        sides = [list(side) for side in expected.sides]
         if self.system is not None and sides[0][0].role != "system":
-            sides = [[Message("system", self.system, None, False, 0.0), *s] for s in sides]
+            system = Message("system", self.system, trained=False, weight=0.0)
+            sides = [[system, *side] for side in sides]
         prompt = min(next(i for i, turn in enumerate(side) if turn.trained) for side in sides)
         return [self._reading.pair(side[:prompt], side[prompt:]) for side in sides]
 
-    def _compare_steps(self, row: Row, said: Said) -> bool:
+    def _compare_steps(self, row: Row, expected: Expected) -> bool:
         kept = len(row["step_labels"])
-        if not row["truncated"] and kept != len(said.steps):
-            raise ReadingError(f"{len(said.steps)} steps, and {kept} labels of steps.")
-        ratings = [x if x is None else float(np.float32(x)) for x in said.ratings[:kept]]
-        reading = self._reading.steps(said.problem, said.steps[:kept], ratings, said.tail)
+        if not row["truncated"] and kept != len(expected.steps):
+            raise ReadingError(f"{len(expected.steps)} steps, and {kept} labels of steps.")
+        ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[:kept]]
+        reading = self._reading.steps(
+            expected.problem, expected.steps[:kept], ratings, expected.tail
+        )
         if reading is None:
             return False
         model = self.model
@@ -238,11 +248,13 @@ class Witness:
         return True
 
     def _compare_ids(self, ours: list[int], reading: Reading, row: Row) -> None:
-        """Ids as read twice; all of them where nothing was cut off the end.
+        """Compare the ids that are known; their number too, unless the row was truncated.
 
         Raises:
             ParityError: they differ.
         """
+        # Behind the last answer whose prompt was rendered, the text encoded as one takes over. That
+        # is the same wherever no merge crosses the start of an answer.
         theirs, upto = reading.ids, reading.upto
         if upto < len(theirs) and reading.whole and not row["merged_cuts"]:
             theirs, upto = reading.whole, len(reading.whole)

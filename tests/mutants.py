@@ -40,6 +40,7 @@ from stages import (
     exchanges,
     fold,
     kinds,
+    merged_cuts,
     normalize,
     reasoning,
     render,
@@ -569,7 +570,7 @@ def _forging(old: Any, self: Any, texts: Any, kinds: Any) -> Any:
 
 @mutant("sft")
 def merged_cuts_are_not_counted() -> None:
-    after(encode.SegmentEncoder, "_merged_cuts", np.zeros_like)
+    after(merged_cuts.MergedCuts, "per_row", np.zeros_like)
 
 
 @mutant("rm-qwen3")
@@ -643,7 +644,7 @@ def positions_of_steps_are_one_more() -> None:
 
 @mutant("weights")
 def every_weight_is_one() -> None:
-    wrap(weights, "of_tokens", lambda old, column, *rest: (weights.lists({}, len(column)), None))
+    wrap(weights, "of_tokens", lambda old, column, **rest: (weights.lists({}, len(column)), None))
 
 
 @mutant("trimmed")
@@ -856,7 +857,7 @@ def positions_count_from_the_example() -> None:
 
 @mutant("padded", "rm-padded")
 def padding_is_on_the_other_side() -> None:
-    wrap(padded, "pad", lambda old, table, width, side, *rest: old(table, width, "right", *rest))
+    wrap(padded, "pad", lambda old, table, **more: old(table, **{**more, "side": "right"}))
 
 
 @mutant("padded")
@@ -864,7 +865,7 @@ def padding_is_the_end_of_turn() -> None:
     wrap(
         padded,
         "pad",
-        lambda old, table, width, side, pad_id, *rest: old(table, width, side, 151645, *rest),
+        lambda old, table, **more: old(table, **{**more, "pad_id": 151645}),
     )
 
 

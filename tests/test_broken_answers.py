@@ -248,19 +248,19 @@ def test_taking_stop_text_off_leaves_what_stood_before_it(said: str, behind: lis
     """Nothing is left to take off, nothing but stops and blanks went, and clean text stays."""
     text = said + "".join(behind)
     left = stop_text.stripped(text)
-    assert stop_text.found(left) is None
+    assert stop_text.ending_stop(left) is None
     assert text.startswith(left)
     gone = text[len(left) :]
     for stop in stop_text.STOPS:
         gone = gone.replace(stop, "")
     assert not gone.strip()
-    assert (left == text) == (stop_text.found(text) is None)
+    assert (left == text) == (stop_text.ending_stop(text) is None)
 
 
 def test_a_struck_word_is_no_stop_text() -> None:
     """HTML ends one the way that Llama 2 ends a turn."""
-    assert stop_text.found("not <s>this</s>") is None
-    assert stop_text.found("<s>a</s> b</s>") == "</s>"
+    assert stop_text.ending_stop("not <s>this</s>") is None
+    assert stop_text.ending_stop("<s>a</s> b</s>") == "</s>"
 
 
 def test_an_answer_of_nothing_but_stop_text_is_empty() -> None:

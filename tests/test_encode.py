@@ -216,7 +216,7 @@ def opens_with_a_break(text: str) -> bool:
 
 def is_whole(text: str) -> bool:
     """Whether it is an answer that nothing refuses."""
-    return bool(text.strip()) and not opens_reasoning(text) and not stop_text.found(text)
+    return bool(text.strip()) and not opens_reasoning(text) and not stop_text.ending_stop(text)
 
 
 ANSWERS = TEXTS.filter(lambda text: is_whole(text) and not opens_with_a_break(text))

@@ -38,13 +38,13 @@ class SurePairs(Pairs):
     columns = (*Pairs.columns, "sure")
     types = {"sure": pa.float32()}
 
-    def ready(self, example, asked):
-        (made,) = super().ready(example, asked)
+    def ready(self, example, normalize):
+        (made,) = super().ready(example, normalize)
         return [(*made, example.sure)]
 
-    def filled(self, ready, asked):
+    def filled(self, ready, normalize):
         sure = [row[3] if row else None for row in ready]
-        return {**super().filled(ready, asked), "sure": sure}
+        return {**super().filled(ready, normalize), "sure": sure}
 
 
 class Sure(Format):

@@ -59,23 +59,23 @@ class Totals:
     """The measures of all chunks, by name."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[npt.NDArray[Any]]] = {}
+        self._chunks: dict[str, list[npt.NDArray[Any]]] = {}
 
     def add(self, counts: Counts) -> None:
         """One chunk's measures."""
         for name, values in counts.items():
-            self._found.setdefault(name, []).append(values)
+            self._chunks.setdefault(name, []).append(values)
 
     def joined(self, name: str) -> npt.NDArray[Any]:
         """All values, one after another; empty when nothing was measured."""
-        found = self._found.get(name)
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        chunks = self._chunks.get(name)
+        return np.concatenate(chunks) if chunks else np.zeros(0, np.int64)
 
     def summed(self, name: str) -> Ints:
         """Sums by place; shorter arrays count as ending in zeros."""
-        found = self._found.get(name, [])
-        total = np.zeros(max((len(values) for values in found), default=0), np.int64)
-        for values in found:
+        chunks = self._chunks.get(name, [])
+        total = np.zeros(max((len(values) for values in chunks), default=0), np.int64)
+        for values in chunks:
             total[: len(values)] += values
         return total
 
@@ -166,26 +166,26 @@ def audits() -> list[Audit]:
     return [catalog.load(__name__, name, "AUDIT") for name in names]
 
 
-def with_tolerances(given: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def with_tolerances(overrides: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Each audit's tolerances, its own or those that were given as ``audit.limit``.
 
     Raises:
         UsageError: there is no such audit, or it has no such limit.
     """
-    found = {audit.name: dict(audit.tolerances) for audit in audits()}
-    for key, value in given.items():
+    tolerances = {audit.name: dict(audit.tolerances) for audit in audits()}
+    for key, value in overrides.items():
         name, _, limit = key.partition(".")
-        if name not in found:
-            raise catalog.unknown("audit", name, sorted(found))
-        if not found[name]:
+        if name not in tolerances:
+            raise catalog.unknown("audit", name, sorted(tolerances))
+        if not tolerances[name]:
             raise UsageError(f"Audit {name} has no tolerance; it only reports.", "Leave it out.")
         if limit not in ("warn", "fail", "least"):
             raise UsageError(
                 f"--tolerance {key}: {limit or 'nothing'} is not a limit.",
                 f"For example --tolerance {name}.warn=0.9; the limits are warn, fail and least.",
             )
-        found[name][limit] = value
-    return found
+        tolerances[name][limit] = value
+    return tolerances
 
 
 def _measure(audits: list[Audit], chunks: Iterable[Chunk], totals: dict[str, Totals]) -> None:
@@ -199,7 +199,7 @@ def run_audits(
     sample: Callable[[], Iterable[Chunk]],
     everything: Callable[[], Iterable[Chunk]],
     facts: Facts,
-    given: Mapping[str, float],
+    overrides: Mapping[str, float],
 ) -> list[AuditResult]:
     """Every audit that applies to the task.
 
@@ -209,7 +209,7 @@ def run_audits(
     Raises:
         GateError: one could not be computed, so nothing can be said.
     """
-    tolerances = with_tolerances(given)
+    tolerances = with_tolerances(overrides)
     applying = [a for a in audits() if facts.context.traits.issuperset(a.needs)]
     totals = {audit.name: Totals() for audit in applying}
     results = []

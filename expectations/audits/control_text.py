@@ -32,10 +32,10 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    examples, found = (int(n) for n in totals.summed("rows"))
-    value = share(found, examples)
-    names = tuple(totals.joined("names")[:5].tolist()) if found else ()
-    detail = f"{found} of {examples} examples contain the text of a control token"
+    examples, affected = (int(n) for n in totals.summed("rows"))
+    value = share(affected, examples)
+    names = tuple(totals.joined("names")[:5].tolist()) if affected else ()
+    detail = f"{affected} of {examples} examples contain the text of a control token"
     return [Figure("examples", value, "share", detail, level(value, tolerances, examples), names)]
 
 

@@ -60,9 +60,9 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
         ("leaked examples", facts.leaked, total, "test examples are in train too"),
         ("leaked prompts", prompts, len(test), "test examples have the prompt of a train example"),
     )
-    for name, found, of, text in leaks:
-        value = share(found, of)
-        detail = f"{found} of {of} {text}"
+    for name, leaked, of, text in leaks:
+        value = share(leaked, of)
+        detail = f"{leaked} of {of} {text}"
         figures.append(Figure(name, value, "share", detail, level(value, tolerances, of)))
     return figures
 

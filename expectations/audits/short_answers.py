@@ -24,12 +24,12 @@ def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
 
 
 def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
-    found = []
+    lengths = []
     for side in (chunk.sequences, chunk.other):
         assert side is not None
         assert side.starts_at is not None
-        found.append(side.offsets[1:] - side.starts_at - 1)
-    return np.concatenate(found), np.tile(np.arange(len(chunk)), 2)
+        lengths.append(side.offsets[1:] - side.starts_at - 1)
+    return np.concatenate(lengths), np.tile(np.arange(len(chunk)), 2)
 
 
 def _measure(chunk: Chunk) -> Counts:

@@ -56,7 +56,7 @@ def _features(side: Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64
     letters = _within(side, np.flatnonzero((scripts < len(vocabulary.SCRIPTS))[ids]))
     phrases = [p for words in _REFUSALS for p in vocab.spelled(words)]
     refused = _within(side, vocabulary.places(side.ids, phrases, vocab.size))
-    found = {
+    features = {
         "length": side.offsets[1:] - side.starts_at,
         "line breaks": _within(side, np.flatnonzero(vocab.having("\n")[ids])),
         "markdown marks": _within(side, np.flatnonzero(vocab.having(_MARKDOWN)[ids])),
@@ -66,7 +66,7 @@ def _features(side: Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64
         "first token": first,
         "last token": last,
     }
-    return {name: np.asarray(values, np.float64) for name, values in found.items()}
+    return {name: np.asarray(values, np.float64) for name, values in features.items()}
 
 
 def _measure(chunk: Chunk) -> Counts:

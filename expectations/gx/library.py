@@ -33,10 +33,10 @@ class _Later:
     ) -> ModuleSpec | None:
         if name not in _ON_USE:
             return None
-        found = PathFinder.find_spec(name, path, target)
-        if found is not None and found.loader is not None:
-            found.loader = importlib.util.LazyLoader(found.loader)
-        return found
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
 
 
 @contextmanager
@@ -73,10 +73,10 @@ def _imported() -> Any:
 def registry() -> dict[str, type]:
     """Every expectation that can be declared, by type."""
     great_expectations()
-    found: dict[str, type] = importlib.import_module(
+    registered: dict[str, type] = importlib.import_module(
         "great_expectations.expectations.registry"
     )._registered_expectations
-    return found
+    return registered
 
 
 def warm() -> None:

@@ -51,20 +51,20 @@ class Runner:
             ) from error
         self.results: list[Any] = []
 
-    def _load(self, suite: Suite, given: Mapping[str, int]) -> Any:
+    def _load(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
         """The library's suite, as many expectations as were declared."""
-        made = []
+        expectations = []
         for at, declared in enumerate(suite.expectations):
-            kwargs = resolved(declared.kwargs, given)
+            kwargs = resolved(declared.kwargs, parameters)
             kind = library.registry()[declared.type]
             try:
-                made.append(kind(**kwargs, severity=declared.severity, meta={"at": at}))
+                expectations.append(kind(**kwargs, severity=declared.severity, meta={"at": at}))
             except Exception as error:
                 text = " ".join(str(error).split())[:300]
                 raise GateError(
                     f"Suite {suite.name}: {declared.type} cannot be created: {text}.", HELP
                 ) from error
-        loaded = self._gx.ExpectationSuite(name=suite.name, expectations=made)
+        loaded = self._gx.ExpectationSuite(name=suite.name, expectations=expectations)
         if len(loaded.expectations) != len(suite.expectations):
             raise GateError(
                 f"Suite {suite.name} declares {len(suite.expectations)} expectations, "
@@ -73,21 +73,21 @@ class Runner:
             )
         return self._context.suites.add(loaded)
 
-    def definition(self, suite: Suite, given: Mapping[str, int]) -> Any:
+    def definition(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
         """What is run on each piece of a table.
 
         Raises:
             GateError: not all of the suite was loaded.
         """
-        loaded = self._load(suite, given)
-        made = self._gx.ValidationDefinition(name=suite.name, data=self._batch, suite=loaded)
-        return self._context.validation_definitions.add(made)
+        loaded = self._load(suite, parameters)
+        definition = self._gx.ValidationDefinition(name=suite.name, data=self._batch, suite=loaded)
+        return self._context.validation_definitions.add(definition)
 
     def run(
         self,
         definition: Any,
         suite: Suite,
-        given: Mapping[str, int],
+        parameters: Mapping[str, int],
         frame: pl.DataFrame,
         first: int,
     ) -> list[Judged]:
@@ -104,13 +104,15 @@ class Runner:
         )
         form = {"result_format": "SUMMARY", "partial_unexpected_count": NAMED}
         try:
-            found = definition.run(batch_parameters={"dataframe": data}, result_format=form)
+            outcome = definition.run(batch_parameters={"dataframe": data}, result_format=form)
         except Exception as error:
             text = " ".join(str(error).split())[:300]
             raise GateError(f"Suite {suite.name} could not be run: {text}.", HELP) from error
-        self.results.append(found)
-        judged = {r.expectation_config.meta["at"]: _judged(r, suite, given, len(frame)) for r in
-                  found.results}  # fmt: skip
+        self.results.append(outcome)
+        judged = {
+            r.expectation_config.meta["at"]: _judged(r, suite, parameters, len(frame))
+            for r in outcome.results
+        }
         if sorted(judged) != list(range(len(suite.expectations))):
             raise GateError(
                 f"Suite {suite.name} has {len(suite.expectations)} expectations, but "
@@ -142,17 +144,17 @@ def _arguments(kind: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Those it was given, and the defaults of its class, which the library does not tell."""
     names = (*kind.domain_keys, *kind.success_keys)
     fields = kind.__fields__
-    found = {n: kwargs.get(n, fields[n].default if n in fields else None) for n in names}
+    values = {n: kwargs.get(n, fields[n].default if n in fields else None) for n in names}
     left_out = ("batch_id", "table", "row_condition", "condition_parser", "mostly")
-    return {n: v for n, v in found.items() if v is not None and n not in left_out} | {
+    return {n: v for n, v in values.items() if v is not None and n not in left_out} | {
         n: v for n, v in kwargs.items() if n != "batch_id"
     }
 
 
-def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Judged:
-    config = found.expectation_config
-    result = found.result or {}
-    raised = _raised(found.exception_info or {})
+def _judged(outcome: Any, suite: Suite, parameters: Mapping[str, int], rows: int) -> Judged:
+    config = outcome.expectation_config
+    result = outcome.result or {}
+    raised = _raised(outcome.exception_info or {})
     if raised is not None or not result:
         text = " ".join((raised or "it gave no result").split())[:300]
         raise GateError(f"Suite {suite.name}: {config.type} could not run: {text}.", HELP)
@@ -164,10 +166,10 @@ def _judged(found: Any, suite: Suite, given: Mapping[str, int], rows: int) -> Ju
     kwargs = _arguments(library.registry()[declared.type], config.kwargs)
     return Judged(
         declared.type,
-        kwargs | resolved(declared.kwargs, given),  # whole numbers as they were declared
-        bool(found.success),
+        kwargs | resolved(declared.kwargs, parameters),  # whole numbers as they were declared
+        bool(outcome.success),
         int(result.get("element_count") or rows),
-        int(broken) if broken is not None else int(not found.success),
+        int(broken) if broken is not None else int(not outcome.success),
         _plain(result.get("observed_value")),
         at,
     )

@@ -88,13 +88,13 @@ def load(name: str, text: str) -> list[Suite]:
         GateError: the file does not load, whole and as it is written.
     """
     try:
-        found = _python(name, text) if name.endswith(".py") else json.loads(text)
+        content = _python(name, text) if name.endswith(".py") else json.loads(text)
     except GateError:
         raise
     except Exception as error:  # whatever a user's file does
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise GateError(f"{name} does not load: {what}.", _REMEDY) from error
-    listed = found if isinstance(found, list) else [found]
+    listed = content if isinstance(content, list) else [content]
     if not listed:
         raise GateError(f"{name} has no suite.", _REMEDY)
     several = len(listed) > 1
@@ -113,49 +113,49 @@ def _python(name: str, text: str) -> list[Any]:
     module = ModuleType(f"_user_suite_{len(before)}")
     try:
         exec(compile(text, name, "exec"), module.__dict__)
-        made = module.suite(gx)
+        returned = module.suite(gx)
     finally:
         replaced = sorted(key for key in before if known.get(key) is not before[key])
         known.update(before)  # the gate's own stay what they were, whatever happened
     if replaced:
         raise GateError(f"{name} redefines {', '.join(replaced)}.", "Give it another name.")
-    suites = made if isinstance(made, (list, tuple)) else [made]
+    suites = returned if isinstance(returned, (list, tuple)) else [returned]
     return [suite.to_json_dict() for suite in suites]
 
 
-def _read(found: Any, where: str, stem: str) -> Suite:
-    if not isinstance(found, dict) or not isinstance(found.get("expectations"), list):
+def _read(document: Any, where: str, stem: str) -> Suite:
+    if not isinstance(document, dict) or not isinstance(document.get("expectations"), list):
         raise GateError(f"{where} is not a suite: it has no list of expectations.", _REMEDY)
-    table = (found.get("meta") or {}).get("table", EXAMPLE)
+    table = (document.get("meta") or {}).get("table", EXAMPLE)
     if table not in LEVELS:
         raise GateError(
             f"{where} is for a table {table!r}; there are {', '.join(LEVELS)}.", _REMEDY
         )
-    if not found["expectations"]:
+    if not document["expectations"]:
         raise GateError(f"{where} is empty: a suite without expectations always passes.", _REMEDY)
-    name = str(found.get("name") or stem)
+    name = str(document.get("name") or stem)
     if name.startswith(SHIPPED):
         raise GateError(f"{where} is called {name}, which only a shipped suite may.", _REMEDY)
     declared = [
         _declared(one, f"{where}, expectation {i + 1}", i)
-        for i, one in enumerate(found["expectations"])
+        for i, one in enumerate(document["expectations"])
     ]
     return Suite(name, table, tuple(declared))
 
 
-def _declared(found: Any, where: str, index: int) -> Declared:
-    if not isinstance(found, dict):
+def _declared(document: Any, where: str, index: int) -> Declared:
+    if not isinstance(document, dict):
         raise GateError(f"{where} is not an object.", _REMEDY)
-    kind, severity = found.get("type"), found.get("severity", "critical")
+    kind, severity = document.get("type"), document.get("severity", "critical")
     if kind not in library.registry():
         raise GateError(f"{where} has the unknown type {kind!r}.", _REMEDY)
     if severity not in SEVERITIES:
         raise GateError(
             f"{where} has the severity {severity!r}; there are {', '.join(SEVERITIES)}.", _REMEDY
         )
-    meta = found.get("meta") or {}
-    kwargs = {k: v for k, v in (found.get("kwargs") or {}).items() if v is not None}
-    why = found.get("description") or found.get("notes") or ""
+    meta = document.get("meta") or {}
+    kwargs = {k: v for k, v in (document.get("kwargs") or {}).items() if v is not None}
+    why = document.get("description") or document.get("notes") or ""
     law = str(meta.get("name") or f"{kind}_{index + 1}")
     return Declared(law, str(kind), kwargs, str(severity), str(why))
 
@@ -166,7 +166,7 @@ def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[s
     Raises:
         GateError: a parameter that no build has.
     """
-    found = {}
+    arguments = {}
     for key, value in kwargs.items():
         if isinstance(value, dict) and "$PARAMETER" in value:
             if value["$PARAMETER"] not in parameters:
@@ -174,10 +174,10 @@ def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[s
                 raise GateError(
                     f"There is no parameter {value['$PARAMETER']!r}; there are {known}.", _REMEDY
                 )
-            found[key] = parameters[value["$PARAMETER"]]
+            arguments[key] = parameters[value["$PARAMETER"]]
         else:
-            found[key] = value
-    return found
+            arguments[key] = value
+    return arguments
 
 
 def columns_of(declared: Sequence[Declared]) -> list[str]:

@@ -17,15 +17,15 @@ def subjects() -> dict[str, Subject]:
     Raises:
         UsageError: an entry point provides something else.
     """
-    found = {name: catalog.load(__name__, name, "SUBJECT") for name in catalog.names(__name__)}
-    for name, subject in found.items():
+    by_name = {name: catalog.load(__name__, name, "SUBJECT") for name in catalog.names(__name__)}
+    for name, subject in by_name.items():
         if not isinstance(subject, Subject):
             raise UsageError(
                 f"The entry point {name} of posttrain_pipeline.invariants gives an object of type "
                 f"{type(subject).__name__}.",
                 "Return an expectations.contract.Subject, with its metrics and invariants.",
             )
-    return found
+    return by_name
 
 
 def invariants() -> list[Invariant]:
@@ -34,17 +34,17 @@ def invariants() -> list[Invariant]:
     Raises:
         UsageError: two have one name.
     """
-    found: dict[str, Invariant] = {}
+    by_name: dict[str, Invariant] = {}
     owner: dict[str, str] = {}
     for subject, declared in subjects().items():
         for law in declared.invariants:
-            if law.name in found:
+            if law.name in by_name:
                 raise UsageError(
                     f"{subject} declares the invariant {law.name}, and so does {owner[law.name]}.",
                     "Give the invariant of your subject another name.",
                 )
-            found[law.name], owner[law.name] = law, subject
-    return [found[name] for name in sorted(found)]
+            by_name[law.name], owner[law.name] = law, subject
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def applying(context: Context, level: str) -> list[Invariant]:

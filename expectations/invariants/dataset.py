@@ -35,14 +35,14 @@ def _stored(dataset: Dataset) -> Columns:
     every = dataset.everything(EXAMPLE, ["digest_a", "digest_b", *sizes])
     longest = every.select(pl.max_horizontal(sizes if pairs else ["n_tokens"]).sum()).item()
     distinct = every.select("digest_a", "digest_b").n_unique()
-    found = {
+    columns = {
         "examples_stored": [len(every)],
         "tokens_stored": [longest],
         "duplicates_stored": [len(every) - distinct],
     }
     if not pairs:
-        found["trained_stored"] = [every["n_trained"].sum()]
-    return found
+        columns["trained_stored"] = [every["n_trained"].sum()]
+    return columns
 
 
 SUBJECT = Subject(

@@ -10,8 +10,8 @@ from stages.columns import IGNORED
 
 
 def _labels(rows: StoredRows) -> Columns:
-    found = rows.examples
-    sequences, labels = found.sequences, found.labels
+    examples = rows.examples
+    sequences, labels = examples.sequences, examples.labels
     trained = labels != IGNORED
     ends = trained.copy()  # where a trained stretch ends: the next token is untrained, or another's
     ends[:-1] &= ~trained[1:]
@@ -26,7 +26,7 @@ def _labels(rows: StoredRows) -> Columns:
             ends & (sequences.ids != rows.context.model.end_of_turn_id)
         ),
         "first_is_trained": (first != IGNORED) & (first != -1),
-        "labels_fit": found.from_rows(found.fits),
+        "labels_fit": examples.from_rows(examples.fits),
     }
 
 

@@ -28,17 +28,17 @@ def _digests(rows: StoredRows) -> tuple[Ints, Ints]:
     """Of each example, the way ``encode`` makes them."""
     if rows.paired:
         return _halves(digests(*((side.offsets, side.ids) for side in rows.sides.values())))
-    found = rows.examples
-    offsets, ids = found.sequences.offsets, found.sequences.ids
-    if found.weights is not None:
-        trained, folded = found.labels != IGNORED, folded_ids(ids, found.labels)
-        return _halves(weighted_digests(offsets, folded, trained, found.weights[0]))
-    if found.steps is None:
-        return _halves(digests((offsets, folded_ids(ids, found.labels))))
-    rated_at, ratings = list_parts(found.steps[1])
+    examples = rows.examples
+    offsets, ids = examples.sequences.offsets, examples.sequences.ids
+    if examples.weights is not None:
+        trained, folded = examples.labels != IGNORED, folded_ids(ids, examples.labels)
+        return _halves(weighted_digests(offsets, folded, trained, examples.weights[0]))
+    if examples.steps is None:
+        return _halves(digests((offsets, folded_ids(ids, examples.labels))))
+    rated_at, ratings = list_parts(examples.steps[1])
     floats = ratings.to_numpy(zero_copy_only=False).astype(np.float32)
     coded = np.nan_to_num(floats, nan=-1.0).view(np.int32)
-    return _halves(digests((offsets, ids), (offsets, found.labels), (rated_at, coded)))
+    return _halves(digests((offsets, ids), (offsets, examples.labels), (rated_at, coded)))
 
 
 def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
@@ -49,18 +49,18 @@ def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
 def _origins(rows: StoredRows) -> Columns:
     """Place and digest of each example, and with a plan how it differs from it."""
     digest = _digests(rows)
-    made = {**rows.place, "digest_a": digest[0], "digest_b": digest[1]}
+    columns = {**rows.place, "digest_a": digest[0], "digest_b": digest[1]}
     planned, count = rows.planned, len(rows)
     if planned is None:
-        return made
+        return columns
     differs = [a != fitted(b, count, 0) for a, b in zip(digest, planned.digest, strict=True)]
-    renamed = [made[name] != fitted(values, count, -2) for name, values in planned.place.items()]
+    renamed = [columns[name] != fitted(values, count, -2) for name, values in planned.place.items()]
     changed = np.zeros(count, np.int64)
     for name, values in planned.values.items():
         stored = rows.table.column(name).to_numpy()
         changed += _bits(stored) != fitted(_bits(values), count, -1)
     return {
-        **made,
+        **columns,
         "n_tokens_planned": fitted(planned.tokens, count, -1),
         "digest_differs": differs[0] | differs[1],
         "name_differs": np.any(renamed, axis=0),

@@ -28,9 +28,9 @@ def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
     index = model.controls.get(token, -1) if token else -1
     if index < 0 or index in (model.end_of_turn_id, model.pad_id):
         return np.zeros(len(sequences), np.int64)
-    found = sequences.ids == index
+    is_bos = sequences.ids == index
     opening = sequences.at(sequences.offsets[:-1]) == index
-    inside: Ints = sequences.per_row(found) - opening
+    inside: Ints = sequences.per_row(is_bos) - opening
     return inside
 
 
@@ -68,11 +68,11 @@ def _each_side(rows: StoredRows) -> Columns:
 
 def _printed(rows: StoredRows) -> Columns:
     """How many control tokens the template printed, which is known in stream only."""
-    made = {"n_controls_printed": rows.table.column("controls").to_numpy()}
+    columns = {"n_controls_printed": rows.table.column("controls").to_numpy()}
     if rows.paired:
         sides = [_controls(side, rows.context.model) for side in rows.sides.values()]
-        made["n_controls"] = np.sum(sides, axis=0)
-    return made
+        columns["n_controls"] = np.sum(sides, axis=0)
+    return columns
 
 
 SUBJECT = Subject(

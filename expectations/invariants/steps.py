@@ -32,13 +32,13 @@ def _ratings(rows: StoredRows) -> tuple[Ints, npt.NDArray[np.float64]]:
 
 
 def _steps(rows: StoredRows) -> Columns:
-    found, model = rows.examples, rows.context.model
-    assert found.steps is not None
-    sequences, labels = found.sequences, found.labels
+    examples, model = rows.examples, rows.context.model
+    assert examples.steps is not None
+    sequences, labels = examples.sequences, examples.labels
     step, good, bad = np.array([model.step_id, model.good_id, model.bad_id], np.int32)
     marker = sequences.ids == step
     trained = labels != IGNORED
-    at, flat = numbers(found.steps[0])
+    at, flat = numbers(examples.steps[0])
     rated_at, values = _ratings(rows)
     counts = np.diff(at)
     absolute = flat + np.repeat(sequences.offsets[:-1], counts)

@@ -11,15 +11,15 @@ from stages.columns import IGNORED
 
 
 def _weights(rows: StoredRows) -> Columns:
-    found = rows.examples
-    if found.weights is None:
-        count = len(found.sequences)
+    examples = rows.examples
+    if examples.weights is None:
+        count = len(examples.sequences)
         return {"weights_fit": np.ones(count, bool), "n_weights_off": np.zeros(count, np.int64)}
-    values, fits = found.weights
-    good = np.where(found.labels != IGNORED, np.isfinite(values) & (values > 0), values == 0)
+    values, fits = examples.weights
+    good = np.where(examples.labels != IGNORED, np.isfinite(values) & (values > 0), values == 0)
     return {
-        "weights_fit": found.from_rows(fits),
-        "n_weights_off": found.sequences.per_row(~good),
+        "weights_fit": examples.from_rows(fits),
+        "n_weights_off": examples.sequences.per_row(~good),
     }
 
 

@@ -42,8 +42,8 @@ class Chunk:
 
     def named(self, examples: npt.NDArray[np.integer], most: int = 5) -> list[str]:
         """Row ids of the first of some examples."""
-        found: list[str] = self.names.take(pa.array(examples[:most], pa.int64())).to_pylist()
-        return found
+        names: list[str] = self.names.take(pa.array(examples[:most], pa.int64())).to_pylist()
+        return names
 
     @functools.cached_property
     def trained_ends(self) -> tuple[Ints, Ints]:
@@ -70,13 +70,13 @@ def chunk_of(table: pa.Table, split: str, context: Context) -> Chunk:
     """The examples of (a part of) a shard of the context's layout."""
     if "chosen_ids" in table.schema.names:
         return _pairs(table, split, context)
-    found = undo_layout.examples(table, context)
+    examples = undo_layout.examples(table, context)
     names = undo_layout.names(table)[1]
-    trained = found.labels != IGNORED
-    if found.steps is None:
-        return Chunk(split, context, names, found.sequences, trained)
-    steps = np.diff(numbers(found.steps[0])[0])
+    trained = examples.labels != IGNORED
+    if examples.steps is None:
+        return Chunk(split, context, names, examples.sequences, trained)
+    steps = np.diff(numbers(examples.steps[0])[0])
     owner = np.repeat(np.arange(len(steps)), steps)
-    ratings = list_parts(found.steps[1])[1]
+    ratings = list_parts(examples.steps[1])[1]
     rated = ratings.to_numpy(zero_copy_only=False).astype(np.float64)
-    return Chunk(split, context, names, found.sequences, trained, None, owner, rated)
+    return Chunk(split, context, names, examples.sequences, trained, None, owner, rated)

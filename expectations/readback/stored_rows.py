@@ -119,7 +119,7 @@ class StoredRows:
         assert self.sources is not None
         ordinals = {name: index for index, name in enumerate(self.sources.names)}
         parts = pl.col("name").str.extract_groups(_NAME).struct
-        found = (
+        places = (
             pl.Series("name", self.names[1], dtype=pl.String)
             .to_frame()
             .select(
@@ -130,7 +130,7 @@ class StoredRows:
                 parts[2].cast(pl.Int64, strict=False).fill_null(-1).alias("sequence"),
             )
         )
-        return {name: fitted(found[name].to_numpy(), len(self), -1) for name in found.columns}
+        return {name: fitted(places[name].to_numpy(), len(self), -1) for name in places.columns}
 
 
 def groups(table: pa.Table) -> Iterator[pa.Table]:

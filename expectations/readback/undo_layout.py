@@ -112,19 +112,19 @@ def examples(table: pa.Table, context: Context) -> Examples:
 
 def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
     """Both sides of a table of pairs, unpadded, by the prefix of their columns."""
-    found = {}
+    by_prefix = {}
     for prefix in SIDES:
         padded = PADS in context.traits
         mask = column(table, f"{prefix}attention_mask") if padded else None
-        found[prefix] = _unpadded(column(table, f"{prefix}ids"), mask)
-    return found
+        by_prefix[prefix] = _unpadded(column(table, f"{prefix}ids"), mask)
+    return by_prefix
 
 
 def names(table: pa.Table) -> tuple[Ints, pa.Array]:
     """Where each training row's row ids begin, and the ids of all examples, flat."""
     if "row_ids" not in table.schema.names:
-        found = column(table, "row_id")
-        return np.arange(len(found) + 1), found
+        row_ids = column(table, "row_id")
+        return np.arange(len(row_ids) + 1), row_ids
     return list_parts(column(table, "row_ids"))
 
 
@@ -143,19 +143,21 @@ def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
     fits = np.diff(labels.offsets) == np.diff(rows)
     if fits.all():
         return labels.ids, fits
-    found = np.full(int(rows[-1]), IGNORED, np.int32)
+    placed = np.full(int(rows[-1]), IGNORED, np.int32)
     for row in np.flatnonzero(fits):
-        found[rows[row] : rows[row + 1]] = labels.ids[labels.offsets[row] : labels.offsets[row + 1]]
-    return found, fits
+        placed[rows[row] : rows[row + 1]] = labels.ids[
+            labels.offsets[row] : labels.offsets[row + 1]
+        ]
+    return placed, fits
 
 
-def _weights(given: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tuple[Floats, Bools]:
+def _weights(stored: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tuple[Floats, Bools]:
     """As labels: weights by the bits of their floats, so that both are undone alike."""
-    offsets, values = list_parts(given)
+    offsets, values = list_parts(stored)
     bits = values.fill_null(np.nan).to_numpy().view(np.int32)
     flat = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bits))
-    found, fits = _fitted(_unpadded(flat, mask), rows)
-    return found.view(np.float32), fits
+    placed, fits = _fitted(_unpadded(flat, mask), rows)
+    return placed.view(np.float32), fits
 
 
 def _step_columns(

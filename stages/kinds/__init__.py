@@ -1,7 +1,7 @@
 """What a row becomes: one kind of example a file.
 
-A kind says which columns normalize writes of its examples, and what their token ids are to a
-trainer. A task names its kind, and a format the kinds that it gives; nothing else compares names.
+A kind says which columns normalize writes for its examples, and how a trainer uses their token ids.
+A task names its kind, and a format the kinds that it reads; no other code compares names of kinds.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class Kind:
 
     Attributes:
         words: what its rows are called in messages.
-        formats: the name under which formats feed it; a kind of yours may be fed by pairs.
+        formats: the kind of the formats that are read for it; your own kind may name ``pair``.
         trains_as: the kind that trainers know it by; yours has its columns, and may have more.
-        columns: those that normalize writes, beside ``normalized.IDENTITY``.
-        types: of columns that no other kind has; a task that stores them names them.
-        texts: columns whose texts may hold the markers of a template, as ordinary text.
-        ids: the columns of token ids that its encoded examples have, one for each sequence.
+        columns: those that normalize writes, besides ``normalized.IDENTITY``.
+        types: Arrow types of columns that no other kind has.
+        texts: columns of texts, which are searched for the markers of chat templates.
+        ids: the columns of token ids of its encoded examples, one for each sequence.
         requires: the columns that a stored row must have, in every layout.
-        trains_answers: every answer of an example is trained, so that what says how good one is
-            must be asked about.
+        trains_answers: every answer of an example is trained, so a column that rates answers must
+            not be ignored silently.
         compares: a loss compares two sequences of an example.
         marks: labels are read at markers, one after each step.
-        given: the token ids came with the row; nothing is rendered.
+        given: the row contains token ids; nothing is rendered.
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
         legend: what its tokens are coloured as, by the names of ``pipeline.drawing``.
         end_of_turn: what a token that ends a turn is for.
-        plain: rows of nothing but a question and its answer may become columns at once.
+        plain: rows of one question and one answer take the fast path of ``exchanges``.
     """
 
     name: str
@@ -67,22 +67,22 @@ class Kind:
         return not self.compares
 
     def turns(self, example: Any) -> tuple[list[Message], ...]:
-        """The conversations of an example, whose reasoning is placed or taken out."""
+        """The conversations of an example in which reasoning is placed or stripped."""
         return ()
 
-    def notes(self, example: Any, asked: Normalize) -> list[str]:
-        """What is odd about an example but refuses nothing, by the names of ``notes.WORDS``."""
+    def notes(self, example: Any, normalize: Normalize) -> list[str]:
+        """Peculiarities of an example that is kept, by the names of ``notes.WORDS``."""
         return []
 
-    def ready(self, example: Any, asked: Normalize) -> list[Any]:
-        """The sequences of an example, each as ``filled`` takes it.
+    def ready(self, example: Any, normalize: Normalize) -> list[Any]:
+        """The sequences of an example, each in the form that ``filled`` takes.
 
         Raises:
-            RowError: it teaches nothing, or something wrong.
+            RowError: it would train nothing, or something wrong.
         """
         raise NotImplementedError
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """The columns of sequences; None stands for one that is refused."""
         raise NotImplementedError
 
@@ -103,7 +103,7 @@ def load(name: str) -> Kind:
 
 
 def declared(kind: Kind) -> Kind:
-    """The kind, once the types of its own columns are known where columns are made."""
+    """The kind, after the types of its own columns were added to ``columns.TYPES``."""
     if kind.types:
         from stages import columns
 

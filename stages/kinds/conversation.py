@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Conversations(kinds.Kind):
-    """An answer is trained where its turn says so, or the build."""
+    """Which turns are trained is decided by their flags, else by ``--train-on``."""
 
     name = formats = trains_as = kinds.CONVERSATION
     words = "conversations"
@@ -28,16 +28,16 @@ class Conversations(kinds.Kind):
         """Its turns."""
         return (example.messages,)
 
-    def notes(self, example: Conversation, asked: Normalize) -> list[str]:
-        """Of its roles."""
+    def notes(self, example: Conversation, normalize: Normalize) -> list[str]:
+        """Peculiarities of its roles."""
         return examples.notes(example.messages)
 
-    def ready(self, example: Conversation, asked: Normalize) -> list[Any]:
+    def ready(self, example: Conversation, normalize: Normalize) -> list[Any]:
         """The conversation, or one for each trained turn."""
-        ready = examples.conversation(example, asked.train_on)
-        return [*examples.turn_by_turn(ready)] if asked.turn_by_turn else [ready]
+        ready = examples.conversation(example, normalize.train_on)
+        return [*examples.turn_by_turn(ready)] if normalize.turn_by_turn else [ready]
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns, their weights, tools."""
         turns = [row.messages if row else () for row in ready]
         return {

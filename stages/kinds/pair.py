@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Pairs(kinds.Kind):
-    """Both sides are whole conversations; what they do not share is compared."""
+    """Both sides are whole conversations; a loss compares the turns after the shared prompt."""
 
     name = formats = trains_as = kinds.PAIR
     words = "preference pairs"
@@ -30,16 +30,16 @@ class Pairs(kinds.Kind):
         """Prompt, chosen and rejected answer."""
         return (example.prompt, example.chosen, example.rejected)
 
-    def notes(self, example: Pair, asked: Normalize) -> list[str]:
-        """Of the roles of both sides."""
+    def notes(self, example: Pair, normalize: Normalize) -> list[str]:
+        """Peculiarities of the roles of both sides."""
         sides = ([*example.prompt, *side] for side in (example.chosen, example.rejected))
         return list(dict.fromkeys(note for side in sides for note in examples.notes(side)))
 
-    def ready(self, example: Pair, asked: Normalize) -> list[Any]:
+    def ready(self, example: Pair, normalize: Normalize) -> list[Any]:
         """Both sides and the margin."""
         return [(*examples.pair(example), example.margin)]
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns of both sides, tools, margins."""
         chosen, rejected = ([row[i].messages if row else () for row in ready] for i in (0, 1))
         return {

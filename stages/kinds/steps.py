@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Steps(kinds.Kind):
-    """A problem and its steps; ``raw`` keeps the row's own text between its tags."""
+    """A problem and its steps; with ``raw`` the row's own text between its tags."""
 
     name = formats = trains_as = kinds.STEPS
     words = "rated steps"
@@ -25,28 +25,28 @@ class Steps(kinds.Kind):
     end_of_turn = "closes the answer, untrained"
     trims = "steps"
 
-    def notes(self, example: StepChain, asked: Normalize) -> list[str]:
-        """Whether a chat loses what stands around its steps."""
-        rewritten = not asked.raw and examples.is_rewritten(example.steps)
+    def notes(self, example: StepChain, normalize: Normalize) -> list[str]:
+        """Whether stripping the steps removes indents or blank lines."""
+        rewritten = not normalize.raw and examples.is_rewritten(example.steps)
         return ["steps_rewritten"] if rewritten else []
 
-    def ready(self, example: StepChain, asked: Normalize) -> list[Any]:
-        """The chain with its steps stripped, beside its steps as the row has them."""
+    def ready(self, example: StepChain, normalize: Normalize) -> list[Any]:
+        """The chain with stripped steps, and its steps as the row has them."""
         return [(examples.chain(example), example.steps)]
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
-        """Problem, steps, what stands after the last of them, ratings."""
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
+        """Problem, steps, the text after the last step, ratings."""
         steps: list[list[str]] = []
         tails: list[str | None] = []
         for chain, written in (row or (None, []) for row in ready):
-            if chain is None or not asked.raw:
+            if chain is None or not normalize.raw:
                 steps.append(chain.steps if chain else [])
                 tails.append(None)
             elif chain.pieces is not None:
                 steps.append(chain.pieces[:-1])
                 tails.append(chain.pieces[-1])
             else:
-                steps.append(_one_text(chain.problem, written, asked.step_separator))
+                steps.append(_one_text(chain.problem, written, normalize.step_separator))
                 tails.append("")
         chains = [row[0] if row else None for row in ready]
         return {

@@ -1,4 +1,4 @@
-"""Token ids and labels as the row gives them: nothing is rendered, only checked."""
+"""Token ids and labels that rows contain already: nothing is rendered, only checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TokenIds(kinds.Kind):
-    """In the place of conversations, where a format gives them."""
+    """Takes the place of conversations where the format reads token ids."""
 
     name = formats = kinds.TOKENS
     trains_as = kinds.CONVERSATION
@@ -21,11 +21,11 @@ class TokenIds(kinds.Kind):
     columns = ("input_ids", "labels")
     given = True
 
-    def ready(self, example: Tokens, asked: Normalize) -> list[Any]:
+    def ready(self, example: Tokens, normalize: Normalize) -> list[Any]:
         """The ids themselves."""
         return [example]
 
-    def filled(self, ready: Sequence[Any], asked: Normalize) -> dict[str, Any]:
+    def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Ids and labels."""
         return {
             "input_ids": [row.ids if row else [] for row in ready],

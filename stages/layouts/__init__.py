@@ -1,7 +1,8 @@
-"""How examples become training rows: one layout a file, each with its undoing.
+"""How examples become training rows: one layout a file, each with its inverse.
 
-A layout is planned over lengths alone, lays examples out, and takes its rows apart again. Whoever
-judges what was laid out has an inverse of his own (``expectations/readback/undo_layout.py``).
+A layout plans which examples share a row (from their lengths alone), makes the rows, and gets the
+examples back from rows. The checks of a build do not use this inverse but one of their own
+(``expectations/readback/undo_layout.py``), so that an error here cannot hide itself.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Shape:
 
     Attributes:
         width: tokens of a padded row; 0 in other layouts.
-        padding_side: ``left`` or ``right``; ``pad_id``: what stands there.
-        token_types: whether pairs of texts get token types, as some encoders read them.
+        padding_side: ``left`` or ``right``; ``pad_id``: the id of the padding.
+        token_types: whether pairs of texts get token types, which some encoders read.
     """
 
     width: int = 0
@@ -37,7 +38,7 @@ class Layout(Protocol):
     """One way to store examples.
 
     Attributes:
-        stage: the name of ``pipeline stage`` that lays out so.
+        stage: the name under which ``pipeline stage`` makes such rows.
         packs: whether a row holds several examples; ``pads``: whether rows are filled to a width.
     """
 
@@ -67,11 +68,11 @@ class Layout(Protocol):
         ...
 
     def room(self, pad_to: str, max_length: int) -> int:
-        """Tokens that an example may have: a fixed width below ``max_length`` binds too."""
+        """Tokens that an example may have: ``max_length``, or a fixed width below it."""
         ...
 
     def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
-        """Training rows of examples that stand in stored order.
+        """Training rows of examples in stored order.
 
         Args:
             examples: ``row_id`` and the columns of their kind, one chunk a column; step positions
@@ -84,7 +85,7 @@ class Layout(Protocol):
         ...
 
     def examples(self, rows: pa.Table) -> pa.Table:
-        """The examples that training rows hold, one a row and unpadded, in stored order."""
+        """The examples in training rows, one a row and unpadded, in stored order."""
         ...
 
     def sizes(self, rows: pa.Table) -> Ints:

@@ -1,4 +1,4 @@
-"""Packed rows: examples one behind another, several to a row, which ``seq_lengths`` takes apart.
+"""Packed rows: several examples one after another in a row; ``seq_lengths`` says where each ends.
 
 A pack of two examples, of 3 and 2 tokens::
 
@@ -31,13 +31,18 @@ _PER_TOKEN = ("input_ids", "labels", "loss_weights")
 
 
 def _joined(column: pa.ListArray, starts: Ints) -> pa.ListArray:
-    """Lists of consecutive examples joined into lists of packs."""
+    """Lists of consecutive examples joined into lists of packs.
+
+    Args:
+        starts: the number of examples before each pack.
+    """
+    # The values stay as they are: only the offsets between examples of one pack are left out.
     offsets, values = list_parts(column)
     return make_list(offsets[starts], values)
 
 
 def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
-    """Training rows from examples that stand in pack order.
+    """Training rows from examples in pack order.
 
     Args:
         table: ``row_id``, ``input_ids``, ``labels``, ``loss_weights`` where the build has them, and
@@ -46,43 +51,48 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
         sizes: number of examples in each pack.
     """
     starts = offsets_of(sizes)
-    get = {name: whole(table.column(name)) for name in table.schema.names}
-    lengths = np.diff(numbers(get["input_ids"])[0])
-    made = {
-        "row_ids": make_list(starts, get["row_id"]),
-        "input_ids": _joined(get["input_ids"], starts),
-        "labels": _joined(get["labels"], starts),
+    columns_in = {name: whole(table.column(name)) for name in table.schema.names}
+    lengths = np.diff(numbers(columns_in["input_ids"])[0])
+    rows = {
+        "row_ids": make_list(starts, columns_in["row_id"]),
+        "input_ids": _joined(columns_in["input_ids"], starts),
+        "labels": _joined(columns_in["labels"], starts),
         "seq_lengths": make_list(starts, pa.array(lengths.astype(np.int32))),
     }
-    if "loss_weights" in get:
-        made["loss_weights"] = _joined(get["loss_weights"], starts)
-    if "step_positions" in get:
-        at, positions = numbers(get["step_positions"])
+    if "loss_weights" in columns_in:
+        rows["loss_weights"] = _joined(columns_in["loss_weights"], starts)
+    if "step_positions" in columns_in:
+        at, positions = numbers(columns_in["step_positions"])
         before = offsets_of(lengths)[:-1]  # tokens before each example, over all packs
+        # Step positions count from the example's start, and in a pack from the pack's start: add
+        # the tokens of the pack before each example (all tokens before it, less those before the
+        # pack).
         in_pack = before - np.repeat(offsets_of(sum_per_row(starts, lengths))[:-1], np.diff(starts))
         shifted = positions + np.repeat(in_pack, np.diff(at)).astype(np.int32)
-        made["step_positions"] = make_list(at[starts], pa.array(shifted))
-        made["step_labels"] = _joined(get["step_labels"], starts)
-    return pa.table(made, schema=columns.schema(list(made)))
+        rows["step_positions"] = make_list(at[starts], pa.array(shifted))
+        rows["step_labels"] = _joined(columns_in["step_labels"], starts)
+    return pa.table(rows, schema=columns.schema(list(rows)))
 
 
 def unpack(table: pa.Table) -> pa.Table:
     """Packs to the examples in them, in stored order."""
-    get = {name: whole(table.column(name)) for name in table.schema.names}
-    rows = list_parts(get["input_ids"])[0]
-    starts = offsets_of(numbers(get["seq_lengths"])[1])
-    made = {"row_id": list_parts(get["row_ids"])[1]}
+    stored = {name: whole(table.column(name)) for name in table.schema.names}
+    rows = list_parts(stored["input_ids"])[0]
+    starts = offsets_of(numbers(stored["seq_lengths"])[1])
+    examples = {"row_id": list_parts(stored["row_ids"])[1]}
     for name in _PER_TOKEN:
-        if name in get:
-            made[name] = make_list(starts, list_parts(get[name])[1])
-    if "step_positions" in get:
-        at, positions = numbers(get["step_positions"])
-        places = positions.astype(np.int64) + np.repeat(rows[:-1], np.diff(at))  # over all rows
+        if name in stored:
+            examples[name] = make_list(starts, list_parts(stored[name])[1])
+    if "step_positions" in stored:
+        at, positions = numbers(stored["step_positions"])
+        # Positions over all rows are ascending, and so are the starts of the examples: searchsorted
+        # gives the number of positions before each start, which are the new offsets.
+        places = positions.astype(np.int64) + np.repeat(rows[:-1], np.diff(at))
         split = np.searchsorted(places, starts)
         inside = places - np.repeat(starts[:-1], np.diff(split))
-        made["step_positions"] = make_list(split, pa.array(inside.astype(np.int32)))
-        made["step_labels"] = make_list(split, list_parts(get["step_labels"])[1])
-    return ordered(pa.table(made))
+        examples["step_positions"] = make_list(split, pa.array(inside.astype(np.int32)))
+        examples["step_labels"] = make_list(split, list_parts(stored["step_labels"])[1])
+    return ordered(pa.table(examples))
 
 
 class _Packed:
@@ -92,9 +102,10 @@ class _Packed:
     pads = False
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
-        found = packing.plan(lengths, capacity)
-        sizes = np.bincount(found) if len(found) else np.zeros(0, np.int64)
-        return np.argsort(found, kind="stable"), sizes.astype(np.int64)
+        pack_of = packing.plan(lengths, capacity)
+        # Sorted by pack, each pack's examples stand together; the stable sort keeps their order.
+        sizes = np.bincount(pack_of) if len(pack_of) else np.zeros(0, np.int64)
+        return np.argsort(pack_of, kind="stable"), sizes.astype(np.int64)
 
     def width(self, pad_to: str, longest: int, max_length: int) -> int:
         return 0

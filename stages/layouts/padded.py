@@ -19,7 +19,7 @@ from stages.errors import UsageError
 from stages.layouts import Shape
 from stages.layouts.ragged import Ragged, ordered
 
-MULTIPLE = 8  # widths that tensor cores like
+MULTIPLE = 8  # tensor cores are faster with such widths
 _PER_TOKEN = ("input_ids", "labels", "loss_weights")
 _MASKS = {"chosen_ids": "chosen_attention_mask", "rejected_ids": "rejected_attention_mask"}
 
@@ -27,12 +27,14 @@ _MASKS = {"chosen_ids": "chosen_attention_mask", "rejected_ids": "rejected_atten
 def _padded(
     values: npt.NDArray[np.generic], offsets: Ints, size: int, left: bool, fill: int
 ) -> pa.ListArray:
+    """Lists of different lengths as lists of ``size`` values, filled up with ``fill``."""
     lengths = np.diff(offsets)
     if lengths.max(initial=0) > size:
         raise UsageError(
             f"An example has {lengths.max()} tokens, more than the width {size}.",
             "Give --pad-to a larger one.",
         )
+    # The row and the column of each value in the padded matrix, which is filled flat.
     rows = np.repeat(np.arange(len(lengths)), lengths)
     column = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
     if left:
@@ -48,7 +50,7 @@ def _token_types(column: pa.ListArray, prompt: pa.Array, size: int, left: bool) 
     lengths = np.diff(offsets)
     index = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
     answer = index >= np.repeat(prompt.to_numpy(), lengths)
-    return _padded(answer.astype(np.int8), offsets, size, left, 0)
+    return _padded(answer.astype(np.int8), offsets, size=size, left=left, fill=0)
 
 
 def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = False) -> pa.Table:
@@ -59,35 +61,37 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
     """
     table = ordered(table)
     left = side == "left"
-    made: dict[str, pa.Array] = {}
+    rows: dict[str, pa.Array] = {}
     for name in table.schema.names:
         column = columns.whole(table.column(name))
         if name in ("input_ids", "chosen_ids", "rejected_ids"):
             offsets, values = numbers(column)
-            made[name] = _padded(values, offsets, size, left, pad_id)
+            rows[name] = _padded(values, offsets, size=size, left=left, fill=pad_id)
             mask = name.replace("input_ids", "attention_mask").replace("_ids", "_attention_mask")
-            made[mask] = _padded(np.ones(len(values), np.int8), offsets, size, left, 0)
+            ones = np.ones(len(values), np.int8)
+            rows[mask] = _padded(ones, offsets, size=size, left=left, fill=0)
             if token_types:
                 prompt = columns.whole(table.column("prompt_length"))
                 types = name.replace("_ids", "_token_type_ids")
-                made[types] = _token_types(column, prompt, size, left)
+                rows[types] = _token_types(column, prompt, size=size, left=left)
         elif name == "labels":
             offsets, values = numbers(column)
-            made[name] = _padded(values, offsets, size, left, IGNORED)
+            rows[name] = _padded(values, offsets, size=size, left=left, fill=IGNORED)
         elif name == "loss_weights":
             offsets, weights = list_parts(column)
-            made[name] = _padded(weights.to_numpy(), offsets, size, left, 0)
+            rows[name] = _padded(weights.to_numpy(), offsets, size=size, left=left, fill=0)
         elif name == "step_positions":
             at, positions = numbers(column)
             lengths = np.diff(numbers(columns.whole(table.column("input_ids")))[0])
             shift = np.repeat(size - lengths, np.diff(at)) if left else 0
-            made[name] = make_list(at, pa.array((positions + shift).astype(np.int32)))
+            rows[name] = make_list(at, pa.array((positions + shift).astype(np.int32)))
         else:
-            made[name] = column
-    return pa.table(made, schema=columns.schema(list(made)))
+            rows[name] = column
+    return pa.table(rows, schema=columns.schema(list(rows)))
 
 
 def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
+    """The lists of a padded column without the values where the attention mask is 0."""
     offsets, values = list_parts(column)
     real = list_parts(mask)[1].to_numpy() != 0
     row = np.repeat(np.arange(len(column)), np.diff(offsets))
@@ -97,21 +101,23 @@ def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
 
 def unpad(table: pa.Table) -> pa.Table:
     """Padded rows without their padding."""
-    get = {name: whole(table.column(name)) for name in table.schema.names}
-    beside = ("attention_mask", "token_type_ids")  # made when rows are padded
-    made = {name: column for name, column in get.items() if not name.endswith(beside)}
+    stored = {name: whole(table.column(name)) for name in table.schema.names}
+    beside = ("attention_mask", "token_type_ids")  # added by ``pad``
+    examples = {name: column for name, column in stored.items() if not name.endswith(beside)}
     for name in (*_PER_TOKEN, *_MASKS):
-        if name in get:
-            made[name] = _stripped(get[name], get[_MASKS.get(name, "attention_mask")])
-    if "step_positions" in get:
-        offsets, mask = list_parts(get["attention_mask"])
-        before = offsets_of(mask.to_numpy() == 0)  # padding before each token, over all rows
-        at, positions = numbers(get["step_positions"])
-        places = positions.astype(np.int64) + np.repeat(offsets[:-1], np.diff(at))  # over all rows
+        if name in stored:
+            examples[name] = _stripped(stored[name], stored[_MASKS.get(name, "attention_mask")])
+    if "step_positions" in stored:
+        offsets, mask = list_parts(stored["attention_mask"])
+        # A position moves by the padding before it in its row: the padding before it over all rows,
+        # less that before its row.
+        before = offsets_of(mask.to_numpy() == 0)
+        at, positions = numbers(stored["step_positions"])
+        places = positions.astype(np.int64) + np.repeat(offsets[:-1], np.diff(at))
         gone = before[places] - np.repeat(before[offsets[:-1]], np.diff(at))
         moved = positions - gone
-        made["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
-    return ordered(pa.table(made))
+        examples["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
+    return ordered(pa.table(examples))
 
 
 class _Padded(Ragged):
@@ -129,7 +135,13 @@ class _Padded(Ragged):
         return min(max_length, int(pad_to)) if pad_to.isdigit() else max_length
 
     def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
-        return pad(examples, shape.width, shape.padding_side, shape.pad_id, shape.token_types)
+        return pad(
+            examples,
+            size=shape.width,
+            side=shape.padding_side,
+            pad_id=shape.pad_id,
+            token_types=shape.token_types,
+        )
 
     def examples(self, rows: pa.Table) -> pa.Table:
         return unpad(rows)

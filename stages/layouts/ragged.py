@@ -24,7 +24,7 @@ ORDER = (
 
 
 def ordered(table: pa.Table) -> pa.Table:
-    """The stored columns of some examples, ours in their order, then those of other kinds."""
+    """The columns of some examples in stored order: ours first, then those of other kinds."""
     others = [name for name in table.schema.names if name not in ORDER]
     names = [*(name for name in ORDER if name in table.schema.names), *others]
     chunks = [columns.whole(table.column(name)) for name in names]
@@ -32,7 +32,7 @@ def ordered(table: pa.Table) -> pa.Table:
 
 
 class Ragged:
-    """One example a row; padded rows differ from it in their width alone."""
+    """One example a row. Padded rows differ from these only in their width."""
 
     name = "ragged"
     stage = "ragged"
@@ -48,7 +48,7 @@ class Ragged:
         return 0
 
     def room(self, pad_to: str, max_length: int) -> int:
-        """``max_length`` alone binds."""
+        """Always ``max_length``."""
         return max_length
 
     def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:

@@ -129,11 +129,11 @@ def _verdict(probe: Probe, subject: Subject) -> Verdict | None:
     except BrokenError as error:
         return Verdict(False, f"{probe.fails.format(**error.values)}.", probe.remedy)
     except PipelineError as error:
-        said = error.what.removeprefix(f"{subject.model.profile.name}: ")
-        return Verdict(False, said, error.remedy or probe.remedy)
+        message = error.what.removeprefix(f"{subject.model.profile.name}: ")
+        return Verdict(False, message, error.remedy or probe.remedy)
     except Exception as error:
-        said = f"the probe itself failed: {type(error).__name__}: {error}."
-        return Verdict(False, said, probe.remedy)
+        message = f"the probe itself failed: {type(error).__name__}: {error}."
+        return Verdict(False, message, probe.remedy)
     return None if detail is None else Verdict(True, detail)
 
 
@@ -149,17 +149,17 @@ def examine(subject: Subject, kinds: Iterable[str] = ()) -> dict[str, Verdict]:
     """
     kinds = kinds or (TOKENS, rendering(subject.model))
     known = {probe.name: probe for probe in probes() if probe.kind in kinds}
-    found: dict[str, Verdict | None] = {}
+    results: dict[str, Verdict | None] = {}
 
     def run(name: str) -> Verdict | None:
-        if name not in found:
+        if name not in results:
             probe = known[name]
             broken = [n for n in probe.needs if n in known and not _holds(run(n))]
             if broken:
-                found[name] = Verdict(None, f"not run: {', '.join(broken)} failed.")
+                results[name] = Verdict(None, f"not run: {', '.join(broken)} failed.")
             else:
-                found[name] = _verdict(probe, subject)
-        return found[name]
+                results[name] = _verdict(probe, subject)
+        return results[name]
 
     verdicts = {name: run(name) for name in known}
     return {name: verdict for name, verdict in verdicts.items() if verdict is not None}

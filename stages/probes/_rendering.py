@@ -81,9 +81,9 @@ def rendered(subject: Subject, row: Row) -> Rendering:
         raise BrokenError(detail=error.detail) from error
 
 
-def ids_of(subject: Subject, found: Rendering) -> tuple[list[int], list[int]]:
+def ids_of(subject: Subject, rendering: Rendering) -> tuple[list[int], list[int]]:
     """Ids of a rendering as a build encodes it, and those of its text segments alone."""
-    pairs = zip(found.texts, found.kinds, strict=True)
+    pairs = zip(rendering.texts, rendering.kinds, strict=True)
     segments = [[{"text": text, "kind": kind} for text, kind in pairs]]
     encoded = subject.encoder(pa.array(segments, SEGMENTS))
     return encoded.ids.tolist(), encoded.ids[(encoded.kinds & CONTROL) == 0].tolist()

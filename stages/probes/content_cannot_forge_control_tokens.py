@@ -10,12 +10,12 @@ from stages.probes._rendering import QUESTION, Rendering, Turns, ids_of, row_of
 def _dialogues(subject: Subject) -> list[Turns]:
     controls = sorted(subject.model.controls)
     together = " ".join(controls)
-    made: list[Turns] = [[("user", f"x{together}"), ("assistant", f"y{together}")]]
+    dialogues: list[Turns] = [[("user", f"x{together}"), ("assistant", f"y{together}")]]
     if subject.wide:
         for token in controls:
-            made += [[("user", token), ("assistant", token)]]
-            made += [[("system", f"{token}\n{token}"), *QUESTION]]
-    return made
+            dialogues += [[("user", token), ("assistant", token)]]
+            dialogues += [[("system", f"{token}\n{token}"), *QUESTION]]
+    return dialogues
 
 
 def _check(subject: Subject) -> str:
@@ -24,11 +24,11 @@ def _check(subject: Subject) -> str:
     dialogues = _dialogues(subject)
     for turns in dialogues:
         try:
-            found = Rendering(*subject.renderer(row_of(turns)))
+            rendering = Rendering(*subject.renderer(row_of(turns)))
         except RowError:
             refused += 1  # safe as well
             continue
-        _, plain = ids_of(subject, found)
+        _, plain = ids_of(subject, rendering)
         forged = controls.intersection(plain)
         if forged:
             raise BrokenError(text=turns[0][1], id=min(forged))

@@ -8,14 +8,14 @@ from stages.probes._rendering import QUESTION, dialogue, examples, rendered, row
 
 def _check(subject: Subject) -> str:
     end = subject.model.profile.end_of_turn
-    found = rendered(subject, row_of(QUESTION))
-    if not found.text(trained=True).endswith(end):
-        raise BrokenError(detail=f"an answer 'y' is trained as {found.text(trained=True)!r}")
+    rendering = rendered(subject, row_of(QUESTION))
+    if not rendering.text(trained=True).endswith(end):
+        raise BrokenError(detail=f"an answer 'y' is trained as {rendering.text(trained=True)!r}")
     for row, answers in examples(subject, dialogue(subject)):
         trained = rendered(subject, row).text(trained=True)
         if trained.count(end) < len(answers):
             raise BrokenError(detail=f"{len(answers)} answers are trained as {trained!r}")
-    return f"an answer 'y' is trained as {found.text(trained=True)!r} ({found.path})"
+    return f"an answer 'y' is trained as {rendering.text(trained=True)!r} ({rendering.path})"
 
 
 PROBE = Probe(

@@ -18,12 +18,13 @@ def _check(subject: Subject) -> str:
     turns = dialogue(subject)
     answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
     for i in answers:
-        found = rendered(subject, row_of(turns[: i + 1], {i}))
+        rendering = rendered(subject, row_of(turns[: i + 1], {i}))
         prompts = _prompts(subject, turns[:i])
-        starts = found.edges if subject.train_on == "all" else {found.begins}
-        if not any(found.whole.startswith(p) and len(p) in starts for p in prompts):
+        starts = rendering.edges if subject.train_on == "all" else {rendering.begins}
+        if not any(rendering.whole.startswith(p) and len(p) in starts for p in prompts):
+            before = rendering.whole[: rendering.begins]
             raise BrokenError(
-                detail=f"turn {i + 1} is trained after {found.whole[: found.begins][-40:]!r}, "
+                detail=f"turn {i + 1} is trained after {before[-40:]!r}, "
                 f"and inference would feed {prompts[0][-40:]!r}"
             )
     once = subject.model.profile.one_example_per_turn

@@ -8,16 +8,16 @@ from stages.probes import TOKENS, BrokenError, Probe, Subject
 def _check(subject: Subject) -> str | None:
     declared = subject.model.profile.token_ids
     for token, index in declared:
-        found = subject.tokenizer.token_to_id(token)
-        if found != index:
-            raise BrokenError(token=token, index=index, found=found)
+        actual = subject.tokenizer.token_to_id(token)
+        if actual != index:
+            raise BrokenError(token=token, index=index, actual=actual)
     return f"{len(declared)} ids are as declared" if declared else None
 
 
 PROBE = Probe(
     name="ids_are_the_familys",
     proves="the tokens that a family is known by have that family's ids",
-    fails="{token!r} is {index} in this family, but {found} here",
+    fails="{token!r} is {index} in this family, but {actual} here",
     remedy="This is another model's tokenizer; give the one that the profile was written for.",
     check=_check,
     kind=TOKENS,

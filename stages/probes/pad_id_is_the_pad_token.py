@@ -12,8 +12,8 @@ def _check(subject: Subject) -> str | None:
     for file, index in claims.pad_ids.items():
         if index != wanted:
             known = index >= 0 and tokenizer.id_to_token(index) is not None
-            said = tokenizer.decode([index], skip_special_tokens=False) if known else None
-            what = "no token of this tokenizer" if said is None else repr(said)
+            text = tokenizer.decode([index], skip_special_tokens=False) if known else None
+            what = "no token of this tokenizer" if text is None else repr(text)
             raise BrokenError(file=file, id=index, what=what, token=token, wanted=wanted)
     if not claims.pad_ids:
         return None

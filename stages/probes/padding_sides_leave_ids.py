@@ -22,7 +22,7 @@ def _check(subject: Subject) -> str:
     table = pa.table({"row_id": names, "input_ids": ids, "labels": ids})
     size = max(map(len, sequences)) + 3
     for side in ("left", "right"):
-        padded = pad(table, size, side, pad_id).to_pydict()
+        padded = pad(table, size=size, side=side, pad_id=pad_id).to_pydict()
         for ours, row, mask in zip(
             sequences, padded["input_ids"], padded["attention_mask"], strict=True
         ):

@@ -23,11 +23,11 @@ def _check(subject: Subject) -> str | None:
             frames = []
             for token, own in zip(tokens, ids, strict=True):
                 text = before + token + after
-                found = subject.tokenizer.encode(text, add_special_tokens=False).ids
-                if found.count(own) != 1:
-                    raise BrokenError(token=token, why=f"is not one id in {text!r} ({found})")
-                at = found.index(own)
-                frames.append((found[:at], found[at + 1 :]))
+                encoded = subject.tokenizer.encode(text, add_special_tokens=False).ids
+                if encoded.count(own) != 1:
+                    raise BrokenError(token=token, why=f"is not one id in {text!r} ({encoded})")
+                at = encoded.index(own)
+                frames.append((encoded[:at], encoded[at + 1 :]))
             if frames[1:] != frames[:-1]:
                 raise BrokenError(token=tokens.step, why=f"changes its neighbours in {text!r}")
     return f"{tuple(tokens)} = {tuple(ids)}"

@@ -11,14 +11,14 @@ def _check(subject: Subject) -> str:
     wanted = subject.system
     text = wanted if wanted is not None else "a system text"
     try:
-        found = Rendering(*subject.renderer(row_of([("system", text), *QUESTION])))
+        rendering = Rendering(*subject.renderer(row_of([("system", text), *QUESTION])))
     except RowError as error:
         if wanted is not None:
             raise BrokenError(detail=f"--system cannot be printed: {error.detail}") from error
         return f"rows with a system text are refused: {error.detail}"
-    if text.strip() not in found.whole:
+    if text.strip() not in rendering.whole:
         raise BrokenError(detail=f"a system text {text[:40]!r} is not printed")
-    if subject.train_on != "all" and text.strip() not in found.text(trained=False):
+    if subject.train_on != "all" and text.strip() not in rendering.text(trained=False):
         raise BrokenError(detail="a system text is trained")
     return "a system text is printed"
 

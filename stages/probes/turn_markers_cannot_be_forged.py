@@ -15,8 +15,8 @@ _STOP = "\x00"
 def _markers(subject: Subject) -> list[str]:
     """What stands between two turns where no control token does."""
     row, _ = examples(subject, dialogue(subject))[-1]
-    found = rendered(subject, row)
-    pairs = zip(found.texts, found.kinds, strict=True)
+    rendering = rendered(subject, row)
+    pairs = zip(rendering.texts, rendering.kinds, strict=True)
     text = "".join(_STOP if kind & CONTROL else piece for piece, kind in pairs)
     plain = []
     for (_, left), (_, right) in itertools.pairwise(dialogue(subject)):

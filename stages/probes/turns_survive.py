@@ -7,18 +7,18 @@ from stages.probes._rendering import dialogue, examples, rendered
 
 
 def _check(subject: Subject) -> str:
-    made = examples(subject, dialogue(subject))
-    for row, answers in made:
-        found = rendered(subject, row)
+    rows = examples(subject, dialogue(subject))
+    for row, answers in rows:
+        rendering = rendered(subject, row)
         at = 0
         for i, text in enumerate(row.contents):
-            at = found.whole.find(str(text), at)
+            at = rendering.whole.find(str(text), at)
             if at < 0:
                 raise BrokenError(detail=f"turn {i + 1} is missing or out of order")
             everything = subject.train_on == "all"
-            if not everything and (str(text) in found.text(trained=True)) != (i in answers):
+            if not everything and (str(text) in rendering.text(trained=True)) != (i in answers):
                 raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
-    once = "one example per trained turn" if len(made) > 1 else "one example"
+    once = "one example per trained turn" if len(rows) > 1 else "one example"
     return f"{len(dialogue(subject))} turns printed in order, {once}"
 
 

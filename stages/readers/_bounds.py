@@ -59,6 +59,6 @@ def counted_batches(
         yield batch
 
 
-def expands_too_far(taken: int, given: int) -> bool:
+def expands_too_far(bytes_in: int, bytes_out: int) -> bool:
     """Whether so many compressed bytes gave more text than anybody writes."""
-    return given > max(FREE_TEXT, EXPANSION * taken)
+    return bytes_out > max(FREE_TEXT, EXPANSION * bytes_in)

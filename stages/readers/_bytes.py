@@ -85,7 +85,7 @@ def damage_of(file: IO[bytes]) -> str | None:
 def expansion(file: IO[bytes]) -> float:
     """Bytes that an opened stream has given for each byte of its file, so far."""
     raw = getattr(file, "raw", None)
-    return raw.given / max(raw.taken, 1) if isinstance(raw, Inflated) else 1.0
+    return raw.bytes_out / max(raw.bytes_in, 1) if isinstance(raw, Inflated) else 1.0
 
 
 def version_of(split: Split) -> FileVersion:
@@ -96,13 +96,13 @@ def version_of(split: Split) -> FileVersion:
     """
     if split.version is not None:
         return split.version
-    found = file_version.take(split.path)
-    if found.sha256 != split.sha256:
+    current = file_version.take(split.path)
+    if current.sha256 != split.sha256:
         raise file_version.changed(split.path)
-    return found
+    return current
 
 
-def told(split: Split) -> str:
+def name_in_messages(split: Split) -> str:
     """What a message about a file's damage calls it.
 
     A part keeps the damage that ended it, and depends on bytes alone: there the file has no name.

@@ -42,14 +42,14 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
     """Of a small file rows from everywhere; of a large one that cannot be entered, of its first
     megabytes."""
     size = _bytes.size_of(source)
-    found: list[Record] = []
+    records_read: list[Record] = []
     with _bytes.opened(source, salvage) as file:
         ended = True
         try:
             for lines in _bounds.counted(records(file, True), _bytes.path_of(source), size):
-                found += lines.records
-                far = (found[-1].offset or 0) > 3 * WINDOW if found else False
-                if len(found) >= rows and (far or len(found) >= MOST):
+                records_read += lines.records
+                far = (records_read[-1].offset or 0) > 3 * WINDOW if records_read else False
+                if len(records_read) >= rows and (far or len(records_read) >= MOST):
                     ended = False
                     break
         except ContainerError:
@@ -57,10 +57,12 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
                 raise
         inflated = size * _bytes.expansion(file)
     if ended:
-        return of(found, rows)
-    last = found[-1]
-    each = ((last.offset or 0) + len(last.raw)) / len(found)
-    return Glimpse(spread(found, rows), "the first megabytes", round(inflated / each), exact=False)
+        return of(records_read, rows)
+    last = records_read[-1]
+    each = ((last.offset or 0) + len(last.raw)) / len(records_read)
+    return Glimpse(
+        spread(records_read, rows), "the first megabytes", round(inflated / each), exact=False
+    )
 
 
 def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
@@ -83,7 +85,7 @@ def windows(source: Source, rows: int, records: Records, longest: int) -> Glimps
     size = _bytes.size_of(source)
     if size <= 3 * WINDOW:
         return first_rows(source, records, rows)
-    found: list[Record] = []
+    sample: list[Record] = []
     seen = looked = 0
     with _bytes.bytes_of(source) as file:
         for place in (0, size // 2, size - WINDOW):
@@ -93,12 +95,12 @@ def windows(source: Source, rows: int, records: Records, longest: int) -> Glimps
             seen, looked = seen + len(lines), looked + start - place + len(block)
             third = max(1, rows // 3)
             chosen = lines[-third:] if place == size - WINDOW else lines[:third]
-            found += [
+            sample += [
                 r if place == 0 else replace(r, line=-1, offset=(r.offset or 0) + start)
                 for r in chosen
             ]
     about = round(size * seen / max(looked, 1))
-    return Glimpse(found, "head, middle and tail", about, exact=False)
+    return Glimpse(sample, "head, middle and tail", about, exact=False)
 
 
 def of_table(
@@ -119,7 +121,7 @@ def of_table(
     third = max(1, rows // 3)
     places = [0, total // 2, max(0, total - third)] if total > rows else [0]
     wanted = third if total > rows else total
-    found: list[Record] = []
+    sample: list[Record] = []
     for place in places:
         left = wanted
         while left and place < total:
@@ -130,10 +132,10 @@ def of_table(
                 break
             first = starts[piece] + at
             for lines in _tables.records([fetch(piece, at, size)]):
-                found += [replace(record, line=first + record.line) for record in lines.records]
+                sample += [replace(record, line=first + record.line) for record in lines.records]
             left -= size
             place = first + size
-    found = list({record.line: record for record in found}.values())
-    from_everywhere = bool(found) and found[-1].line >= len(found)
+    sample = list({record.line: record for record in sample}.values())
+    from_everywhere = bool(sample) and sample[-1].line >= len(sample)
     where = "head, middle and tail" if from_everywhere else "the first rows"
-    return Glimpse(found, where if len(found) < total else "all rows", total, exact=True)
+    return Glimpse(sample, where if len(sample) < total else "all rows", total, exact=True)

@@ -25,12 +25,12 @@ class Inflated(io.RawIOBase):
 
     Attributes:
         damage: with ``salvage``, what ended the stream too early; None when nothing did.
-        taken, given: compressed bytes read, and bytes made of them.
+        bytes_in, bytes_out: compressed bytes read, and bytes made of them.
     """
 
     def __init__(self, file: IO[bytes], kind: str, salvage: bool = False) -> None:
         self.damage: str | None = None
-        self.taken = self.given = 0
+        self.bytes_in = self.bytes_out = 0
         self._file = file
         self._gzip = kind == "gz"
         self._step = _STEP[kind]
@@ -76,7 +76,7 @@ class Inflated(io.RawIOBase):
             self._input = self._input.lstrip(b"\0")  # padding behind a member is allowed
         if not self._input:
             self._input = self._file.read(self._step)
-            self.taken += len(self._input)
+            self.bytes_in += len(self._input)
             if not self._input:
                 if self._started:
                     raise EOFError("it is cut off")
@@ -85,8 +85,8 @@ class Inflated(io.RawIOBase):
                 return True  # may be padding
         self._started = True
         self._ready = memoryview(self._inflate())
-        self.given += len(self._ready)
-        if _bounds.expands_too_far(self.taken, self.given):
+        self.bytes_out += len(self._ready)
+        if _bounds.expands_too_far(self.bytes_in, self.bytes_out):
             raise EOFError(
                 f"it expands more than {_bounds.EXPANSION} times, more than any real text"
             )

@@ -34,13 +34,13 @@ def _encoding(head: bytes) -> str | None:
 
 
 def _refuse_other_encodings(path: str, head: bytes) -> None:
-    found = _encoding(head)
+    encoding = _encoding(head)
     marked = any(head.startswith(mark) for mark in _WIDE)
     at = 0 if marked else max(0, head.find(b"\0"))
-    if found is not None:
+    if encoding is not None:
         raise ContainerError(
-            f"{path} is {found}, not UTF-8: byte {at} is 0x{head[at]:02x}.",
-            f"Convert it with: iconv -f {found} -t UTF-8",
+            f"{path} is {encoding}, not UTF-8: byte {at} is 0x{head[at]:02x}.",
+            f"Convert it with: iconv -f {encoding} -t UTF-8",
         )
     # A zero byte between rows that are JSON is the damage of one row.
     if b"\0" in head and not any(map(_is_object, head.removeprefix(BOM).split(b"\n"))):

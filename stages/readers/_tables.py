@@ -44,20 +44,20 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
     return [_decoded(inner, kind.value_type) for inner in value]
 
 
-def _record(number: int, found: dict[str, Any], coded: dict[str, pa.DataType]) -> Record:
+def _record(number: int, values: dict[str, Any], coded: dict[str, pa.DataType]) -> Record:
     try:
-        row = _plain({k: _decoded(v, coded[k]) if k in coded else v for k, v in found.items()})
+        row = _plain({k: _decoded(v, coded[k]) if k in coded else v for k, v in values.items()})
     except (ValueError, RecursionError) as error:
-        raw = json.dumps(_plain(found)).encode()
+        raw = json.dumps(_plain(values)).encode()
         return Record(number, None, raw, None, ("bad_json", f"not JSON in a JSON column: {error}"))
     return Record(number, None, json.dumps(row).encode(), row, typed=True)
 
 
 def _unreadable(number: int, error: Exception) -> Record:
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if isinstance(error, UnicodeDecodeError):
-        return Record(number, None, b"", None, ("bad_encoding", said))
-    return Record(number, None, b"", None, ("bad_value", said))
+        return Record(number, None, b"", None, ("bad_encoding", message))
+    return Record(number, None, b"", None, ("bad_value", message))
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:

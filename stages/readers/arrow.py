@@ -60,7 +60,7 @@ class _Arrow:
         except (pa.ArrowException, ContainerError, OSError) as error:
             if not split.salvage:
                 raise damaged(split.path, error) from error
-            yield Lines([], 0, damaged(_bytes.told(split), error).what)
+            yield Lines([], 0, damaged(_bytes.name_in_messages(split), error).what)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if not isinstance(source, str):
@@ -78,15 +78,15 @@ class _Arrow:
     def _first(self, version: FileVersion, rows: int, salvage: bool) -> Glimpse:
         """Of the first megabytes: a version is read from its start, since it is not mapped."""
         split = Split(version.path, 0, 0, version.sha256, self.name, salvage=salvage)
-        found: list[Record] = []
+        records: list[Record] = []
         size = 0
         for lines in self.read(replace(split, version=version)):
-            found += lines.records
+            records += lines.records
             size += sum(len(record.raw) for record in lines.records)
             if size >= _ENOUGH:
-                about = round(len(found) * version.size / size)
-                return Glimpse(_glimpse.spread(found, rows), "the first megabytes", about, False)
-        return _glimpse.of(found, rows)
+                about = round(len(records) * version.size / size)
+                return Glimpse(_glimpse.spread(records, rows), "the first megabytes", about, False)
+        return _glimpse.of(records, rows)
 
 
 READER = _Arrow()

@@ -20,10 +20,10 @@ SPLITS = "dataset_dict.json"
 def _described(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
-            found: dict[str, Any] = json.load(file)
+            description: dict[str, Any] = json.load(file)
     except (ValueError, RecursionError) as error:
         raise ContainerError(f"{path} is damaged: {error}.", "Save the dataset again.") from error
-    return found
+    return description
 
 
 def _shards(folder: str) -> list[str]:

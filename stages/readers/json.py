@@ -25,8 +25,8 @@ class _Json:
         version = _bytes.version_of(split)
         with _bytes.opened(version, split.salvage) as file:
             try:
-                found = _values.records(file, path=_bytes.told(split))
-                yield from _bounds.counted(found, split.path, version.size)
+                batches = _values.records(file, path=_bytes.name_in_messages(split))
+                yield from _bounds.counted(batches, split.path, version.size)
             except ContainerError as error:
                 if not split.salvage:
                     raise

@@ -113,8 +113,8 @@ class _Jsonl:
     def read(self, split: Split) -> Iterator[Lines]:
         version = _bytes.version_of(split)
         with _bytes.opened(version, split.salvage) as stream:
-            found = records(stream, at_start=split.start == 0)
-            yield from _bounds.counted(found, split.path, version.size)
+            batches = records(stream, at_start=split.start == 0)
+            yield from _bounds.counted(batches, split.path, version.size)
             if damage := _bytes.damage_of(stream):
                 yield Lines([], 0, damage)
 

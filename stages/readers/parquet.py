@@ -42,8 +42,8 @@ class _Parquet:
                 batches = pq.ParquetFile(source).iter_batches(
                     _tables.BATCH_ROWS, list(range(split.start, split.stop))
                 )
-                found = _tables.records(batches)
-                yield from _bounds.counted(found, split.path, version.size)
+                rows = _tables.records(batches)
+                yield from _bounds.counted(rows, split.path, version.size)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:

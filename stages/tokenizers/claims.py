@@ -30,10 +30,10 @@ class Claims:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}  # a file that cannot be read is refused where it is needed
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _token(value: object) -> object:
@@ -44,7 +44,7 @@ def read(folder: Path) -> Claims:
     """The claims of a directory."""
     config = _read(folder / "tokenizer_config.json")
     files = {name: _read(folder / name) for name in _ID_FILES}
-    ids = {name: found.get("pad_token_id") for name, found in files.items()}
+    ids = {name: content.get("pad_token_id") for name, content in files.items()}
     return Claims(
         _token(config.get("pad_token")),
         _token(config.get("eos_token")),
@@ -57,8 +57,8 @@ def read(folder: Path) -> Claims:
 def _eos_ids(files: Mapping[str, dict[str, Any]]) -> dict[str, tuple[int, ...]]:
     """What ends a generation: the last file that says so, which is the one that is read."""
     for name in reversed(_ID_FILES):
-        said = files[name].get("eos_token_id")
-        ids = said if isinstance(said, list) else [said]
+        declared = files[name].get("eos_token_id")
+        ids = declared if isinstance(declared, list) else [declared]
         if ids and all(isinstance(index, int) for index in ids):
             return {name: tuple(ids)}
     return {}

@@ -62,8 +62,8 @@ def number(config: dict[str, Any], key: str, default: int, folder: Path) -> int:
     if value is None:
         return default
     if type(value) is not int or not 0 <= value < _LARGEST:
-        said = f"{folder / 'config.json'}: {key} is {str(value)[:40]}, not a number of tokens."
-        raise ModelError(said, _FETCH)
+        problem = f"{folder / 'config.json'}: {key} is {str(value)[:40]}, not a number of tokens."
+        raise ModelError(problem, _FETCH)
     return value
 
 
@@ -102,16 +102,16 @@ def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
         raise ModelError(
             f"{name}: {error.detail}.", "Give another template with --chat-template."
         ) from error
-    found = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
+    control = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
     plain = tail.strip().split("\n")[0]
-    if found is None and plain:
+    if control is None and plain:
         return plain  # whatever it is, the probes judge it
-    if not controls or found is None:
+    if not controls or control is None:
         raise ModelError(
             f"{name}: the chat template prints no end-of-turn token after an answer.",
             "Name one with --eos, or give a template that does with --chat-template.",
         )
-    return found.group()
+    return control.group()
 
 
 def _pad_token(

@@ -43,8 +43,8 @@ def cached(model_id: str, revision: str | None = None) -> Snapshot | None:
     """The cached snapshot that has the model's tokenizer, without touching the network."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model_id, "tokenizer.json", revision=revision)
-    return Snapshot(Path(found).parent, Path(found).parent.name) if isinstance(found, str) else None
+    path = try_to_load_from_cache(model_id, "tokenizer.json", revision=revision)
+    return Snapshot(Path(path).parent, Path(path).parent.name) if isinstance(path, str) else None
 
 
 def is_offline() -> bool:
@@ -82,7 +82,7 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
     )
 
     try:
-        found = snapshot_download(model_id, revision=revision, allow_patterns=list(FILES))
+        folder = snapshot_download(model_id, revision=revision, allow_patterns=list(FILES))
     except GatedRepoError as error:
         raise ModelError(
             f"The hub shows {model_id!r} only to those who accepted its licence.",
@@ -98,4 +98,4 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
         raise ModelError(
             f"The hub refuses {model_id!r}: {error}.", "Log in with: hf auth login"
         ) from error
-    return Snapshot(Path(found), Path(found).name)
+    return Snapshot(Path(folder), Path(folder).name)

@@ -54,9 +54,9 @@ def merged(symbols: Sequence[Symbol], rank: Callable[[Symbol], float | None]) ->
             a, b = parts[left], parts[right]
             assert a is not None
             assert b is not None
-            found = rank(a + b)
-            if found is not None:
-                heapq.heappush(queue, (found, left, a + b))
+            joint_rank = rank(a + b)
+            if joint_rank is not None:
+                heapq.heappush(queue, (joint_rank, left, a + b))
 
     for left in range(len(parts)):
         offer(left)
@@ -77,10 +77,10 @@ def merged(symbols: Sequence[Symbol], rank: Callable[[Symbol], float | None]) ->
 
 def _pieces(table: bytes) -> Encode:
     """SentencePiece's byte-pair encoding: a text inside a row, no space put before it."""
-    found = sentencepiece.pieces(table)
-    ids = {p.text: i for i, p in enumerate(found) if p.kind == sentencepiece.NORMAL}
-    of_bytes = {p.text: i for i, p in enumerate(found) if p.kind == sentencepiece.BYTE}
-    ranks = {text: -found[i].score for text, i in ids.items()}
+    pieces = sentencepiece.pieces(table)
+    ids = {p.text: i for i, p in enumerate(pieces) if p.kind == sentencepiece.NORMAL}
+    of_bytes = {p.text: i for i, p in enumerate(pieces) if p.kind == sentencepiece.BYTE}
+    ranks = {text: -pieces[i].score for text, i in ids.items()}
 
     def encode(text: str) -> list[int]:
         tokens: list[int] = []
@@ -233,16 +233,16 @@ class Oracle:
         """Ids of a whole row, its control tokens included; None where it cannot say."""
         if text and not self._pattern.match(text) and not text.startswith((self._lead, "▁")):
             text = self._lead + text
-        found, at = [], 0
+        ids, at = [], 0
         for match in (*self._pattern.finditer(text), None):
             between = self._encode(text[at : match.start() if match else len(text)])
             if between is None:
                 return None
-            found += between
+            ids += between
             if match:
-                found.append(self._added[match[0]])
+                ids.append(self._added[match[0]])
                 at = match.end()
-        return found
+        return ids
 
     def differs(self, text: str, ids: Sequence[int]) -> bool:
         """Whether a row's ids are not those of the vocabulary; few rows of a split are looked at.

@@ -103,7 +103,7 @@ def of(
         own_eos: the user named the end of a turn, so that it differs on purpose.
     """
     tokenizer = parsed(tokenizer_json)
-    found = list(_pads(claims, profile, tokenizer))
+    differences = list(_pads(claims, profile, tokenizer))
     if profile.pair is None and not own_eos:
-        found += _stops(claims, profile, tokenizer)
-    return tuple(found)
+        differences += _stops(claims, profile, tokenizer)
+    return tuple(differences)

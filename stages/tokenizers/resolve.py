@@ -44,7 +44,7 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Resolved:
     """A profile, its tokenizer's bytes, and where they were found.
 
     Attributes:
@@ -57,14 +57,14 @@ class Found:
     repairs: tuple[Repair, ...] = ()
 
 
-def _pinned(profile: ModelProfile, cache: Path) -> Found:
+def _pinned(profile: ModelProfile, cache: Path) -> Resolved:
     layout = profile.ranks
     if layout is None:
-        return Found(*unpinned.find(profile))
-    return Found(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
+        return Resolved(*unpinned.find(profile))
+    return Resolved(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
 
 
-def _in_hub_cache(profile: ModelProfile) -> Found | None:
+def _in_hub_cache(profile: ModelProfile) -> Resolved | None:
     """The vendor's file from the hub's cache, when it is there and is the pinned one."""
     root = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface")) / "hub"
     root = Path(os.environ.get("HF_HUB_CACHE", root))
@@ -76,12 +76,12 @@ def _in_hub_cache(profile: ModelProfile) -> Found | None:
             continue
         content = (snapshot.folder / "tokenizer.json").read_bytes()
         if hashlib.sha256(content).hexdigest() == profile.ranks.sha256:
-            return Found(profile, content, "hub cache")
+            return Resolved(profile, content, "hub cache")
     return None
 
 
-def _override(found: Found, overrides: Overrides) -> Found:
-    profile = found.profile
+def _override(model: Resolved, overrides: Overrides) -> Resolved:
+    profile = model.profile
     if overrides.chat_template is not None:
         profile = replace(profile, chat_template=overrides.chat_template)
     if overrides.eos is not None:
@@ -94,55 +94,55 @@ def _override(found: Found, overrides: Overrides) -> Found:
         )
     if overrides.date is not None:
         profile = replace(profile, date_string=overrides.date)
-    profile = added.register(profile, found.tokenizer_json, overrides.added_tokens)
-    return replace(found, profile=profile)
+    profile = added.register(profile, model.tokenizer_json, overrides.added_tokens)
+    return replace(model, profile=profile)
 
 
-def _by_id(model: str, cache: Path, overrides: Overrides) -> Found:
+def _by_id(model: str, cache: Path, overrides: Overrides) -> Resolved:
     name, _, revision = model.partition("@")
     known = None if revision else find(name)
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         snapshot = fetch(name, revision or None)
         if snapshot is not None:
-            found = _declared(snapshot.folder, name, overrides, source)
-            return replace(found, profile=replace(found.profile, revision=snapshot.revision))
+            declared = _declared(snapshot.folder, name, overrides, source)
+            return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache)
     raise suggest.unknown_id(name, revision)
 
 
-def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Found:
+def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
     """What a model's own files say; ids of a model that a profile knows must be that profile's."""
     try:
-        found = encoder_directory.load(folder, name, overrides.chat_template)
-        if found is None:
-            found = directory.load(folder, name, overrides.chat_template, overrides.eos)
-        profile, content = found
+        declared = encoder_directory.load(folder, name, overrides.chat_template)
+        if declared is None:
+            declared = directory.load(folder, name, overrides.chat_template, overrides.eos)
+        profile, content = declared
         parsed(content)
-        said = claims.read(folder)
-        repaired = repairs.of(said, profile, content, bool(overrides.eos))
+        own_claims = claims.read(folder)
+        repaired = repairs.of(own_claims, profile, content, bool(overrides.eos))
     except Exception as error:
         if type(error) is not Exception:  # what the tokenizer library raises; others are our faults
             raise
-        said_of = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise ModelError(
-            f"{folder} is not a model that can be read: {said_of}.",
+            f"{folder} is not a model that can be read: {reason}.",
             "Compare its JSON files with those of the model's page, or fetch it again.",
         ) from error
     known = suggest.known_as(folder, name)
     if known is not None:
         profile = replace(profile, token_ids=known.token_ids)
-    return Found(profile, content, source, repaired)
+    return Resolved(profile, content, source, repaired)
 
 
-def _file(path: Path, cache: Path) -> Found:
+def _file(path: Path, cache: Path) -> Resolved:
     """A profile file, and the tokenizer that it names."""
     profile, tokenizer = profile_file.load(path)
     if tokenizer is None:
         return _pinned(profile, cache)
     folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
-        return Found(profile, directory.tokenizer_json(folder), "directory")
+        return Resolved(profile, directory.tokenizer_json(folder), "directory")
     if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
         raise ModelError(
             f"{path}: tokenizer {tokenizer!r} is not a directory next to it.",
@@ -152,7 +152,7 @@ def _file(path: Path, cache: Path) -> Found:
     return replace(named, profile=profile)
 
 
-def resolve(model: str, cache: Path, overrides: Overrides) -> Found:
+def resolve(model: str, cache: Path, overrides: Overrides) -> Resolved:
     """Find a model.
 
     Raises:
@@ -160,19 +160,19 @@ def resolve(model: str, cache: Path, overrides: Overrides) -> Found:
     """
     profiles = all_profiles()
     if model.endswith(".toml"):
-        found = _file(Path(model).expanduser(), cache)
+        resolved = _file(Path(model).expanduser(), cache)
     elif model in profiles:
-        found = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache)
+        resolved = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache)
     elif model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1:
         folder = Path(model).expanduser()
         if not folder.is_dir():
             raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
-        found = _declared(folder, folder.name, overrides, "directory")
+        resolved = _declared(folder, folder.name, overrides, "directory")
     elif model.count("/") == 1:
         if Path(model).is_dir():
-            found = _declared(Path(model), model, overrides, "directory")
+            resolved = _declared(Path(model), model, overrides, "directory")
         else:
-            found = _by_id(model, cache, overrides)
+            resolved = _by_id(model, cache, overrides)
     else:
         raise suggest.unknown_name(model)
-    return _override(found, overrides)
+    return _override(resolved, overrides)

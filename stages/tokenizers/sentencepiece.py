@@ -84,15 +84,15 @@ def _piece(data: memoryview) -> _Piece:
 
 def pieces(model: bytes) -> list[_Piece]:
     """The pieces of a SentencePiece model, by id."""
-    found = _fields(memoryview(model))
-    return [_piece(value) for number, value in found if number == 1 and not isinstance(value, int)]
+    fields = _fields(memoryview(model))
+    return [_piece(value) for number, value in fields if number == 1 and not isinstance(value, int)]
 
 
 def _is_run(text: str) -> bool:
     return len(text) > 1 and set(text) == {_SPACE}
 
 
-def _require_ranks(found: list[_Piece]) -> None:
+def _require_ranks(model_pieces: list[_Piece]) -> None:
     """Check that ranked merges can give this model's ids.
 
     Raises:
@@ -100,9 +100,9 @@ def _require_ranks(found: list[_Piece]) -> None:
             does not score lowest, a piece holds a character that is no piece, or there are pieces
             of kinds that are matched before any merge.
     """
-    if {piece.kind for piece in found} - {NORMAL, UNKNOWN, CONTROL, BYTE}:
+    if {piece.kind for piece in model_pieces} - {NORMAL, UNKNOWN, CONTROL, BYTE}:
         raise ValueError("SentencePiece: pieces that users defined, or that are unused")
-    normal = {piece.text: piece.score for piece in found if piece.kind == NORMAL}
+    normal = {piece.text: piece.score for piece in model_pieces if piece.kind == NORMAL}
     joined = {text: score for text, score in normal.items() if len(text) > 1}
     runs = {score for text, score in joined.items() if _is_run(text)}
     others = {text: score for text, score in joined.items() if not _is_run(text)}
@@ -122,11 +122,11 @@ def _place(left: str, right: str) -> tuple[bool, int]:
     return uneven, -len(left) if uneven else len(left)
 
 
-def _merges(found: list[_Piece]) -> list[list[str]]:
+def _merges(model_pieces: list[_Piece]) -> list[list[str]]:
     """Every pair of pieces that joins to an ordinary piece, the best first."""
-    ids = {piece.text: index for index, piece in enumerate(found)}
+    ids = {piece.text: index for index, piece in enumerate(model_pieces)}
     merges: list[tuple[float, tuple[bool, int], int, int, str, str]] = []
-    for piece in found:
+    for piece in model_pieces:
         if piece.kind != NORMAL:
             continue
         text = piece.text
@@ -144,20 +144,20 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
     Raises:
         ValueError: the file is no SentencePiece model, or one that ranked merges cannot follow.
     """
-    found = pieces(table)
-    _require_ranks(found)
-    special = [i for i, piece in enumerate(found) if piece.kind in (UNKNOWN, CONTROL)]
+    model_pieces = pieces(table)
+    _require_ranks(model_pieces)
+    special = [i for i, piece in enumerate(model_pieces) if piece.kind in (UNKNOWN, CONTROL)]
     model: dict[str, Any] = {
         "type": "BPE",
         "dropout": None,
-        "unk_token": found[0].text,
+        "unk_token": model_pieces[0].text,
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
         "fuse_unk": True,
         "byte_fallback": True,
         "ignore_merges": False,
-        "vocab": {piece.text: index for index, piece in enumerate(found)},
-        "merges": _merges(found),
+        "vocab": {piece.text: index for index, piece in enumerate(model_pieces)},
+        "merges": _merges(model_pieces),
     }
     decoders = [
         {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
@@ -171,7 +171,8 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
             "truncation": None,
             "padding": None,
             "added_tokens": [
-                byte_bpe.added_token(index, AddedToken(found[index].text)) for index in special
+                byte_bpe.added_token(index, AddedToken(model_pieces[index].text))
+                for index in special
             ],
             "normalizer": None,
             "pre_tokenizer": {
@@ -180,7 +181,7 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
                 "prepend_scheme": "first",
                 "split": False,
             },
-            "post_processor": byte_bpe.leading_token(found[1].text, 1),
+            "post_processor": byte_bpe.leading_token(model_pieces[1].text, 1),
             "decoder": {"type": "Sequence", "decoders": decoders},
             "model": model,
         }
