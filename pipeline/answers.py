@@ -38,32 +38,32 @@ class Answers:
     unmeasured: int = 0
 
 
-def total(found: Iterable[Answers]) -> Answers:
+def total(shards: Iterable[Answers]) -> Answers:
     """Of all shards."""
     lengths: Counter[int] = Counter()
-    behind: Counter[str] = Counter()
+    by_prompt: Counter[str] = Counter()
     unmeasured = 0
-    for one in found:
-        lengths.update(one.lengths)
-        behind.update(one.prompts)
-        unmeasured += one.unmeasured
-    return Answers(lengths, behind, unmeasured)
+    for shard in shards:
+        lengths.update(shard.lengths)
+        by_prompt.update(shard.prompts)
+        unmeasured += shard.unmeasured
+    return Answers(lengths, by_prompt, unmeasured)
 
 
-def limits(found: Answers) -> AnswerTokens | None:
+def limits(answers: Answers) -> AnswerTokens | None:
     """Tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
     number that 99.9 % of them do not exceed; None where nothing was measured."""
-    turns = found.lengths.total()
-    if not turns or found.unmeasured:
+    turns = answers.lengths.total()
+    if not turns or answers.unmeasured:
         return None
     within, wanted = 0, -(-turns * 999 // 1000)
     p999 = 0
-    for length in sorted(found.lengths):
-        within += found.lengths[length]
+    for length in sorted(answers.lengths):
+        within += answers.lengths[length]
         if within >= wanted:
             p999 = length
             break
-    return AnswerTokens(p999, max(found.lengths), turns)
+    return AnswerTokens(p999, max(answers.lengths), turns)
 
 
 def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
@@ -101,7 +101,7 @@ class Counting:
         self._hybrid = len(known) > 1
         self._prompts = tuple(p for p in known if allowed(p, model))
         self._masked, self._everything = masked, everything
-        self.found = Answers()
+        self.answers = Answers()
 
     def __call__(self, block: pa.Table) -> None:
         """Add a block; only what trains answers is counted."""
@@ -123,11 +123,13 @@ class Counting:
             if self._everything:
                 names = [name for name in names if name != OTHER]
             if self._hybrid:
-                self.found.prompts.update(names)
+                self.answers.prompts.update(names)
         known = starts >= 0
-        self.found.lengths.update((last - starts + 1)[known].tolist())
+        self.answers.lengths.update((last - starts + 1)[known].tolist())
         if not self._everything:
-            self.found = replace(self.found, unmeasured=self.found.unmeasured + int((~known).sum()))
+            self.answers = replace(
+                self.answers, unmeasured=self.answers.unmeasured + int((~known).sum())
+            )
 
     def _opened(self, ids: Flat, first: Ints, last: Ints) -> tuple[Ints, list[str]]:
         """For each trained turn, the place behind its prompt, or -1, and the prompt's name."""
@@ -143,9 +145,9 @@ class Counting:
                 continue
             place = np.searchsorted(at, last, side="right") - 1
             head = np.where(place >= 0, at[np.maximum(place, 0)], -1)
-            behind = head + len(prompt.tail)
-            fits = (head > barrier) & (behind <= limit) & (head > heads)
-            begins[fits], heads[fits] = behind[fits], head[fits]
+            prompt_end = head + len(prompt.tail)
+            fits = (head > barrier) & (prompt_end <= limit) & (head > heads)
+            begins[fits], heads[fits] = prompt_end[fits], head[fits]
             for turn in np.flatnonzero(fits):
                 names[turn] = prompt.name
         return begins, names
@@ -160,23 +162,23 @@ class Counting:
             same = left & (ends - size >= offsets[:-1])
             for place, token in enumerate(prompt.tail):
                 same &= ids[start + place] == token
-            self.found.prompts[prompt.name] += int(same.sum())
+            self.answers.prompts[prompt.name] += int(same.sum())
             left &= ~same
-        self.found.prompts[OTHER] += int(left.sum())
+        self.answers.prompts[OTHER] += int(left.sum())
 
 
-def described(found: Answers, known: tuple[Prompt, ...]) -> Inference | None:
+def described(answers: Answers, known: tuple[Prompt, ...]) -> Inference | None:
     """The manifest's ``inference``: what a hybrid reasoning model was trained for; None for others.
 
     ``arguments`` are those of the chat template at inference, null where a build mixes both.
     """
     if len(known) < 2:
         return None
-    counts = {prompt.name: found.prompts[prompt.name] for prompt in known}
+    counts = {prompt.name: answers.prompts[prompt.name] for prompt in known}
     used = [prompt for prompt in known if counts[prompt.name]]
-    one = used[0] if len(used) == 1 and not found.prompts[OTHER] else None
+    one = used[0] if len(used) == 1 and not answers.prompts[OTHER] else None
     return Inference(
-        trained_turns={**dict(sorted(counts.items())), OTHER: found.prompts[OTHER]},
+        trained_turns={**dict(sorted(counts.items())), OTHER: answers.prompts[OTHER]},
         arguments=one.arguments if one else None,
         mixed=len(used) > 1,
         modes={prompt.name: prompt.arguments for prompt in known},

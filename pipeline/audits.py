@@ -74,15 +74,20 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
     """
     recipe = outcome.recipe
     config = recipe.config
-    context = Context(recipe.task.kind, config.layout, config.longest_example, recipe.model)
+    context = Context(
+        kind=recipe.task.kind,
+        layout=config.layout,
+        max_length=config.longest_example,
+        model=recipe.model,
+    )
     total = manifest.tokens.total + manifest.tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
     facts = Facts(
-        context,
-        as_json(manifest),
-        _lengths(outcome.plan),
-        _leaked(outcome.plan),
-        _sources(outcome),
+        context=context,
+        manifest=as_json(manifest),
+        lengths=_lengths(outcome.plan),
+        leaked=_leaked(outcome.plan),
+        sources=_sources(outcome),
     )
     chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
     results = run_audits(chunks[0], chunks[1], facts, config.tolerance)

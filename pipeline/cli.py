@@ -34,8 +34,8 @@ class _Commands(click.Group):
         key = name.replace("-", "_")
         if key not in catalog.names(commands.__name__):
             return None
-        found: click.Command = catalog.load(commands.__name__, key, "COMMAND")
-        return found
+        command: click.Command = catalog.load(commands.__name__, key, "COMMAND")
+        return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -50,25 +50,31 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
         ModelError: there is no such model, or its files declare none.
     """
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
-    found = resolve(wanted.model, wanted.cache_dir, overrides)
-    with_steps = tasks.load(wanted.task).with_steps and found.profile.pair is None
-    model = declare(found.profile, found.tokenizer_json, with_steps)
-    subject = probes.Subject(model, found.tokenizer_json, wanted.train_on, wanted.system, wide=wide)
+    resolved = resolve(wanted.model, wanted.cache_dir, overrides)
+    with_steps = tasks.load(wanted.task).with_steps and resolved.profile.pair is None
+    model = declare(resolved.profile, resolved.tokenizer_json, with_steps)
+    subject = probes.Subject(
+        model,
+        stock=resolved.tokenizer_json,
+        train_on=wanted.train_on,
+        system=wanted.system,
+        wide=wide,
+    )
     folder = Path(wanted.model).expanduser()
-    if found.source == "directory" and folder.is_dir():
+    if resolved.source == "directory" and folder.is_dir():
         subject = replace(subject, claims=claims.read(folder))
-    return Examined(model, found.source, probes.examine(subject))
+    return Examined(model, resolved.source, probes.examine(subject))
 
 
-def described(found: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
+def described(examined: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
     """All of it, for a program."""
     return {
-        "model": found.model.profile.name,
-        "tokenizer": found.source,
-        "passed": found.sound,
+        "model": examined.model.profile.name,
+        "tokenizer": examined.source,
+        "passed": examined.sound,
         "probes": {
             name: {"passed": v.passed, "detail": v.detail, "remedy": v.remedy}
-            for name, v in found.verdicts.items()
+            for name, v in examined.verdicts.items()
         },
-        "serving": serving.contract(found.model, stops) if found.sound else None,
+        "serving": serving.contract(examined.model, stops) if examined.sound else None,
     }

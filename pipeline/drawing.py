@@ -141,19 +141,21 @@ class Drawer:
             if "\ufffd" in text:
                 text, stop = self._character(ids, kinds, at) or (text, stop)
             control = ids[at] in self._controls
-            yield Piece(visible(text), kinds[at], tuple(ids[at:stop]), control)
+            yield Piece(visible(text), kind=kinds[at], ids=tuple(ids[at:stop]), control=control)
             at = stop
 
     def kinds(self, ids: list[int], labels: list[int], mask: list[int] | None) -> list[str]:
         """What each token of a labelled sequence is."""
-        found = [TRAINED if label != IGNORED else CONTEXT for label in labels]
+        token_kinds = [TRAINED if label != IGNORED else CONTEXT for label in labels]
         if self._step is not None:
             for at, (index, label) in enumerate(zip(ids, labels, strict=True)):
                 if index == self._step:
-                    found[at] = self._marks.get(label, OPEN)
+                    token_kinds[at] = self._marks.get(label, OPEN)
         if mask is not None:
-            found = [kind if real else PADDING for kind, real in zip(found, mask, strict=True)]
-        return found
+            token_kinds = [
+                kind if real else PADDING for kind, real in zip(token_kinds, mask, strict=True)
+            ]
+        return token_kinds
 
     def strip(self, name: str, ids: list[int], kinds: list[str], most: int | None = None) -> Strip:
         """A sequence, decoded; padding at an end is one piece.
@@ -174,12 +176,14 @@ class Drawer:
             left_out = (len(pieces) - 1, gone) if gone and cut is cuts[0] else left_out
         pieces += self._padding(ids[stop:])
         trained = sum(kind in (TRAINED, GOOD, BAD) for kind in kinds)
-        return Strip(name, len(real), trained, tuple(pieces), left_out)
+        return Strip(
+            name, tokens=len(real), trained=trained, pieces=tuple(pieces), left_out=left_out
+        )
 
     def _padding(self, ids: list[int]) -> Iterator[Piece]:
         if ids:
             text = f"[{visible(self._texts(ids[:1])[0])} x {len(ids)}]"
-            yield Piece(text, PADDING, (ids[0],), ids[0] in self._controls)
+            yield Piece(text, kind=PADDING, ids=(ids[0],), control=ids[0] in self._controls)
 
 
 class Shards:
@@ -212,8 +216,8 @@ class Shards:
         at = number
         for shard in sides[split].shards if number >= 0 else ():
             if at < shard.record.rows:
-                found: dict[str, Any] = self.table(shard).slice(at, 1).to_pylist()[0]
-                return found
+                stored_row: dict[str, Any] = self.table(shard).slice(at, 1).to_pylist()[0]
+                return stored_row
             at -= shard.record.rows
         last = sides[split].record.rows - 1
         raise UsageError(f"{split} has no row {number}.", f"Give a number from 0 to {last}.")
@@ -255,13 +259,13 @@ class Shards:
         ids, labels = row["input_ids"], row["labels"]
         kinds = self.drawer.kinds(ids, labels, row.get("attention_mask"))
         if "seq_lengths" not in row:
-            return [self.drawer.strip(row["row_id"], ids, kinds, tokens)]
-        found, start = [], 0
+            return [self.drawer.strip(row["row_id"], ids, kinds, most=tokens)]
+        strips, start = [], 0
         for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
             span = slice(start, start + length)
-            found.append(self.drawer.strip(name, ids[span], kinds[span], tokens))
+            strips.append(self.drawer.strip(name, ids[span], kinds[span], most=tokens))
             start += length
-        return found
+        return strips
 
     def _side(self, row: dict[str, Any], side: str, tokens: int | None) -> Strip:
         ids = row[f"{side}_ids"]
@@ -272,4 +276,4 @@ class Shards:
             kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
         if real:  # encoders are read at their first token
             kinds[real[0 if self.build.manifest.model.pair else -1]] = SCORED
-        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, tokens)
+        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, most=tokens)

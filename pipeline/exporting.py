@@ -52,7 +52,9 @@ def _relaid(source: Build, split: str, facts: Facts) -> Iterator[tuple[pa.Table,
     order, sizes = layout.plan(lengths, facts.max_length)
     width = layout.width("longest", int(lengths.max()), facts.max_length)
     types = model.pair is not None and model.pair.token_types
-    shape = Shape(width, model.padding_side, model.pad_token_id, types)
+    shape = Shape(
+        width=width, padding_side=model.padding_side, pad_id=model.pad_token_id, token_types=types
+    )
     at, bounds = offsets_of(sizes), _even(len(sizes), count)
     for start, stop in itertools.pairwise(bounds):
         mine = order[at[start] : at[stop]]
@@ -97,14 +99,18 @@ def _write_split(
                 sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
         tokens, total = _tokens(table)
         size = (folder / path).stat().st_size
-        shards.append(ShardRecord(path, len(table), tokens, size, sink.sha256()))
+        shards.append(
+            ShardRecord(path=path, rows=len(table), tokens=tokens, bytes=size, sha256=sink.sha256())
+        )
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
         schema = stored.read_file(folder / path).schema
     if container == "arrow":
         names = [Path(shard.path).name for shard in shards]
-        write_split(folder, split, schema, names, shards[0].sha256)
+        write_split(folder, split, schema, names, key=shards[0].sha256)
     stored_rows, tokens = sum(s.rows for s in shards), sum(s.tokens for s in shards)
-    return SplitRecord(stored_rows, examples, tokens, tuple(shards)), padding
+    return SplitRecord(
+        rows=stored_rows, examples=examples, tokens=tokens, shards=tuple(shards)
+    ), padding
 
 
 def _fit(source: Build, export: Export, layout: str) -> Facts:
@@ -133,7 +139,7 @@ def _describe(
     if layout.pads:
         width = (tokens + padding) // rows_made // len(facts.kind.ids)
         pads = Padding(width, round(padding / (tokens + padding), 6))
-    found = replace(
+    exported = replace(
         manifest,
         layout=facts.layout,
         splits=splits,
@@ -143,7 +149,7 @@ def _describe(
         for_=None,
         export=ExportRecord(export.name, manifest.build_id),
     )
-    return replace(found, build_id=identity.of_manifest(found))
+    return replace(exported, build_id=identity.of_manifest(exported))
 
 
 def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
@@ -153,7 +159,7 @@ def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
         split: _write_split(source, split, facts, staged, projection, export.container)
         for split in facts.splits
     }
-    padding = sum(found[1] for found in written.values())
+    padding = sum(tokens for _, tokens in written.values())
     if export.container == "arrow":
         write_splits(staged, list(written))
     for entry in _CARRIED:
@@ -162,13 +168,13 @@ def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
             shutil.copytree(origin, staged / entry)
         elif origin.exists():
             shutil.copyfile(origin, staged / entry)
-    splits = {split: found[0] for split, found in written.items()}
-    found = _describe(source, facts, export, splits, padding)
-    found = replace(found, columns=_columns(staged, splits, export, facts))
-    found = replace(found, trainers=exports.verdicts(exports.facts_of(found)))
-    launch.write(staged, export, found)
-    found = replace(found, files=hash_files(staged, {}))
-    write_json(staged / MANIFEST, as_json(sealed(found)))
+    splits = {split: record for split, (record, _) in written.items()}
+    manifest = _describe(source, facts, export, splits, padding)
+    manifest = replace(manifest, columns=_columns(staged, splits, export, facts))
+    manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
+    launch.write(staged, export, manifest)
+    manifest = replace(manifest, files=hash_files(staged, {}))
+    write_json(staged / MANIFEST, as_json(sealed(manifest)))
 
 
 def bring_back(source: Build, folder: Path) -> Build:
@@ -213,23 +219,23 @@ def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
         UsageError: it cannot train from this build.
     """
     tables = [stored.read_file(folder / shard.path) for shard in manifest.shards]
-    found = replace(manifest, columns=tuple(tables[0].schema.names), for_=name or None)
-    if found.prm:
+    described = replace(manifest, columns=tuple(tables[0].schema.names), for_=name or None)
+    if described.prm:
         labels = [chunk for table in tables for chunk in table.column("step_labels").chunks]
         unlabelled = any(chunk.flatten().null_count for chunk in labels)
-        found = replace(found, prm=replace(found.prm, unlabelled=unlabelled))
-    source = Build(folder, found)
+        described = replace(described, prm=replace(described.prm, unlabelled=unlabelled))
+    source = Build(folder, described)
     verdicts = exports.verdicts(source.facts)
     if name:
         export = exports.load(name)
         export.require(source.facts)
         if export.projection(source.facts) is None:
-            launch.write(folder, export, found)
+            launch.write(folder, export, described)
         else:
             (folder / name).mkdir()
             _write(source, export, source.facts, folder / name)
             launch.forward(folder, name)
-    return replace(found, trainers=verdicts)
+    return replace(described, trainers=verdicts)
 
 
 def _columns(

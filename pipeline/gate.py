@@ -60,15 +60,15 @@ def _shard_table(evidence: Evidence) -> pl.DataFrame:
     with ThreadPoolExecutor(4) as pool:
         paths = [evidence.folder / shard.path for shard in evidence.shards]
         hashes = list(pool.map(sha256_of, paths))
-    made = []
-    for shard, found in zip(evidence.shards, hashes, strict=True):
+    rows = []
+    for shard, sha256 in zip(evidence.shards, hashes, strict=True):
         opens = shard.counts["opens_pyarrow"] and listed_and_alike(evidence.folder, shard.path)
         row = {"n_examples": 0, "n_tokens": 0, "n_stored": 0, "n_trained": 0} | shard.counts
         row["n_rows_planned"] = shard.counts.get("n_rows_planned", shard.counts["n_rows"])
-        row["hash_differs"] = int(found != evidence.hashes.get(shard.path))
+        row["hash_differs"] = int(sha256 != evidence.hashes.get(shard.path))
         row["opens_datasets"] = int(opens)
-        made.append(row)
-    return pl.DataFrame(made, schema=dict.fromkeys(sorted(made[0]), pl.Int64))
+        rows.append(row)
+    return pl.DataFrame(rows, schema=dict.fromkeys(sorted(rows[0]), pl.Int64))
 
 
 def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
@@ -112,15 +112,15 @@ def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[st
     if table == SHARD:
         return [{"shard": evidence.shards[row].path} for row in rows]
     starts = np.concatenate([[0], np.cumsum([s.rows.get(table, 0) for s in evidence.shards])])
-    found = []
+    places = []
     for row in rows:
         index = int(np.searchsorted(starts, row, side="right")) - 1
         shard, at = evidence.shards[index], row - int(starts[index])
         offsets, names = undo_layout.names(measured.read(evidence.folder / shard.path))
         first = at if table == EXAMPLE else int(offsets[at])
         name = names[first].as_py() if first < len(names) else None
-        found.append({"row": name, "shard": shard.path, "at": at})
-    return found
+        places.append({"row": name, "shard": shard.path, "at": at})
+    return places
 
 
 def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:

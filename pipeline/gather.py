@@ -291,5 +291,5 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     )
     found.counts["n_rows_planned"] = len(shard.sizes)
     rows, made = len(shard.sizes), len(shard.order)
-    counted = (size, sha256, found, counting.found)
+    counted = (size, sha256, found, counting.answers)
     return ShardReport(shard.path, shard.split, rows, made, tokens, *counted)

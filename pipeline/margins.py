@@ -66,9 +66,9 @@ def of_parts(kind: Kind, works: Sequence[Work], plan: Plan) -> Margins | None:
     return total
 
 
-def line(said: MarginCounts | None) -> str | None:
+def line(counts: MarginCounts | None) -> str | None:
     """What a summary says of the manifest's ``rm.margins``; None where all pairs are alike."""
-    if not said or not said.present or not said.absent:
+    if not counts or not counts.present or not counts.absent:
         return None
-    total = said.present + said.absent
-    return f"margins   {said.absent} of {total} pairs have none: null in the column margin"
+    total = counts.present + counts.absent
+    return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"

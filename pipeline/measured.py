@@ -67,7 +67,7 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_stream(file).read_all()
 
 
-def _opened(path: Path) -> pa.Table | None:
+def _open_table(path: Path) -> pa.Table | None:
     try:
         table = read(path)
         table.validate()
@@ -90,7 +90,7 @@ def _tables(
     start = 0
     for group in groups(table):
         part = planned and planned.slice(start, len(planned.tokens))
-        rows = StoredRows(group, context, sources, part)
+        rows = StoredRows(group, context, sources=sources, planned=part)
         start += len(rows)
         of_rows = metric_tables.training_rows(rows) if context.layout != "ragged" else None
         yield metric_tables.examples(rows), of_rows
@@ -115,12 +115,12 @@ def measure(
     Raises:
         GateError: a metric cannot be computed, so nothing can be said about the rows.
     """
-    table = _opened(path)
+    table = _open_table(path)
     try:
         counts = metric_tables.shard(ShardFile(path, table, context))
         if table is None or counts["n_columns_differ"]:  # judged by shards_open
-            return Measured(shard, split, counts, {}, False)
-        made = list(_tables(table, context, sources, planned))
+            return Measured(path=shard, split=split, counts=counts, rows={}, soft_labels=False)
+        tables = list(_tables(table, context, sources, planned))
         soft = _soft(table)
     except _UNMEASURED as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -128,16 +128,16 @@ def measure(
             f"{shard} cannot be checked: {what}.",
             "Nothing was published; please report it with the recipe.",
         ) from error
-    rows = _kept(made, folder, shard)
-    lengths = (m[0].select(pl.col("^.*n_tokens$").sum()).row(0) for m in made)
+    rows = _write_tables(tables, folder, shard)
+    lengths = (m[0].select(pl.col("^.*n_tokens$").sum()).row(0) for m in tables)
     counts["n_examples"] = rows.get(EXAMPLE, 0)
     counts["n_tokens"] = sum(sum(pair) for pair in lengths)
-    return Measured(shard, split, counts, rows, soft)
+    return Measured(path=shard, split=split, counts=counts, rows=rows, soft_labels=soft)
 
 
-def _kept(made: list[Tables], folder: Path, shard: str) -> dict[str, int]:
+def _write_tables(tables: list[Tables], folder: Path, shard: str) -> dict[str, int]:
     """Put the tables into files; how many rows each has."""
-    frames = {EXAMPLE: [m[0] for m in made], ROW: [m[1] for m in made if m[1] is not None]}
+    frames = {EXAMPLE: [m[0] for m in tables], ROW: [m[1] for m in tables if m[1] is not None]}
     rows = {}
     for name, parts in frames.items():
         if parts:

@@ -42,14 +42,14 @@ EMBEDDINGS = ("embed_tokens", "lm_head")
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        content: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise UsageError(
             f"{path.parent} has no {path.name}.", "Give a model directory as transformers saves it."
         ) from error
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}.", "Download the model again.") from error
-    return found
+    return content
 
 
 def _link(origin: Path, target: Path) -> None:
@@ -78,10 +78,10 @@ def _configuration(original: dict[str, Any], source: Build) -> dict[str, Any]:
         "eos_token_id": model.eos_token_id,
         "use_cache": False,
     }
-    made = {**original, **changed}
+    config = {**original, **changed}
     if "text_config" in original:
-        made["text_config"] = {**inner, **changed}
-    return made
+        config["text_config"] = {**inner, **changed}
+    return config
 
 
 def _markers(model: ModelRecord) -> dict[str, tuple[str, int]]:
@@ -102,18 +102,18 @@ def _rows(source: Build) -> dict[int, tuple[int, ...]]:
     """For each added row, the rows whose mean it gets."""
     model = source.manifest.model
     data = source.tokenizer_json
-    found = _rows_of_texts(data, model.added_tokens)
+    averaged = _rows_of_texts(data, model.added_tokens)
     markers = _markers(model)
     if not markers:
-        return found
+        return averaged
     tokenizer = parsed(data)
     for name, (_, target) in markers.items():
         texts = _MEANING[name]
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         used = tuple(index for each in ids for index in each)
         if target not in used:  # a family without spare rows uses trained ones as they are
-            found[target] = used
-    return found
+            averaged[target] = used
+    return averaged
 
 
 def _rows_of_texts(data: bytes, added: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
@@ -167,14 +167,14 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
     """
     source = Build.open(build).require_intact()
     config = _read(original / "config.json")
-    made = _configuration(config, source)
+    changed = _configuration(config, source)
     if output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} has files in it.", "Give a new directory with -o.")
     staged = output.parent / f".{output.name}.overlay"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
     try:
-        notes = _fill(original, build, staged, made, source)
+        notes = _fill(original, build, staged, changed, source)
         if output.exists():
             output.rmdir()
         staged.rename(output)

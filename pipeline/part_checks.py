@@ -59,27 +59,29 @@ def require_counted(report: PartReport, work: Work, last: int, kept: int) -> Non
     Raises:
         ReadingError: they were not.
     """
-    found = None if report.damage else row_counts.count(work.split)
+    counted = None if report.damage else row_counts.count(work.split)
     read = row_counts.Count(report.rows, report.lines, last)
-    if found is not None and found != read:
-        raise ReadingError(f"{work}: {read} were read, but there are {found}.")
+    if counted is not None and counted != read:
+        raise ReadingError(f"{work}: {read} were read, but there are {counted}.")
     if kept and not report.sampled + report.skipped:
         raise ReadingError(f"{work}: none of its {kept} rows was read a second time.")
 
 
-def require_counts(work: Work, report: PartReport, made: pa.Table, refused: list[Refused]) -> None:
+def require_counts(
+    work: Work, report: PartReport, examples: pa.Table, refused: list[Refused]
+) -> None:
     """What was counted on the way is what the part holds.
 
     Raises:
         PipelineError: it is not; every row id behind such a part would be wrong.
     """
     refused_lines = np.array([line for line, _ in refused], np.int64)
-    lines = np.union1d(made.column("line").to_numpy(), refused_lines)
-    together = np.concatenate([made.column("line").to_numpy(), refused_lines])
-    found, times = np.unique(together, return_counts=True)
-    several = set(found[times > 1].tolist())
+    lines = np.union1d(examples.column("line").to_numpy(), refused_lines)
+    together = np.concatenate([examples.column("line").to_numpy(), refused_lines])
+    each_line, times = np.unique(together, return_counts=True)
+    several = set(each_line[times > 1].tolist())
     gone = sum(stage != "normalize" or line in several for line, stage in refused)
-    sequences = made.num_rows + gone
+    sequences = examples.num_rows + gone
     counted = (len(lines) + report.filtered, sequences, True)
     if counted != (report.rows, report.made, counts_lines(work, report)):
         raise PipelineError(

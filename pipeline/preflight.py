@@ -36,7 +36,7 @@ class _Seen:
 def _places(records: Sequence[Record]) -> list[list[Record]]:
     """The first rows of each third, up to a number of bytes."""
     third = -(-len(records) // PLACES)
-    found = []
+    places = []
     for start in range(0, len(records), max(third, 1)):
         size = 0
         taken: list[Record] = []
@@ -45,11 +45,13 @@ def _places(records: Sequence[Record]) -> list[list[Record]]:
             if taken and size > BYTES:
                 break
             taken.append(record)
-        found.append(taken)
-    return found
+        places.append(taken)
+    return places
 
 
-def _through(recipe: Recipe, reading: str, records: list[Record], name: str, told: Ledger) -> _Seen:
+def _through(
+    recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
+) -> _Seen:
     """Rows through the stages, those that lose every sequence counted as refused."""
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
@@ -61,7 +63,7 @@ def _through(recipe: Recipe, reading: str, records: list[Record], name: str, tol
     for line in sorted(refused):
         record = records[line]
         at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
-        told.count(codes[line][0], codes[line][1], f"{name}{at}")
+        ledger.count(codes[line][0], codes[line][1], f"{name}{at}")
     return _Seen(len(records) - normalize.tally.filtered, len(refused))
 
 
@@ -75,19 +77,19 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
     if config.salvage:
         return
     recipe = replace(recipe, backend="tokenizers")  # the ids are the same, and it is loaded
-    told, bound, rows, sampled = Ledger(), 0.0, 0, 0
+    ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0
     for source, reading in list(zip(inputs, recipe.formats, strict=True))[:INPUTS]:
         reader = readers.load(source.reader)
         glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
         rows += glimpse.rows
         if glimpse.rows <= len(glimpse.records):
             continue  # so small that the build itself is as fast
-        seen = [_through(recipe, reading, p, source.name, told) for p in _places(glimpse.records)]
+        seen = [_through(recipe, reading, p, source.name, ledger) for p in _places(glimpse.records)]
         sampled += sum(place.rows for place in seen)
         least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
         bound += least * glimpse.rows if least > ENOUGH else 0.0
     left_out = len(inputs) > INPUTS
-    if told.rows_by_code and config.max_reject == 0:
-        raise error_of(told, sampled, True, config, "sampled rows")
+    if ledger.rows_by_code and config.max_reject == 0:
+        raise error_of(ledger, rows=sampled, left=True, config=config, of="sampled rows")
     if not left_out and rows and too_many(round(bound), rows, config.max_reject):
-        raise error_of(told, sampled, True, config, "sampled rows")
+        raise error_of(ledger, rows=sampled, left=True, config=config, of="sampled rows")

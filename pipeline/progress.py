@@ -75,8 +75,8 @@ def _lines(manifest: Manifest) -> list[str]:
         lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
     rated = margins.line(manifest.margins)
     lines += [rated] if rated else []
-    said = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
-    lines += [f"          {manifest.for_}: {said}"] if said else []
+    no_margin = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
+    lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
     packing, padding = manifest.packing, manifest.padding
     if packing:
         lines.append(
@@ -122,9 +122,9 @@ def summary(built: Built) -> str:
     lines += [*_formats(manifest.inputs), *_lines(manifest), *inference.lines(manifest)]
     if built.left_out:
         lines.append(f"not read  {in_words(built.left_out)}")
-    for name, found in manifest.audits.items():
-        if found.status == "warn":
-            lines.append(f"audit     {name}, {found.detail}")
+    for name, audit in manifest.audits.items():
+        if audit.status == "warn":
+            lines.append(f"audit     {name}, {audit.detail}")
     return "\n".join(lines + drift.lines(built.drift))
 
 

@@ -36,10 +36,10 @@ def _beside(target: Path, what: str) -> Path:
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths that a build's manifest vouches for; None when it is not a build of ours."""
     try:
-        found = load(Listed, (target / MANIFEST).read_bytes())
+        listed = load(Listed, (target / MANIFEST).read_bytes())
     except (OSError, MalformedError):
         return None
-    return {*found.files, RUN, MANIFEST} if found.build_id else None
+    return {*listed.files, RUN, MANIFEST} if listed.build_id else None
 
 
 def check_target(target: Path) -> Path:
@@ -90,21 +90,21 @@ def staging(target: Path) -> Iterator[Path]:
 def _locked(target: Path) -> Iterator[Path]:
     path = _beside(target, "lock")
     while True:
-        with path.open("a+") as held:
+        with path.open("a+") as lock:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                held.seek(0)
+                lock.seek(0)
                 raise SurroundingsError(
-                    f"{target} is being built by another run ({held.read().strip() or 'unknown'}).",
+                    f"{target} is being built by another run ({lock.read().strip() or 'unknown'}).",
                     "Wait for it, or build somewhere else.",
                 ) from error
             # The run before may have removed the file between our opening and locking it.
-            if not path.exists() or path.stat().st_ino != os.fstat(held.fileno()).st_ino:
+            if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
                 continue
-            held.truncate(0)
-            held.write(f"process {os.getpid()}")
-            held.flush()
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()}")
+            lock.flush()
             yield path
             return
 
@@ -154,13 +154,13 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manife
     Raises:
         GateError: the verdict is not one that passed, or the folder holds another.
     """
-    held = json.loads((folder / VALIDATION).read_bytes())
+    stored = json.loads((folder / VALIDATION).read_bytes())
     judged = verdict.findings and verdict.passed
-    if not judged or held != json.loads(json.dumps(verdict.described())):
+    if not judged or stored != json.loads(json.dumps(verdict.described())):
         raise GateError("The build was not checked, or failed its checks.", "Please report it.")
-    found = sealed(manifest)
-    write_json(folder / MANIFEST, as_json(found))
-    return found
+    with_seal = sealed(manifest)
+    write_json(folder / MANIFEST, as_json(with_seal))
+    return with_seal
 
 
 def publish(folder: Path, target: Path) -> None:

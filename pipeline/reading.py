@@ -10,14 +10,14 @@ from stages.selection import Selection, condition
 def format_options(config: Config) -> FormatOptions:
     """What formats are told."""
     return FormatOptions(
-        dict(config.map),
-        config.neutral,
-        config.prompt_separator,
-        config.step_tag,
-        config.already_templated,
-        config.reasoning_in,
-        config.system,
-        config.null_fields,
+        columns=dict(config.map),
+        neutral=config.neutral,
+        prompt_separator=config.prompt_separator,
+        step_tag=config.step_tag,
+        already_templated=config.already_templated,
+        reasoning_in=config.reasoning_in,
+        system=config.system,
+        null_fields=config.null_fields,
     )
 
 

@@ -48,7 +48,7 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
     """
     if left and not too_many(ledger.rejected_rows, rows, config.max_reject):
         return
-    error = error_of(ledger, rows, bool(left), config)
+    error = error_of(ledger, rows, left=bool(left), config=config)
     listed = failed.folder_of(config.output) / REJECTS
     raise DataError(error.what, f"{error.remedy} Every refused row is in {listed}.".lstrip())
 

@@ -88,11 +88,11 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
     ledger = Ledger()
     with path.open("w", encoding="utf-8") as file:
         for work, source, lines in zip(works, sources, encoded, strict=True):
-            found = sorted(_entries(work, source), key=lambda pair: pair[0])
-            refused = np.array([line for line, _ in found], np.int64)
+            entries = sorted(_entries(work, source), key=lambda pair: pair[0])
+            refused = np.array([line for line, _ in entries], np.int64)
             counted = set(refused[np.isin(refused, lines)].tolist())
             several = _several(refused, lines)
-            for line, entry in found:
+            for line, entry in entries:
                 file.write(one_line(entry) + "\n")
                 if entry.stage != "normalize" or line in several:
                     ledger.examples_by_code[entry.code] += 1

@@ -115,12 +115,14 @@ def set_means(path: Path, name: str, rows: Mapping[int, Sequence[int]]) -> None:
             "Give the model that the build was made for.",
         )
     kind = _STORED[dtype]
-    table = np.memmap(path, kind, "r+", start + entry["data_offsets"][0], tuple(shape))
-    made = {}
+    table = np.memmap(
+        path, dtype=kind, mode="r+", offset=start + entry["data_offsets"][0], shape=tuple(shape)
+    )
+    means = {}
     for row, used in rows.items():
         mean = widen(np.array(table[list(used)]), dtype).mean(axis=0, dtype=np.float32)
-        made[row] = narrow(mean, dtype)
-    for row, values in made.items():
+        means[row] = narrow(mean, dtype)
+    for row, values in means.items():
         table[row] = values
     table.flush()
 
@@ -130,5 +132,11 @@ def read_row(path: Path, name: str, row: int) -> npt.NDArray[np.float32]:
     entries, start = header(path)
     entry = entries[name]
     kind = _STORED[entry["dtype"]]
-    table = np.memmap(path, kind, "r", start + entry["data_offsets"][0], tuple(entry["shape"]))
+    table = np.memmap(
+        path,
+        dtype=kind,
+        mode="r",
+        offset=start + entry["data_offsets"][0],
+        shape=tuple(entry["shape"]),
+    )
     return widen(np.array(table[row]), entry["dtype"])

@@ -30,14 +30,14 @@ def sealed(content: dict[str, Any]) -> dict[str, Any]:
 def problem(data: bytes) -> str | None:
     """What is wrong with a sealed file's bytes; None when they are what was written."""
     try:
-        found = json.loads(data)
-        if not isinstance(found, dict):
+        content = json.loads(data)
+        if not isinstance(content, dict):
             return "it is not an object"
     except ValueError as error:
         return f"it is not JSON: {error}"
-    if KEY not in found:
+    if KEY not in content:
         return "it has no seal"
-    if sealed(found)[KEY] != found[KEY]:
+    if sealed(content)[KEY] != content[KEY]:
         return "its content changed after it was sealed"
-    spelled = json_text(found).encode(errors="surrogatepass")  # a lone half is not text, but JSON
+    spelled = json_text(content).encode(errors="surrogatepass")  # a lone half is not text, but JSON
     return None if spelled == data else "its JSON is written differently"

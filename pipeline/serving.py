@@ -22,8 +22,8 @@ REGISTERED = "id, or the string where this build's tokenizer is loaded"
 def stop_ids(model: TargetModel) -> list[int]:
     """Ids at which generation stops."""
     tokenizer = parsed(model.tokenizer_json)
-    found = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
-    return [index for index in found if index is not None]  # binding proved that none is missing
+    ids = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
+    return [index for index in ids if index is not None]  # binding proved that none is missing
 
 
 def _seen_by_stock(model: TargetModel, text: str) -> bool | None:
@@ -147,19 +147,19 @@ def contract(
         # an encoder generates nothing that could be stopped
         "engines": {}
         if profile.pair
-        else _engines(model, strings, ids, bool(stops), room.max if room else None),
+        else _engines(model, strings, ids, keep=bool(stops), longest=room.max if room else None),
     }
 
 
-def as_text(found: dict[str, Any]) -> list[str]:
+def as_text(serving: dict[str, Any]) -> list[str]:
     """The contract in lines, for a person."""
-    lines = [f"stop strings    {' '.join(map(repr, found['stop_strings']))}"]
-    lines.append(f"stop ids        {' '.join(map(str, found['stop_token_ids']))}")
+    lines = [f"stop strings    {' '.join(map(repr, serving['stop_strings']))}"]
+    lines.append(f"stop ids        {' '.join(map(str, serving['stop_token_ids']))}")
     lines += [
         f"stop marker     {item['text']!r}: use the {item['use']}; {item['why']}"
-        for item in found["markers"]
+        for item in serving["markers"]
     ]
-    engines = found["engines"]
+    engines = serving["engines"]
     if not engines:
         return []
     lines.append(f"vllm            SamplingParams(**{engines['vllm']['SamplingParams']})")

@@ -70,8 +70,8 @@ class _File:
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._sink = pa.OSFile(str(self.path), "wb")
-            made = _WRITERS.get(self.path.suffix, pa.ipc.new_stream)
-            self._writer = made(self._sink, table.schema)
+            open_writer = _WRITERS.get(self.path.suffix, pa.ipc.new_stream)
+            self._writer = open_writer(self._sink, table.schema)
         self._writer.write_table(table)
 
     def close(self) -> None:
@@ -131,8 +131,8 @@ def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterato
 
 def read(folder: Path, path: str, projection: Projection | None) -> pa.Table:
     """A shard in our columns, whatever it is stored in."""
-    stored = read_file(folder / path)
+    table = read_file(folder / path)
     if projection is None:
-        return stored
+        return table
     rest = read_file(folder / lineage_of(path))
-    return pa.concat_tables(list(_joined(stored, rest, projection)))
+    return pa.concat_tables(list(_joined(table, rest, projection)))

@@ -50,18 +50,18 @@ def require_ours() -> None:
     """
     home = Path(__file__).resolve().parent.parent
     for name in _PACKAGES:
-        found, wanted = _place(name), home / name / "__init__.py"
-        if found is None:
+        imported, ours = _place(name), home / name / "__init__.py"
+        if imported is None:
             raise ShadowedError(
                 f"Package {name!r} of posttrain-pipeline is missing.",
                 "Install it again: pip install --force-reinstall posttrain-pipeline",
             )
-        if found != wanted:
-            where = found.parent if found.name == "__init__.py" else found
+        if imported != ours:
+            where = imported.parent if imported.name == "__init__.py" else imported
             what = f"Python finds package {name!r} in {where}, before posttrain-pipeline's."
             raise ShadowedError(what, _ELSEWHERE)
-        if _MARK not in found.read_text("utf-8"):
+        if _MARK not in imported.read_text("utf-8"):
             raise ShadowedError(
-                f"{found} was overwritten by another distribution.",
+                f"{imported} was overwritten by another distribution.",
                 "Install posttrain-pipeline in a separate environment.",
             )

@@ -85,15 +85,17 @@ class _Key:
 @functools.cache
 def _keys(kind: Any) -> dict[str, _Key]:
     hints = get_type_hints(kind)
-    found = {}
+    keys = {}
     for one in sorted(fields(kind), key=lambda one: one.name == seal.KEY):  # the seal is last
         if one.name not in _OWN:
             factory = one.default_factory
             default = one.default if factory is MISSING else factory()
             missing = one.metadata == OPTIONAL
             read = _reader(hints[one.name])
-            found[one.name.rstrip("_")] = _Key(one.name, read, missing, default)
-    return found
+            keys[one.name.rstrip("_")] = _Key(
+                one.name, read=read, optional=missing, default=default
+            )
+    return keys
 
 
 def _inside(key: object, read: Callable[[Any], Any], value: Any) -> Any:
@@ -215,5 +217,5 @@ def one_line(record: Record) -> str:
 
 def sealed(record: _S) -> _S:
     """The record with its seal, in the place of an older one."""
-    found = seal.sealed(as_json(record))[seal.KEY]
-    return replace(record, content_sha256=found)
+    seal_hash = seal.sealed(as_json(record))[seal.KEY]
+    return replace(record, content_sha256=seal_hash)

@@ -39,7 +39,11 @@ def _framing(model: ModelRecord) -> PairFraming | None:
     if pair is None:
         return None
     return PairFraming(
-        pair.before, pair.between, pair.after, pair.token_types, pair.position_offset
+        before=pair.before,
+        between=pair.between,
+        after=pair.after,
+        token_types=pair.token_types,
+        position_offset=pair.position_offset,
     )
 
 

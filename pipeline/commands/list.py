@@ -35,10 +35,14 @@ def formats() -> list[tuple[str, str]]:
 
     rows = []
     for name in catalog.names("stages.formats"):
-        found = known.load(name)
-        ways = [f"{name}/{way}" for way in found.variants] if isinstance(found, Varied) else []
-        said = f" Also named: {', '.join(ways)}." if ways else ""
-        rows.append((name, catalog.summary("stages.formats", name) + said))
+        record_format = known.load(name)
+        ways = (
+            [f"{name}/{way}" for way in record_format.variants]
+            if isinstance(record_format, Varied)
+            else []
+        )
+        also_named = f" Also named: {', '.join(ways)}." if ways else ""
+        rows.append((name, catalog.summary("stages.formats", name) + also_named))
     return rows
 
 
@@ -58,13 +62,13 @@ def containers() -> list[tuple[str, str]]:
     """Containers, what they are, and the suffixes of their files."""
     from stages import catalog, readers
 
-    found = []
+    rows = []
     for name in catalog.names(readers.__name__):
         suffixes = " ".join(readers.load(name).suffixes)
-        found.append(
+        rows.append(
             (name, catalog.summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
         )
-    return found
+    return rows
 
 
 def tasks() -> list[tuple[str, str]]:
@@ -89,10 +93,10 @@ def audits() -> list[tuple[str, str]]:
 
     return [
         (
-            found.name,
-            f"{catalog.summary('expectations.audits', found.name)}{_limits(found.tolerances)}",
+            audit.name,
+            f"{catalog.summary('expectations.audits', audit.name)}{_limits(audit.tolerances)}",
         )
-        for found in every()
+        for audit in every()
     ]
 
 
@@ -115,11 +119,11 @@ def trainers() -> list[tuple[str, str]]:
     """Trainers, the versions read, and the layouts that each task can be stored in."""
     from pipeline import exports
 
-    found = []
+    rows = []
     for export in map(exports.load, exports.names()):
         takes = "; ".join(f"{task}: {', '.join(x)}" for task, x in export.takes.items())
-        found.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
-    return found
+        rows.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
+    return rows
 
 
 @click.command(name="list", help="List formats, models, trainers, audits and more.")

@@ -146,8 +146,8 @@ def pmap(
 def _ready(workers: list[_Worker]) -> list[_Worker]:
     handles: list[Any] = [worker.pipe for worker in workers]
     handles += [worker.process.sentinel for worker in workers]
-    found = wait(handles)
-    return [w for w in workers if w.pipe in found or w.process.sentinel in found]
+    ready = wait(handles)
+    return [w for w in workers if w.pipe in ready or w.process.sentinel in ready]
 
 
 def _send(worker: _Worker, item: Any) -> None:

@@ -138,10 +138,10 @@ class Export:
             UsageError: it does not train such a task.
         """
         taken = self.takes.get(task, ())
-        found = next((x for x in PREFERENCE if x in taken and x in offered), None)
-        if found is None:
+        chosen = next((x for x in PREFERENCE if x in taken and x in offered), None)
+        if chosen is None:
             raise UsageError(self._no_task(task), "Build without --for, or for another trainer.")
-        return found
+        return chosen
 
     def _no_task(self, task: str) -> str:
         why = self.why_not.get(task) or f"it has no {task} trainer that takes token ids"
@@ -180,17 +180,17 @@ def facts_of(manifest: Manifest) -> Facts:
     """What an export may know of a finished build."""
     prm, margins = manifest.prm, manifest.margins
     return Facts(
-        manifest.task,
-        manifest.layout,
-        manifest.max_length,
-        manifest.model,
-        manifest.columns,
-        tuple(manifest.splits),
-        manifest.splits["train"].rows if "train" in manifest.splits else 0,
-        prm is not None and prm.label_kind == "soft",
-        prm is not None and prm.unlabelled,
+        task=manifest.task,
+        layout=manifest.layout,
+        max_length=manifest.max_length,
+        bound=manifest.model,
+        columns=manifest.columns,
+        splits=tuple(manifest.splits),
+        rows=manifest.splits["train"].rows if "train" in manifest.splits else 0,
+        soft=prm is not None and prm.label_kind == "soft",
+        unlabelled=prm is not None and prm.unlabelled,
         # of a build where others have one; older manifests have no count
-        margins.absent if margins and margins.present else 0,
+        without_margin=margins.absent if margins and margins.present else 0,
     )
 
 
@@ -208,8 +208,8 @@ def load(name: str) -> Export:
     known = names()
     if name not in known:
         raise catalog.unknown("trainer", name, known)
-    found: Export = catalog.load(__name__, key(name), "EXPORT")
-    return found
+    export: Export = catalog.load(__name__, key(name), "EXPORT")
+    return export
 
 
 def names() -> list[str]:
@@ -219,7 +219,7 @@ def names() -> list[str]:
 
 def verdicts(facts: Facts) -> dict[str, TrainerRecord]:
     """The manifest's ``trainers``: for each, whether it can train from this build, and why."""
-    found = {}
+    records = {}
     for name in names():
         export = load(name)
         why = export.reason(facts)
@@ -228,5 +228,5 @@ def verdicts(facts: Facts) -> dict[str, TrainerRecord]:
             text += "; it does not read the margins that this build has"
         elif why is None and facts.without_margin and export.no_margin:
             text += f"; {facts.without_margin} pairs have no margin: {export.no_margin}"
-        found[name] = TrainerRecord(why is None, text)
-    return found
+        records[name] = TrainerRecord(why is None, text)
+    return records

@@ -63,7 +63,7 @@ def projection(
     """
 
     def forward(table: pa.Table, exact: Exact) -> pa.Table:
-        made: list[Texts] = []
+        rows: list[Texts] = []
         problems: Counter[str] = Counter()
         first: dict[str, str] = {}
         for row in table.to_pylist():
@@ -71,14 +71,16 @@ def projection(
             if why is not None:
                 problems[why] += 1
                 first.setdefault(why, str(row["row_id"]))
-            made.append(texts)
+            rows.append(texts)
         if problems:
-            said = "; ".join(f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common())
-            raise UsageError(f"{name} would not train on this build's tokens. {said}.", instead)
-        return pa.Table.from_pylist(made)
+            reasons = "; ".join(
+                f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common()
+            )
+            raise UsageError(f"{name} would not train on this build's tokens. {reasons}.", instead)
+        return pa.Table.from_pylist(rows)
 
-    def made(facts: Facts) -> Projection:
+    def of_facts(facts: Facts) -> Projection:
         exact = Exact(facts)
         return Projection((), lambda table: forward(table, exact), lambda table: pa.table({}))
 
-    return made
+    return of_facts

@@ -74,7 +74,7 @@ def _launch(facts: Facts) -> str:
     notes = [
         "The shards are linked into ./axolotl-NUMBER, and axolotl writes its prepared data there."
     ]
-    text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes)
+    text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes=notes)
     text = text.replace("CONFIG", '"$DATA/axolotl.yaml" --base-model "$MODEL"')
     return text.replace("exec ", PLAIN + _FILL.format(splits=" ".join(facts.splits)) + "exec ")
 

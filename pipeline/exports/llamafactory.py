@@ -64,7 +64,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 def _launch(facts: Facts) -> str:
     notes = ["The script writes both folders into the configuration."]
     lines = [["llamafactory-cli", "train", "CONFIG"]]
-    text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes)
+    text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes=notes)
     fill = (
         f"{PLAIN}CONFIG=$(mktemp -d)/llamafactory.yaml\n"
         'sed -e "s|BUILD_DIR|$(plain "$BUILD")|" -e "s|MODEL_DIR|$(plain "$MODEL")|" '
@@ -108,13 +108,13 @@ def _side(ids: pa.ListArray, prompt: Ints) -> pa.ListArray:
 
 def _pair(table: pa.Table) -> pa.Table:
     prompt = table.column("prompt_length").to_numpy().astype(np.int64)
-    made: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for side in ("chosen", "rejected"):
         ids = list_of(table, f"{side}_ids")
-        made[f"{side}_input_ids"] = ids
-        made[f"{side}_attention_mask"] = ones(ids)
-        made[f"{side}_labels"] = _side(ids, prompt)
-    return pa.table({**made, **_media(len(table))})
+        columns[f"{side}_input_ids"] = ids
+        columns[f"{side}_attention_mask"] = ones(ids)
+        columns[f"{side}_labels"] = _side(ids, prompt)
+    return pa.table({**columns, **_media(len(table))})
 
 
 def _unpair(table: pa.Table) -> pa.Table:
@@ -141,30 +141,30 @@ def _neat(width: int, pad_id: int) -> Projection:
             "position_ids": (within, 0),
             "labels": (labels, IGNORED),
         }
-        made: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for name, (values, rest) in filled.items():
             flat = np.full(count * width, rest, np.int32)
             flat[place] = values
-            made[name] = make_list(np.arange(count + 1) * width, pa.array(flat))
-        return pa.table({**made, **_media(count)})
+            columns[name] = make_list(np.arange(count + 1) * width, pa.array(flat))
+        return pa.table({**columns, **_media(count)})
 
     def back(table: pa.Table) -> pa.Table:
         offsets, numbered = numbers(list_of(table, "attention_mask"))
         real = numbered != 0
         row = np.repeat(np.arange(len(table)), np.diff(offsets))
         starts = offsets_of(np.bincount(row[real], minlength=len(table)))
-        made = {}
+        columns = {}
         for name in ("input_ids", "labels"):
             values = numbers(list_of(table, name))[1][real]
-            made[name] = make_list(starts, pa.array(values))
+            columns[name] = make_list(starts, pa.array(values))
         inside = numbered[real]
         opens = np.diff(inside, prepend=0) != 0
         opens[starts[:-1]] = True  # a pack of one document after another such pack
         change = np.flatnonzero(opens)
         lengths = np.diff(np.append(change, len(inside))).astype(np.int32)
         per_row = np.searchsorted(change, starts)
-        made["seq_lengths"] = make_list(per_row, pa.array(lengths))
-        return pa.table(made)
+        columns["seq_lengths"] = make_list(per_row, pa.array(lengths))
+        return pa.table(columns)
 
     return Projection(("input_ids", "labels", "seq_lengths"), forward, back)
 

@@ -28,36 +28,36 @@ def _question(ids: list[int], exact: Exact) -> str:
 
 
 def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
-    ids, found = row["input_ids"], stretch(row)
-    if found is None:
+    ids, span = row["input_ids"], stretch(row)
+    if span is None:
         return {}, "trains more than one stretch of tokens"
-    start, stop = found
+    start, stop = span
     if ids[stop - 1] != exact.eos_id:
         return {}, f"does not end in {exact.eos}"
     question, answer = _question(ids[:start], exact), exact.text(ids[start : stop - 1])
     turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
-    made: Texts = {"conversations": turns}
+    texts: Texts = {"conversations": turns}
     source, target = exact.ids(question, special=True), exact.ids(answer)
     # It takes away an eos token at the front of one and at the end of the other.
     if exact.eos_id in (source[:1] + target[-1:]) or (source, target) != (
         ids[:start],
         ids[start : stop - 1],
     ):
-        return made, _OTHERWISE
-    return made, None
+        return texts, _OTHERWISE
+    return texts, None
 
 
 def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     start = row["prompt_length"]
     question = _question(row["chosen_ids"][:start], exact)
-    made: Texts = {"conversations": [{"from": "human", "value": question}]}
-    made |= {"system": "", "history": [], "question": question}  # what it read before 2026-04
+    texts: Texts = {"conversations": [{"from": "human", "value": question}]}
+    texts |= {"system": "", "history": [], "question": question}  # what it read before 2026-04
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
-        made[side] = made[f"response_{side}"] = exact.text(ids[start:])
-        if exact.ids(question + made[side], special=True) != ids:
-            return made, _OTHERWISE
-    return made, None
+        texts[side] = texts[f"response_{side}"] = exact.text(ids[start:])
+        if exact.ids(question + texts[side], special=True) != ids:
+            return texts, _OTHERWISE
+    return texts, None
 
 
 def _projection(facts: Facts) -> Projection:
@@ -79,8 +79,8 @@ def _launch(facts: Facts) -> str:
     }[facts.task]
     notes, before = list(_NOTES), ""
     if facts.kind.compares:
-        said, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
-        notes += said
+        about_sizes, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
+        notes += about_sizes
         its_own += ["--per_device_train_batch_size", "$BATCH_SIZE"]
         its_own += ["--learning_rate", "$LEARNING_RATE"]
     before += f'PROGRAM=training/{program}.py\n[ -e "$PROGRAM" ] || PROGRAM={program}.py\n'
@@ -92,7 +92,7 @@ def _launch(facts: Facts) -> str:
         its_own,
         ["--output_dir", "medicalgpt-output"],
     ]
-    return script("with MedicalGPT", "medicalgpt.sh", lines, notes, before)
+    return script("with MedicalGPT", "medicalgpt.sh", lines, notes=notes, before=before)
 
 
 def _detail(facts: Facts) -> str:

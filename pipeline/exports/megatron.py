@@ -81,7 +81,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 def _launch(facts: Facts) -> str:
     lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
     notes = ["It writes the dataset configuration; you provide the model's recipe and ranks."]
-    return script("with Megatron-Bridge", "megatron.sh", lines, notes)
+    return script("with Megatron-Bridge", "megatron.sh", lines, notes=notes)
 
 
 def _detail(facts: Facts) -> str:

@@ -25,10 +25,15 @@ def micro(facts: Facts) -> int:
     return 1 if facts.stored.packs else min(4, _step(facts))
 
 
-def sizes(facts: Facts, small: str, step: str, told: bool = False) -> list[str]:
-    """Rows in a micro batch (``told``: as $BATCH_SIZE says) and, where the build has fewer than the
-    trainer's own, in a step: it ends before its first one otherwise."""
-    size = "$BATCH_SIZE" if told else str(micro(facts))
+def sizes(facts: Facts, small: str, step: str, from_variable: bool = False) -> list[str]:
+    """The options for the rows of a micro batch and, where a step takes more rows than the build
+    has, for those of a step: otherwise the trainer ends before its first step.
+
+    Args:
+        small, step: what the two options are called.
+        from_variable: the script sets ``$BATCH_SIZE``, which gives the micro batch.
+    """
+    size = "$BATCH_SIZE" if from_variable else str(micro(facts))
     return [small, size, *([step, str(_step(facts))] if 0 < facts.rows < _STEP else [])]
 
 
@@ -55,19 +60,29 @@ def _flags(task: str, facts: Facts) -> Lines:
     if task == "rm":
         lines += [["--margin_loss"]] if "margin" in facts.columns else []
         lines += [["--learning_rate", "$LEARNING_RATE"]]
-    return [*lines, sizes(facts, "--micro_train_batch_size", "--train_batch_size", task == "rm")]
+    return [
+        *lines,
+        sizes(
+            facts,
+            small="--micro_train_batch_size",
+            step="--train_batch_size",
+            from_variable=task == "rm",
+        ),
+    ]
 
 
 def _launch(facts: Facts) -> str:
     lines = _flags(facts.task, facts)
     if facts.kind.marks:
         notes = ["Needs openrlhf 0.7.4 to 0.9.5: newer ones have no such trainer."]
-        return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes)
+        return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes=notes)
     if facts.kind.trains_answers:
         return by_version("with OpenRLHF", "openrlhf.sh", lines)
     notes, before = beginning(micro(facts), facts.max_length)
     notes = ["The trainer pads left and reads the reward at the last token.", *notes]
-    return by_version("a reward model with OpenRLHF", "openrlhf.sh", lines, notes, before)
+    return by_version(
+        "a reward model with OpenRLHF", "openrlhf.sh", lines, notes=notes, before=before
+    )
 
 
 def _files(facts: Facts) -> Mapping[str, str]:

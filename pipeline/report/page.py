@@ -84,11 +84,11 @@ def _rows(count: int) -> list[int]:
 
 
 def _samples(shards: Shards) -> list[dict[str, Any]]:
-    found = []
+    samples = []
     for number in _rows(shards.build.splits["train"].record.rows):
         strips = shards.strips(shards.row("train", number), EXAMPLES, TOKENS)
-        found.append({"number": number, "strips": strips})
-    return found
+        samples.append({"number": number, "strips": strips})
+    return samples
 
 
 def _warnings(audits: Audits) -> list[AuditRecord]:
@@ -97,18 +97,21 @@ def _warnings(audits: Audits) -> list[AuditRecord]:
 
 def _ledger(build: Build) -> list[dict[str, Any]]:
     """Every loss: code, rows, examples, and the first rows of it."""
-    rows, made = build.manifest.rows.rejected_by_code, build.manifest.examples.rejected_by_code
+    rows, examples_by_code = (
+        build.manifest.rows.rejected_by_code,
+        build.manifest.examples.rejected_by_code,
+    )
     examples = losses(build.rejects())
-    found = [
+    entries = [
         {
             "code": code,
             "rows": rows.get(code, 0),
-            "examples": made.get(code, 0),
+            "examples": examples_by_code.get(code, 0),
             "shown": examples.get(code, []),
         }
-        for code in {**rows, **made}
+        for code in {**rows, **examples_by_code}
     ]
-    return sorted(found, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
+    return sorted(entries, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
 
 
 def render(shards: Shards) -> str:

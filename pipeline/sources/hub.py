@@ -32,11 +32,13 @@ def _builder(name: str, config: str | None) -> Any:
 def _files(name: str, config: str | None, split: str | None) -> list[str]:
     """URLs of the files of one split."""
     try:
-        found = _builder(name, config).config.data_files or {}
+        data_files = _builder(name, config).config.data_files or {}
     except (OSError, ValueError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:300]
-        raise UsageError(f"Dataset {name} cannot be resolved: {said}", "Check its name.") from error
-    by_split = {str(key): [str(url) for url in urls] for key, urls in found.items()}
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"Dataset {name} cannot be resolved: {reason}", "Check its name."
+        ) from error
+    by_split = {str(key): [str(url) for url in urls] for key, urls in data_files.items()}
     if split is None and len(by_split) == 1:
         (split,) = by_split
     if split not in by_split:
@@ -64,7 +66,7 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
             "Load it with datasets, save_to_disk, and give that folder.",
         )
     return [
-        found
+        file
         for url in urls
-        for found in (remote.locate(url, cache_dir) if "://" in url else local.locate(url))
+        for file in (remote.locate(url, cache_dir) if "://" in url else local.locate(url))
     ]

@@ -77,9 +77,9 @@ def _trouble(url: str, error: Exception) -> PipelineError:
     shown = redacted(url)
     if isinstance(error, FileNotFoundError):
         return UsageError(f"There is nothing at {shown}.", "Check the address.")
-    said = redacted(" ".join(str(error).split()))[:200]
+    reason = redacted(" ".join(str(error).split()))[:200]
     return SurroundingsError(
-        f"{shown} cannot be read: {type(error).__name__}: {said}.",
+        f"{shown} cannot be read: {type(error).__name__}: {reason}.",
         "Check the connection and your credentials, then run again; what was fetched is kept.",
     )
 
@@ -120,22 +120,22 @@ def _paths(filesystem: Any, path: str, url: str) -> list[str]:
         return [path]
     if any(char in path for char in "*?["):
         try:
-            found = _shown(filesystem.glob(path))
+            paths = _shown(filesystem.glob(path))
         except ValueError as error:
             raise UsageError(f"{redacted(url)}: {error}.", "Correct the pattern.") from error
-        if not found:
+        if not paths:
             raise UsageError(f"Nothing matches {redacted(url)}.", "Check the pattern.")
-        return found
+        return paths
     if not filesystem.isdir(path):
         return [path]
     names = [n for n in filesystem.find(path) if posixpath.basename(n) not in local.SIDECARS]
-    found = [name for name in _shown(names) if readers.of_path(name)]
-    if not found:
+    paths = [name for name in _shown(names) if readers.of_path(name)]
+    if not paths:
         raise UsageError(
             f"{redacted(url)} has no data files.",
             f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
         )
-    return found
+    return paths
 
 
 def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
@@ -147,7 +147,7 @@ def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
     before = filesystem.info(path)
     version = _version(before)
     folder = cache_dir / spool.FOLDER / spool.key_of(str(filesystem.protocol), path, version or "")
-    if version is not None and (copy := spool.found(folder)) is not None:
+    if version is not None and (copy := spool.intact_copy(folder)) is not None:
         return copy
 
     def fetch(target: Path) -> None:

@@ -27,7 +27,7 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def found(folder: Path) -> Path | None:
+def intact_copy(folder: Path) -> Path | None:
     """The copy in a folder, if its bytes are those that were written."""
     try:
         note = json.loads((folder / "copy.json").read_bytes())

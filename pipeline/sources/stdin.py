@@ -29,7 +29,7 @@ def locate(cache_dir: Path) -> list[Located]:
     waiting = cache_dir / spool.FOLDER / uuid.uuid4().hex
     path = spool.keep(waiting, NAME, fetch)
     home = waiting.with_name(digest.hexdigest()[:32])
-    if spool.found(home) is None:
+    if spool.intact_copy(home) is None:
         home.mkdir(exist_ok=True)
         for name in (path.name, "copy.json"):
             (waiting / name).replace(home / name)

@@ -84,7 +84,7 @@ class Examined:
 
     def counts(self) -> list[dict[str, Any]]:
         """By kind of prompt and way of decoding: answers, those that ended, and where."""
-        found = []
+        rows = []
         for kind in KINDS:
             for way in (GREEDY, SAMPLED):
                 mine = [a for a in self.answers if (a.kind, a.way) == (kind, way)]
@@ -93,7 +93,7 @@ class Examined:
                 places = sorted({answer.at for answer in mine if answer.at})
                 ends = {at: sum(answer.at == at for answer in mine) for at in places}
                 ended = sum(answer.ended for answer in mine)
-                found.append(
+                rows.append(
                     {
                         "prompts": kind,
                         "decoding": way,
@@ -103,4 +103,4 @@ class Examined:
                         "at": ends,
                     }
                 )
-        return found
+        return rows

@@ -66,8 +66,8 @@ class Declared:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        said = self.source.manifest.inference
-        return dict(said.arguments or {}) if said else {}
+        inference = self.source.manifest.inference
+        return dict(inference.arguments or {}) if inference else {}
 
     @property
     def end(self) -> str:
@@ -151,18 +151,18 @@ def prompts(build: Declared, count: int) -> list[Prompt]:
     question = str(ASKED[0]["content"])
     opened = build.template.render(ASKED, add_generation_prompt=True)
     header = opened.rpartition(question)[2].split("<think>")[0]
-    found: dict[str, list[Prompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
+    by_kind: dict[str, list[Prompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
     for number, (row, ids, labels) in enumerate(_examples(build)):
-        if number >= _LOOKED_AT or all(len(some) >= count for some in found.values()):
+        if number >= _LOOKED_AT or all(len(some) >= count for some in by_kind.values()):
             break
         cut = _cut(build, ids, labels)
         if cut < 1:
             continue
         text = build.tokenizer.decode(ids[:cut], skip_special_tokens=False)
         kind = _kind(build, text, header, tools)
-        if len(found[kind]) < count:
-            found[kind].append(Prompt(kind, row, tuple(ids[:cut]), text))
-    every = [prompt for some in found.values() for prompt in some]
+        if len(by_kind[kind]) < count:
+            by_kind[kind].append(Prompt(kind, row, tuple(ids[:cut]), text))
+    every = [prompt for some in by_kind.values() for prompt in some]
     if not every:
         raise UsageError(
             f"No example of {build.folder} has a prompt.", "Give a build of questions and answers."

@@ -64,11 +64,11 @@ class Server:
         request = urllib.request.Request(url, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
-                found = json.loads(answer.read())
+                reply = json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            said = error.read(300).decode("utf-8", "replace")
+            reason = error.read(300).decode("utf-8", "replace")
             problem = SurroundingsError(
-                f"{url} answers {error.code}: {' '.join(said.split())}.",
+                f"{url} answers {error.code}: {' '.join(reason.split())}.",
                 "Give the base URL, which ends in /v1, and the name of the model with --served.",
             )
             problem.errno = error.code
@@ -77,7 +77,7 @@ class Server:
             raise SurroundingsError(
                 f"{url} cannot be reached: {error}.", "Start the server, and check the URL."
             ) from error
-        return found if isinstance(found, dict) else {"found": found}
+        return reply if isinstance(reply, dict) else {"found": reply}
 
     def _maybe(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
         """What an optional address answers; None where the server has no such."""
@@ -94,9 +94,9 @@ class Server:
             {"model": self.model, "prompt": text, "add_special_tokens": False},
             {"content": text, "add_special": False, "parse_special": True},
         ):
-            found = self._maybe("/tokenize", body)
-            if found and isinstance(found.get("tokens"), list) and found["tokens"]:
-                return [int(token) for token in found["tokens"]]
+            reply = self._maybe("/tokenize", body)
+            if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
+                return [int(token) for token in reply["tokens"]]
         return None
 
     def rendered(
@@ -104,11 +104,11 @@ class Server:
     ) -> list[int] | str | None:
         """Ids or text of messages by the server's template; None where it does not show them."""
         body = {"model": self.model, "messages": messages, "add_generation_prompt": prompt}
-        found = self._maybe("/tokenize", body | {"chat_template_kwargs": arguments})
-        if found and isinstance(found.get("tokens"), list) and found["tokens"]:
-            return [int(token) for token in found["tokens"]]
-        found = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
-        return str(found["prompt"]) if found and "prompt" in found else None
+        reply = self._maybe("/tokenize", body | {"chat_template_kwargs": arguments})
+        if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
+            return [int(token) for token in reply["tokens"]]
+        reply = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
+        return str(reply["prompt"]) if reply and "prompt" in reply else None
 
     def complete(self, prompts: Sequence[Prompt], **settings: Any) -> list[dict[str, Any]]:
         """A completion for each prompt, in one request.
@@ -123,14 +123,14 @@ class Server:
             given = [p.text if self.as_text else list(p.ids) for p in prompts]
             body = {"model": self.model, "prompt": given if len(given) > 1 else given[0]}
             try:
-                found = self.call("POST", f"{self.url}/completions", body | settings | self.extras)
+                reply = self.call("POST", f"{self.url}/completions", body | settings | self.extras)
             except SurroundingsError as error:
                 if error.errno not in (400, 422) or (self.as_text and not self.extras):
                     raise
                 self.as_text, self.extras = self._next()
                 continue
-            choices = sorted(found.get("choices", []), key=lambda one: one.get("index", 0))
-            return [{**one, "usage": found.get("usage") or {}} for one in choices]
+            choices = sorted(reply.get("choices", []), key=lambda one: one.get("index", 0))
+            return [{**one, "usage": reply.get("usage") or {}} for one in choices]
 
     def _next(self) -> tuple[bool, dict[str, Any]]:
         """The next way of asking: ids without extras, text with them, text without."""
@@ -139,24 +139,30 @@ class Server:
         return True, dict(_SHOWN)
 
 
-def compare(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
+def compare(server: Server, build: Declared, asked: list[Prompt], examined: Examined) -> None:
     """Compare the server's tokenizer and template with the build's, as far as it shows them."""
-    _tokenizer(server, build, asked, found)
+    _tokenizer(server, build, asked, examined)
     use = "Compare its template yourself: the build's is in tokenizer/tokenizer_config.json."
-    whole = server.rendered(ANSWERED, False, {})
+    whole = server.rendered(ANSWERED, prompt=False, arguments={})
     if whole is None:
         what = "the server does not show how its chat template renders messages"
-        found.add("template_not_shown", server.url, what, use, fault=False)
+        examined.add("template_not_shown", server.url, what, use, fault=False)
         return
-    opened = server.rendered(ASKED, True, build.arguments)
+    opened = server.rendered(ASKED, prompt=True, arguments=build.arguments)
     texts = [
         build.tokenizer.decode(one, skip_special_tokens=False) if isinstance(one, list) else one
         for one in (whole, opened)
     ]
-    judge_template(build, f"{server.url} (chat template)", str(texts[0]), texts[1], found)
+    judge_template(
+        build,
+        where=f"{server.url} (chat template)",
+        whole=str(texts[0]),
+        prompt=texts[1],
+        examined=examined,
+    )
 
 
-def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
+def _tokenizer(server: Server, build: Declared, asked: list[Prompt], examined: Examined) -> None:
     serve = (
         f"Start the server with the build's tokenizer (vLLM: --tokenizer {build.folder}/tokenizer)"
         ", or serve the directory that pipeline overlay writes."
@@ -165,20 +171,22 @@ def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Exam
         mine = build.tokenizer.encode(prompt.text, add_special_tokens=False).ids
         theirs = server.tokens(prompt.text)
         if theirs is None:
-            _by_count(server, asked[0], mine, serve, found)
+            _by_count(server, asked[0], mine, serve, examined)
             return
         if theirs != mine:
             what = f"the server's tokenizer gives the prompt of {prompt.row} {len(theirs)} ids"
             what += f", but the build's gives {len(mine)}, or other ids"
-            found.add("other_tokenizer", server.url, what, serve)
+            examined.add("other_tokenizer", server.url, what, serve)
             return
     for text, index in build.serving.added_tokens.items():
         if (theirs := server.tokens(text)) != [index]:
             what = f"the server writes {text!r} as {theirs}, but the build as {index}"
-            found.add("other_tokenizer", server.url, what, serve)
+            examined.add("other_tokenizer", server.url, what, serve)
 
 
-def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found: Examined) -> None:
+def _by_count(
+    server: Server, prompt: Prompt, mine: list[int], serve: str, examined: Examined
+) -> None:
     """The number of tokens of a prompt, where a server shows nothing else."""
     before = server.as_text
     server.as_text = True
@@ -190,9 +198,9 @@ def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found
     theirs = usage.get("prompt_tokens")
     if theirs is not None and theirs not in (len(mine), len(mine) + 1):  # one more is a bos
         what = f"it counts {theirs} tokens in the prompt of {prompt.row}, but the build {len(mine)}"
-        found.add("other_tokenizer", server.url, what, serve)
+        examined.add("other_tokenizer", server.url, what, serve)
         return
     seen = "nothing of its tokenizer" if theirs is None else "the number of tokens of a prompt"
     what = f"the server shows no ids, so {seen} was compared"
     remedy = "Compare the model directory that it loads: pipeline stops DIR --tokenizer-only."
-    found.add("tokenizer_not_shown", server.url, what, remedy, fault=False)
+    examined.add("tokenizer_not_shown", server.url, what, remedy, fault=False)

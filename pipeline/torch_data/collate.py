@@ -42,18 +42,20 @@ def _padded(
 ) -> Tensor:
     """[rows, width] from sequences of different lengths."""
     width = max(width, max(len(values) for values in sequences))
-    made = torch.full((len(sequences), width), fill, dtype=of([]).dtype)
+    batch = torch.full((len(sequences), width), fill, dtype=of([]).dtype)
     for row, values in enumerate(sequences):
         place = slice(0, len(values)) if side == "right" else slice(width - len(values), width)
-        made[row, place] = of(values)
-    return made
+        batch[row, place] = of(values)
+    return batch
 
 
 def _weights(rows: Sequence[Row], side: str, width: int) -> Batch:
     """``loss_weights`` of rows that have them, float32 [rows, width]; untrained padding is 0."""
     if WEIGHTS not in rows[0]:
         return {}
-    return {WEIGHTS: _padded([row[WEIGHTS] for row in rows], 0, side, width, _floats)}
+    return {
+        WEIGHTS: _padded([row[WEIGHTS] for row in rows], fill=0, side=side, width=width, of=_floats)
+    }
 
 
 def _positions(mask: Tensor, start: int) -> Tensor:
@@ -159,12 +161,14 @@ class Pad:
         docs = [doc for row in rows for doc in documents(row)]
         ids = [doc["input_ids"] for doc in docs]
         width = -(-max(map(len, ids)) // self.multiple) * self.multiple
-        mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
+        mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=self.side, width=width)
         return {
-            "input_ids": _padded(ids, self.pad_id, self.side, width),
+            "input_ids": _padded(ids, fill=self.pad_id, side=self.side, width=width),
             "attention_mask": mask,
             "position_ids": _positions(mask, self.position_start),
-            "labels": _padded([doc["labels"] for doc in docs], IGNORED, self.side, width),
+            "labels": _padded(
+                [doc["labels"] for doc in docs], fill=IGNORED, side=self.side, width=width
+            ),
             **_weights(docs, self.side, width),
         }
 
@@ -214,15 +218,15 @@ class PadPairs:
         pairs = [(row, row[f"{side}_ids"]) for side in ("chosen", "rejected") for row in listed]
         ids = [values for _, values in pairs]
         width = -(-max(map(len, ids)) // self.multiple) * self.multiple
-        mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
+        mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=self.side, width=width)
         batch = {
-            "input_ids": _padded(ids, self.pad_id, self.side, width),
+            "input_ids": _padded(ids, fill=self.pad_id, side=self.side, width=width),
             "attention_mask": mask,
             "position_ids": _positions(mask, self.position_start),
         }
         if self.token_types:
             types = [np.arange(len(values)) >= row["prompt_length"] for row, values in pairs]
-            batch["token_type_ids"] = _padded(types, 0, self.side, width)
+            batch["token_type_ids"] = _padded(types, fill=0, side=self.side, width=width)
         return _pairs(listed, batch)
 
 

@@ -53,8 +53,8 @@ class Checkpoint:
     @property
     def stops(self) -> list[int]:
         """Ids at which its own configuration stops."""
-        said = self._model.generation_config.eos_token_id
-        return [] if said is None else list(said) if isinstance(said, list) else [said]
+        eos = self._model.generation_config.eos_token_id
+        return [] if eos is None else list(eos) if isinstance(eos, list) else [eos]
 
     def _ended(self, ids: list[int]) -> list[int]:
         """Without the padding behind the stop."""
