@@ -1,7 +1,7 @@
-"""What a build trains of answers, counted from its examples: how long, and behind which prompt.
+"""Counts a build's trained answers: how many tokens they have, and which prompt they follow.
 
-A server has to leave room for the longest of them, and to feed a hybrid reasoning model the prompt
-that they were trained behind.
+A server must allow as many new tokens as the longest answer has, and must give a hybrid reasoning
+model the generation prompt that its answers were trained after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stages.columns import IGNORED, Ints, numbers, whole
 from stages.inference import Prompt, allowed, prompts
 from stages.profile import TargetModel
 
-OTHER = "other"  # behind neither prompt
+OTHER = "other"  # after none of the known prompts
 Flat = npt.NDArray[np.int32]
 
 
@@ -29,8 +29,8 @@ class Answers:
 
     Attributes:
         lengths: how many trained turns have so many tokens, the end of the turn included.
-        prompts: how many stand behind each prompt, by its name.
-        unmeasured: trained turns whose start cannot be told.
+        prompts: how many trained turns follow each prompt, by its name.
+        unmeasured: trained turns whose start is unknown.
     """
 
     lengths: Counter[int] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class Answers:
 
 
 def total(shards: Iterable[Answers]) -> Answers:
-    """Of all shards."""
+    """The counts of all shards together."""
     lengths: Counter[int] = Counter()
     by_prompt: Counter[str] = Counter()
     unmeasured = 0
@@ -51,12 +51,12 @@ def total(shards: Iterable[Answers]) -> Answers:
 
 
 def limits(answers: Answers) -> AnswerTokens | None:
-    """Tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
-    number that 99.9 % of them do not exceed; None where nothing was measured."""
+    """New tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
+    number that 99.9 % of them do not exceed; None if some turn has no known length."""
     turns = answers.lengths.total()
     if not turns or answers.unmeasured:
         return None
-    within, wanted = 0, -(-turns * 999 // 1000)
+    within, wanted = 0, -(-turns * 999 // 1000)  # rounded up, in whole numbers
     p999 = 0
     for length in sorted(answers.lengths):
         within += answers.lengths[length]
@@ -67,8 +67,8 @@ def limits(answers: Answers) -> AnswerTokens | None:
 
 
 def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
-    """First and last places of the trained turns: stretches of trained tokens, cut behind each
-    end of turn."""
+    """First and last positions of the trained turns: runs of trained tokens, cut after each end of
+    turn. Blocks hold many examples in a row, and two trained turns may touch."""
     following, before = np.append(trained[1:], False), np.append(False, trained[:-1])
     last = trained & ((ids == end) | ~following)
     first = trained & (~before | np.append(False, last[:-1]))
@@ -76,10 +76,11 @@ def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, I
 
 
 def matches(ids: Flat, tail: tuple[int, ...]) -> Ints:
-    """Where the tail begins."""
+    """Positions at which the ids of ``tail`` begin."""
     count = len(ids) - len(tail) + 1
     if count <= 0:
         return np.zeros(0, np.int64)
+    # The candidates shrink with each further token, so the whole array is compared only once.
     at = np.flatnonzero(ids[:count] == tail[0])
     for place, token in enumerate(tail[1:], 1):
         at = at[ids[at + place] == token]
@@ -87,12 +88,12 @@ def matches(ids: Flat, tail: tuple[int, ...]) -> Ints:
 
 
 class Counting:
-    """Counts blocks of examples, as they are before they are laid out in rows.
+    """Counts blocks of examples, before they are laid out in training rows.
 
     Args:
-        masked: reasoning is generated and not trained, so an answer starts before its first
+        masked: reasoning is generated but not trained, so an answer starts before its first
             trained token.
-        everything: other turns than answers are trained too, and are no answers.
+        everything: turns of other roles are trained too, and are not counted as answers.
     """
 
     def __init__(self, model: TargetModel, masked: bool, everything: bool) -> None:
@@ -104,7 +105,7 @@ class Counting:
         self.answers = Answers()
 
     def __call__(self, block: pa.Table) -> None:
-        """Add a block; only what trains answers is counted."""
+        """Add a block; rows with step labels are not counted."""
         names = set(block.schema.names)
         if {"input_ids", "labels"} <= names and "step_positions" not in names:
             _, ids = numbers(whole(block.column("input_ids")))
@@ -117,6 +118,8 @@ class Counting:
         first, last = _turns(ids, trained, self._end)
         search = self._masked or self._everything
         starts = first
+        # Without masked reasoning an answer begins at its first trained token, and only the name
+        # of the prompt is needed; otherwise its start is the end of the prompt before it.
         if self._hybrid or search:
             opened, names = self._opened(ids, first, last)
             starts = opened if search else first
@@ -132,13 +135,13 @@ class Counting:
             )
 
     def _opened(self, ids: Flat, first: Ints, last: Ints) -> tuple[Ints, list[str]]:
-        """For each trained turn, the place behind its prompt, or -1, and the prompt's name."""
+        """For each trained turn, the position after its prompt, or -1, and the prompt's name."""
         begins, names = np.full(len(first), -1, np.int64), [OTHER] * len(first)
         heads = np.full(len(first), -1, np.int64)
         ends = np.flatnonzero(ids == self._end)
         # A prompt belongs to a turn when no other turn ends between them.
         barrier = np.append(-1, ends)[np.searchsorted(ends, first)]
-        limit = last if self._everything else first  # there the prompt is trained as well
+        limit = last if self._everything else first  # train_on all trains the prompt as well
         for prompt in self._prompts:  # the longest first: a shorter one may be its beginning
             at = matches(ids, prompt.tail)
             if not len(at):
@@ -153,12 +156,13 @@ class Counting:
         return begins, names
 
     def _add_pairs(self, block: pa.Table) -> None:
+        """Count which prompt each pair ends its shared part with, from the chosen side."""
         offsets, ids = numbers(whole(block.column("chosen_ids")))
         ends = offsets[:-1] + block.column("prompt_length").to_numpy()
         left = np.ones(len(ends), bool)
         for prompt in self._prompts:
             size = len(prompt.tail)
-            start = np.maximum(ends - size, 0)
+            start = np.maximum(ends - size, 0)  # in the array; too short a prompt is no match
             same = left & (ends - size >= offsets[:-1])
             for place, token in enumerate(prompt.tail):
                 same &= ids[start + place] == token
@@ -168,9 +172,10 @@ class Counting:
 
 
 def described(answers: Answers, known: tuple[Prompt, ...]) -> Inference | None:
-    """The manifest's ``inference``: what a hybrid reasoning model was trained for; None for others.
+    """The manifest's ``inference`` of a hybrid reasoning model; None for other models.
 
-    ``arguments`` are those of the chat template at inference, null where a build mixes both.
+    ``arguments`` are those that the chat template needs at inference; None if the build trains
+    answers with reasoning and answers without it.
     """
     if len(known) < 2:
         return None

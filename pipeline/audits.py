@@ -1,4 +1,4 @@
-"""The audits over a staged build: its shards, read back in chunks, and what the plan knows."""
+"""Runs the audits on a staged build: on its shards, read back in chunks, and on its plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.measured import read
 from pipeline.plan import Plan, part_of
 from stages.columns import Ints
 
-SAMPLE_TOKENS = 1 << 21  # what is measured, about; of a larger build, evenly spaced rows
+SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
 
 
 def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> Iterator[Chunk]:
@@ -30,7 +30,7 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
     seen = 0
     for shard in outcome.shards:
         table = read(folder / shard.path)
-        chosen = np.arange((-seen) % stride, shard.rows, stride)
+        chosen = np.arange((-seen) % stride, shard.rows, stride)  # goes on where it left off
         seen += shard.rows
         if len(chosen):
             table = table.take(pa.array(chosen)) if stride > 1 else table
@@ -47,6 +47,7 @@ def _leaked(plan: Plan) -> int:
 
 
 def _sources(outcome: Outcome) -> tuple[Source, ...]:
+    """Rows, kept examples and their tokens, by input file."""
     plan = outcome.plan
     kept = np.flatnonzero(plan.kept)
     parts = part_of(plan.examples.starts, kept)

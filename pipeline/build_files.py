@@ -1,4 +1,4 @@
-"""The files of a finished build beside what its manifest says of them."""
+"""Compares the files of a finished build with its manifest, and the manifest with itself."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from stages.profile import TargetModel
 
 
 def open_build(folder: Path, result: Checked) -> Build | None:
-    """The build, if the folder holds one; a manifest that is missing or is not what was written is
-    a fault.
+    """The build in a folder; None, and a fault, if its manifest is missing or cannot be read.
+
+    A manifest whose content does not match its seal is a fault too, but is opened if possible.
 
     Raises:
         UsageError: a newer version wrote it, as its seal confirms.
@@ -44,12 +45,13 @@ def open_build(folder: Path, result: Checked) -> Build | None:
 
 
 def check_files(build: Build, result: Checked) -> None:
-    """Every named file is there with its bytes, and no other."""
+    """Every file of the manifest exists with the hash given there, and there is no other file."""
     for file in build.differences():
         result.add(file.name, file.code, file.detail)
 
 
 def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
+    """Each total of the manifest: its name, the number given, and the sum of its parts."""
     rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
     sides = manifest.splits.values()
     sums = [
@@ -66,7 +68,7 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
 
 
 def check_figures(manifest: Manifest, result: Checked) -> None:
-    """The manifest agrees with itself: sums, hashes it names twice, its own id."""
+    """The manifest is consistent: its totals, the hashes of its shards, its build id."""
     for what, recorded, counted in _sums(manifest):
         if recorded != counted:
             result.add(
@@ -80,7 +82,7 @@ def check_figures(manifest: Manifest, result: Checked) -> None:
 
 
 def check_record(folder: Path, result: Checked) -> None:
-    """``run.json`` is there as it was written."""
+    """``run.json`` exists and matches its seal."""
     record = folder / RUN
     problem = seal.problem(record.read_bytes()) if record.is_file() else "it is missing"
     if problem is not None:
@@ -88,7 +90,7 @@ def check_record(folder: Path, result: Checked) -> None:
 
 
 def model_hashes(model: TargetModel) -> dict[str, str]:
-    """What the manifest says of the tokenizer's bytes and of its template."""
+    """Hashes of the tokenizer's bytes and of its chat template, by their keys in the manifest."""
     template = model.profile.chat_template.encode()
     return {
         "tokenizer_sha256": hashlib.sha256(model.tokenizer_json).hexdigest(),
@@ -97,7 +99,7 @@ def model_hashes(model: TargetModel) -> dict[str, str]:
 
 
 def open_with_datasets(build: Build, result: Checked) -> None:
-    """``load_from_disk`` gives every split with its rows."""
+    """``load_from_disk`` opens every split, with as many rows as the manifest says."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import datasets
 
@@ -105,7 +107,7 @@ def open_with_datasets(build: Build, result: Checked) -> None:
         loaded = datasets.load_from_disk(str(build.folder))
         counts = {name: len(rows) for name, rows in loaded.items()}
         for rows in loaded.values():
-            _ = rows[0]
+            _ = rows[0]  # decodes a row: a schema that does not fit shows only then
     except Exception as error:  # whatever another library makes of damaged files
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add("dataset_dict.json", "datasets", f"load_from_disk fails: {what}")

@@ -1,9 +1,9 @@
-"""A finished build looked at as if by a stranger: its files, its manifest, its tokenizer, its rows.
+"""``pipeline check``: a finished build is checked again from its files alone.
 
-Nothing of the build is believed because the build says so: files are hashed, figures are counted
-again from the shards, the gate judges them once more, ``datasets`` opens them, and a sample of rows
-is made again from the source where that is still there. Of an export the same is true, but for the
-last: its rows are judged as they read in our columns.
+No number of the build is trusted: every file is hashed, the manifest's numbers are counted again
+from the shards, the gate judges the shards once more, ``datasets`` opens them, and a sample of rows
+is rebuilt from the source if that is still there. The rows of an export are converted to a build's
+columns and judged there; they are not rebuilt.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def _tokens_differ(model: TargetModel, record: ModelRecord) -> Iterator[str]:
     for name in _TOKENS:
         key = f"{name}_id" if name == "end_of_turn" else f"{name}_token_id"
         declared, index = getattr(record, key), getattr(model, f"{name}_id")
+        # None: a task without step tokens declares none.
         if declared is not None and declared != index:
             yield f"{key} is {declared} in the manifest and {index} in the tokenizer"
 
@@ -89,7 +90,7 @@ def _measure_shards(
         for shard in split.shards:
             record = shard.record
             if not shard.path.is_file():
-                continue  # told as a missing file
+                continue  # check_files reports the missing file
             shard_metrics = measure(
                 shard.path,
                 shard=record.path,
@@ -108,7 +109,7 @@ def _measure_shards(
 
 
 def _declared_counts(build: Build) -> dict[str, int]:
-    """What the build says of its dataset as a whole.
+    """The totals of the whole dataset that ``validation.json`` declares.
 
     Raises:
         DataError: ``validation.json`` is damaged.
@@ -121,7 +122,7 @@ def _declared_counts(build: Build) -> dict[str, int]:
 
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:
-    """The gate once more, over the shards as they lie there."""
+    """Judge the shards again, as the gate of the build did."""
     context = _context(build.manifest, model)
     try:
         shards = _measure_shards(build, metrics, context, result)
@@ -139,13 +140,14 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
         if finding.fatal:
             places = finding.places or ({"row": "the dataset", "shard": ""},)
             for place in places:
+                # "at", the index in the shard, is in the finding's line already.
                 where = " ".join(str(v) for k, v in place.items() if k != "at" and v)
                 result.add(where, finding.name, f"{finding.why} ({gate.line(finding).strip()})")
     return shards
 
 
 def check(folder: Path, cache_dir: Path) -> Checked:
-    """Look at a finished build.
+    """Check a finished build.
 
     Raises:
         UsageError: there is no such folder.
@@ -168,13 +170,14 @@ def check(folder: Path, cache_dir: Path) -> Checked:
         build_files.check_record(folder, result)
         shards = _judge(build, Path(name), model, result)
         build_files.open_with_datasets(build, result)
+        # Rebuilding takes longest and says nothing new about a build that is known to be damaged.
         if not result.faults:
             _rebuild_sample(build, Path(name), shards, cache_dir, result)
     return result
 
 
 def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:
-    """An export's rows, brought back to our columns and judged as a build's are."""
+    """Convert an export's rows to our columns, and judge them like those of a build."""
     ours, metrics = work / "ours", work / METRICS
     metrics.mkdir()
     if not (build.folder / VALIDATION).is_file():
@@ -196,7 +199,10 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
 
 
 def _options(build: Build) -> dict[str, Any]:
-    """The recipe's options, as ``Config`` takes them."""
+    """The recipe's options, as ``Config`` takes them.
+
+    The user's suites (``--expectations``) are left out: the manifest has only their hashes.
+    """
     known = Config.__dataclass_fields__
     recorded = build.manifest.options
     options: dict[str, Any] = {
@@ -208,7 +214,10 @@ def _options(build: Build) -> dict[str, Any]:
 def _rebuild_sample(
     build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, result: Checked
 ) -> None:
-    """A sample of rows from the source, where it is still there and still the same."""
+    """Build a sample of rows from the source again and compare it with the stored rows.
+
+    If the source is gone or has changed, that becomes a note, not a fault.
+    """
     try:
         inputs = build.run.inputs
         gone = [path for path in inputs if not Path(path).exists()]  # an address of a server

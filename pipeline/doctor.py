@@ -15,7 +15,7 @@ from stages.tokenizers.resolve import Overrides, resolve
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A model, what each probe found, and where its tokenizer came from."""
+    """A model, the verdict of each probe, and where its tokenizer came from."""
 
     model: TargetModel
     source: str
@@ -28,7 +28,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be examined; names as on the command line."""
+    """The model to examine; names as on the command line."""
 
     model: str
     task: str
@@ -44,10 +44,10 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
     """Run every probe.
 
     Args:
-        wide: over many texts; otherwise over as few as a build looks at.
+        wide: run them on many texts; otherwise on the few that each build runs them on.
 
     Raises:
-        ModelError: there is no such model, or its files declare none.
+        ModelError: there is no such model, or its files do not describe one.
     """
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
     resolved = resolve(wanted.model, wanted.cache_dir, overrides)
@@ -67,7 +67,7 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
 
 
 def described(examined: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
-    """All of it, for a program."""
+    """The result as ``--json`` prints it."""
     return {
         "model": examined.model.profile.name,
         "tokenizer": examined.source,

@@ -1,6 +1,6 @@
-"""What changed against the build that is being replaced; for people and ``run.json`` alone.
+"""Compares a build with the one that it replaces; for the terminal and ``run.json`` only.
 
-Equal builds stay equal: no byte of a build depends on what stood in its place before.
+No other file depends on the replaced build, so equal builds stay equal.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def _relative(before: float, after: float) -> float | None:
 
 
 def drift(target: Path, staged: Build) -> dict[str, Change] | None:
-    """Every number that differs from the build in ``target``; None when there is none to read.
+    """Every number that differs from the build in ``target``; None if no build can be read there.
 
     Args:
-        staged: the build that takes its place, audits included.
+        staged: the build that replaces it, with its audits.
     """
     try:
         before = _numbers(Build.open(target))

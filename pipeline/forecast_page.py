@@ -1,4 +1,4 @@
-"""A forecast as JSON, and as a page for people: rows coloured by what they are trained as."""
+"""Prints a forecast (``pipeline plan``): as JSON, or as text with trained tokens in colour."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from pipeline.sources.local import in_words
 from stages import encoders, notes, turn_split
 from stages.columns import IGNORED
 
-Piece = tuple[str, str]  # what it is trained as, and its text
+Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
 
 _COLOURS = {"context": "bright_black", "trained": "green", "marker": "magenta"}
-_AS_TEXT = " as text"  # behind the kind of what only looks like a control token
+_AS_TEXT = " as text"  # after the kind of text that only looks like a control token
 _QUANTILES = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 _MOST_TEXT = 600  # characters of a piece that are printed
 
 
 def _runs(kinds: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Runs of tokens of one kind: kind, start, stop; each marker is a run of its own."""
     start = 0
     for at in range(1, len(kinds) + 1):
         if at == len(kinds) or kinds[at] != kinds[start] or kinds[start] == "marker":
@@ -52,7 +53,7 @@ def _pieces(forecast: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]
 
 
 def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
-    """Markers with their rating behind them."""
+    """The same pieces, with its rating after the text of each marker."""
     left = iter(ratings)
     words = {None: "unlabelled", 0.0: "bad", 1.0: "good"}
     return [
@@ -62,7 +63,7 @@ def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
 
 
 def _stored_row(forecast: Forecast, row: dict[str, Any]) -> dict[str, list[Piece]]:
-    """The pieces of a row's sequences, from its ids and labels alone."""
+    """The pieces of each sequence of a row (a pair has two), from its ids and labels alone."""
     if "chosen_ids" in row:
         shared = row["prompt_length"]
         sides = {side: row[f"{side}_ids"] for side in ("chosen", "rejected")}
@@ -133,7 +134,7 @@ def _margins(margins: Margins | None) -> dict[str, Any] | None:
 
 
 def as_json(forecast: Forecast) -> dict[str, Any]:
-    """Everything that the page says, and the whole of the first rows."""
+    """The forecast as ``--json`` prints it; the page is made from the same dictionary."""
     recipe, sample = forecast.recipe, forecast.sampled
     refused = sample.refused.total()
     normalize = recipe.normalize(recipe.formats[0])
@@ -265,7 +266,7 @@ def _length_lines(plan: dict[str, Any]) -> Iterator[str]:
 
 
 def as_text(forecast: Forecast) -> str:
-    """The page."""
+    """The forecast as text for the terminal."""
     plan = as_json(forecast)
     model = plan["model"]
     tokens = ", ".join(f"{name} {text} = {i}" for name, (text, i) in model["tokens"].items())

@@ -1,5 +1,7 @@
-"""What a build's manifest and ``serving.json`` say of inference: which prompt to feed, and how many
-tokens an answer needs."""
+"""What inference needs to know of a build: the generation prompt, and how long answers are.
+
+The manifest, ``serving.json`` and the summary on the terminal say it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class Inferred:
 
 
 def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
-    """What the shards of a build say of inference."""
+    """The inference part of the manifest, from the answers counted in each shard."""
     counts = answers.total(shard.answers for shard in shards)
     trained = not recipe.task.kind.marks
     return Inferred(
@@ -45,7 +47,7 @@ def contract(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
 
 
 def _template(inference: Inference | None) -> dict[str, Any] | None:
-    """How each engine is given the template arguments of the prompts that were trained."""
+    """The template arguments for the trained prompts, in the form that each engine takes them."""
     if inference is None:
         return None
     used = {name: args for name, args in inference.modes.items() if inference.trained_turns[name]}
@@ -87,7 +89,7 @@ def _engines(arguments: Mapping[str, bool]) -> dict[str, Any]:
 
 
 def lines(manifest: Manifest) -> list[str]:
-    """For the summary of a build."""
+    """Lines for the summary of a build."""
     summary: list[str] = []
     limits = manifest.max_new_tokens
     if limits:

@@ -1,8 +1,8 @@
-"""A look at a few rows before a long build: one that is bound to be refused stops at once.
+"""Stops a build at once if a few sampled rows show that it would refuse too many.
 
-Rows from the head, the middle and the tail of each input go through the build's own stages. A bad
-stretch in one place proves nothing about the rest, so only an input that is bad in all three places
-counts, and only by the share of its best place.
+Rows from the head, the middle and the tail of each input go through the build's own stages. Bad
+rows in one place prove nothing about the rest of a file. So an input counts only if all three
+places are bad, and then with the smallest share of refused rows among the three.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from stages.contract import Record
 
 PLACES = 3
 ROWS = 40  # in each place
-BYTES = 64 << 10  # of a place; rows behind it are left out
-ENOUGH = 0.5  # refused rows of every place, before that says something about an input
+BYTES = 64 << 10  # of a place; the rows after that are left out
+ENOUGH = 0.5  # an input counts if more than this share is refused in every place
 INPUTS = 8
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Rows of one place."""
+    """How many rows of one place were read, and how many were refused."""
 
     rows: int = 0
     refused: int = 0
 
 
 def _places(records: Sequence[Record]) -> list[list[Record]]:
-    """The first rows of each third, up to a number of bytes."""
+    """The first rows of each third of the records, up to ``ROWS`` rows and ``BYTES`` bytes."""
     third = -(-len(records) // PLACES)
     places = []
     for start in range(0, len(records), max(third, 1)):
@@ -52,7 +52,7 @@ def _places(records: Sequence[Record]) -> list[list[Record]]:
 def _through(
     recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
 ) -> _Seen:
-    """Rows through the stages, those that lose every sequence counted as refused."""
+    """Run rows through the stages; a row is refused when none of its sequences is left."""
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
     batch, gone = chain.through(normalized, recipe.stages(reading))
@@ -68,15 +68,15 @@ def _through(
 
 
 def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
-    """Stop a build that is bound to refuse more rows than ``--max-reject`` allows.
+    """Stop a build that would refuse more rows than ``--max-reject`` allows.
 
     Raises:
-        DataError: see ``refusals.refuse_too_many``; told from a sample.
+        DataError: see ``refusals.refuse_too_many``; its counts are those of the sample.
     """
     config = recipe.config
     if config.salvage:
         return
-    recipe = replace(recipe, backend="tokenizers")  # the ids are the same, and it is loaded
+    recipe = replace(recipe, backend="tokenizers")  # gives the same ids, and is loaded already
     ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0
     for source, reading in list(zip(inputs, recipe.formats, strict=True))[:INPUTS]:
         reader = readers.load(source.reader)
@@ -86,6 +86,7 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
             continue  # so small that the build itself is as fast
         seen = [_through(recipe, reading, p, source.name, ledger) for p in _places(glimpse.records)]
         sampled += sum(place.rows for place in seen)
+        # At least this share of the input will be refused, as far as the sample shows.
         least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
         bound += least * glimpse.rows if least > ENOUGH else 0.0
     left_out = len(inputs) > INPUTS

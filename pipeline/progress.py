@@ -1,4 +1,4 @@
-"""Runs a build and tells its story: progress and summary on stderr, the result on stdout."""
+"""Runs a build for the command line: progress and summary on stderr, the result on stdout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_INPUTS = 8  # that the summary names
 
 
 class _Bar:
-    """A line that rewrites itself on a terminal, and stays silent elsewhere."""
+    """A progress line that is rewritten in place, at most ten times a second."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -67,6 +67,7 @@ def _lines(manifest: Manifest) -> list[str]:
     for note, count in rows.notes.items():
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
+    # What is left are refused examples of rows that are not refused: others of theirs are kept.
     beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
     lines += [
         f"          {n} examples of rows with other examples: {code}" for code, n in beside.items()
@@ -99,7 +100,7 @@ def unread(source: InputRecord) -> str:
 
 
 def _formats(inputs: Sequence[InputRecord]) -> list[str]:
-    """What each input was read as, and why; of many inputs the first few."""
+    """The format of each input and the evidence for it; of many inputs the first few."""
     several = len(inputs) > 1
     lines = [
         f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
@@ -115,7 +116,7 @@ def _formats(inputs: Sequence[InputRecord]) -> list[str]:
 
 
 def summary(built: Built) -> str:
-    """What a person wants to know about a build."""
+    """The summary of a build, for the terminal."""
     manifest = built.build.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
