@@ -27,6 +27,7 @@ from expectations.verdict import Finding, Verdict
 from pipeline import measured
 from pipeline.dataset_files import listed_and_alike
 from pipeline.measured import Measured, metrics_file, sha256_of
+from stages import layouts
 from stages.errors import ExpectationError
 
 SHOWN = 3  # rows that an error names
@@ -91,7 +92,8 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
         EXAMPLE: Table(EXAMPLE, count[EXAMPLE], lambda: _frames(evidence, EXAMPLE)),
         DATASET: Table(DATASET, 1, dataset),
     }
-    if context.layout != "ragged":
+    layout = layouts.load(context.layout)
+    if layout.packs or layout.pads:  # otherwise a training row is an example
         tables[ROW] = Table(ROW, count[ROW], lambda: _frames(evidence, ROW))
     return tables
 

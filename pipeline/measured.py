@@ -18,6 +18,7 @@ from expectations import metric_tables
 from expectations.contract import EXAMPLE, ROW, Context
 from expectations.readback.shard_file import ShardFile
 from expectations.readback.stored_rows import Planned, Sources, StoredRows, groups
+from stages import layouts
 from stages.errors import GateError
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
@@ -89,12 +90,13 @@ def _soft(table: pa.Table) -> bool:
 def _tables(
     table: pa.Table, context: Context, sources: Sources, planned: Planned | None
 ) -> Iterator[Tables]:
+    layout = layouts.load(context.layout)
     start = 0
     for group in groups(table):
         part = planned and planned.slice(start, len(planned.tokens))
         rows = StoredRows(group, context, sources=sources, planned=part)
         start += len(rows)
-        of_rows = metric_tables.training_rows(rows) if context.layout != "ragged" else None
+        of_rows = metric_tables.training_rows(rows) if layout.packs or layout.pads else None
         yield metric_tables.examples(rows), of_rows
 
 

@@ -13,14 +13,29 @@ from typing import Any
 import jinja2
 import orjson
 
+from pipeline import tasks
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.counts import TurnSplit
 from pipeline.build_dir.json_records import as_json
 from pipeline.build_dir.records import AuditRecord, Audits, FigureRecord
-from pipeline.drawing import KINDS, Shards, visible
+from pipeline.drawing import (
+    ANSWER,
+    BAD,
+    CONTEXT,
+    GOOD,
+    KINDS,
+    OPEN,
+    PADDING,
+    SCORED,
+    TRAINED,
+    Shards,
+    visible,
+)
 from pipeline.report import plots
 from pipeline.report.losses import losses
-from stages import notes, turn_split
+from stages import layouts, notes, turn_split
+from stages.kinds import Kind
+from stages.layouts import Layout
 
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
@@ -114,6 +129,18 @@ def _ledger(build: Build) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
 
 
+def _legend(kind: Kind, layout: Layout) -> list[str]:
+    """The kinds of tokens that rows of such a build can have, in the order of ``KINDS``."""
+    present = {CONTEXT, TRAINED}
+    if kind.compares:
+        present = {CONTEXT, ANSWER, SCORED}
+    elif kind.marks:
+        present = {CONTEXT, GOOD, BAD, OPEN}
+    if layout.pads:
+        present.add(PADDING)
+    return [name for name in KINDS if name in present]
+
+
 def render(shards: Shards) -> str:
     """The page.
 
@@ -121,8 +148,11 @@ def render(shards: Shards) -> str:
         shards: the build, in whatever folder; no byte of the page depends on its name.
     """
     build = shards.build
+    kind = tasks.kind_of(build.manifest.task)
     return _template().render(
         m=build.manifest,
+        kind=kind,
+        legend=_legend(kind, layouts.load(build.manifest.layout)),
         audits=build.audits,
         warnings=_warnings(build.audits),
         validation=build.validation,
