@@ -1,5 +1,5 @@
-"""Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the table
-of docs/formats.md, and docs/suites/.
+"""Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
+table of docs/formats.md, and docs/suites/.
 
 With --check it only compares.
 

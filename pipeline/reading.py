@@ -1,4 +1,4 @@
-"""How rows are read, from a build's options: what formats are told, and what is left out."""
+"""How rows are read: the options for formats, and which rows and columns are left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stages.selection import Selection, condition
 
 
 def format_options(config: Config) -> FormatOptions:
-    """What formats are told."""
+    """The options that formats take."""
     return FormatOptions(
         columns=dict(config.map),
         neutral=config.neutral,

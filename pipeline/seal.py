@@ -1,8 +1,8 @@
-"""A seal on the files that no other file vouches for: the hash of the rest of their content.
+"""The seal of a JSON file: a hash of its content, stored in the file itself.
 
-``manifest.json`` names every other file by hash but itself; ``run.json`` may differ between equal
-builds, so the manifest leaves it out; a part's report vouches for the part. Each carries its own
-hash, and its exact spelling is checked.
+The manifest has the hash of every other file but not its own; it leaves out ``run.json``, which may
+differ between equal builds. These two, and the report of a part, carry their own hash. A sealed
+file must also have the exact bytes that we would write, so that every change is noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with its seal, in the place of an older one."""
+    """The content with a new seal; an older one is dropped."""
     bare = {key: value for key, value in content.items() if key != KEY}
     return {**bare, KEY: _hash(bare)}
 

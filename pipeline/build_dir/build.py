@@ -1,4 +1,4 @@
-"""A finished build, or an export of one, as one typed object. ::
+"""``Build``: a finished build, or an export of one, as one typed object. ::
 
 build = Build.open("DIR")
 build.manifest.rows.used

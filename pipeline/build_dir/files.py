@@ -1,4 +1,4 @@
-"""The files of a build beside the hashes that its manifest gives."""
+"""Compares the files of a build with the hashes in its manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNLISTED = {RUN, MANIFEST}  # no manifest names these
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that is not as the manifest has it; ``code`` is ``missing``, ``hash`` or ``unknown``.
+    """A file that differs from the manifest; ``code`` is ``missing``, ``hash`` or ``unknown``.
 
     Attributes:
         name: its path in the build.

@@ -48,7 +48,7 @@ def _framing(model: ModelRecord) -> PairFraming | None:
 
 
 def stored_model(build: Build) -> TargetModel:
-    """The model as the build's own tokenizer and manifest have it; nothing of it is proved.
+    """The model from the build's own tokenizer and manifest; no probe is run on it.
 
     Raises:
         DataError: a file of the tokenizer is missing, or is not what it should be.

@@ -19,7 +19,7 @@ REFUSED = 3
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
-    """Exit status 0 when nothing was found, 3 otherwise."""
+    """Exit status 0 without faults, 3 otherwise."""
     from pipeline.check import check
 
     result = check(folder, cache_dir or default_cache())

@@ -33,7 +33,7 @@ def _print(estimate: Any, as_json: bool) -> None:
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
-    """The error that says most: one that knows the rows, before those that do not."""
+    """The error that helps most: one about the rows, rather than that no format fits them."""
     knowing = {t: e for t, e in errors.items() if "format fits rows" not in e.what} or errors
     if len(knowing) == 1:
         (error,) = knowing.values()

@@ -15,7 +15,7 @@ from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 
 _MEDIA = ("images", "videos", "audios")
 
-# A name is asked for under dataset before tokenized_path is looked at, and is not read.
+# LLaMA-Factory requires a name under dataset, but does not read it when there is a tokenized_path.
 _CONFIG = """# Written by the build; started by launch/llamafactory.sh MODEL_DIR.
 stage: {stage}
 do_train: true
@@ -127,6 +127,8 @@ def _neat(width: int, pad_id: int) -> Projection:
     """Packs padded to one width, documents numbered from 1 in the mask."""
 
     def forward(table: pa.Table) -> pa.Table:
+        # place: where each token goes in the padded rows; number: of its document in the pack;
+        # within: its position in the document.
         offsets, ids = numbers(list_of(table, "input_ids"))
         labels = numbers(list_of(table, "labels"))[1]
         first, lengths = numbers(list_of(table, "seq_lengths"))
@@ -159,7 +161,8 @@ def _neat(width: int, pad_id: int) -> Projection:
             columns[name] = make_list(starts, pa.array(values))
         inside = numbered[real]
         opens = np.diff(inside, prepend=0) != 0
-        opens[starts[:-1]] = True  # a pack of one document after another such pack
+        # A row's first document is number 1, as the row before may have ended with: no difference.
+        opens[starts[:-1]] = True
         change = np.flatnonzero(opens)
         lengths = np.diff(np.append(change, len(inside))).astype(np.int32)
         per_row = np.searchsorted(change, starts)

@@ -1,10 +1,10 @@
-"""MedicalGPT: conversations as text, where its own tokenizing gives our ids exactly.
+"""MedicalGPT: conversations as text, if its own tokenizing gives our ids exactly.
 
-Its scripts have no path for ids. But ``--template_name base`` prints one question and its answer as
-they are written, so a row whose question is the whole prompt, control tokens included, is tokenized
-to that prompt: with special tokens on, as its scripts do it, so a bos token that the tokenizer adds
-by itself is left out of the text. Its reward script tokenizes prompt and answer in one piece; the
-other one each alone, and puts the eos token after the answer.
+Its scripts take no ids. But ``--template_name base`` prints a question and its answer unchanged, so
+a question that is the whole prompt, control tokens included, is tokenized to that prompt. Its
+scripts tokenize with special tokens, so the text must not have the bos token that the tokenizer
+adds. The reward script tokenizes prompt and answer as one text; the other script tokenizes each
+alone, and puts the eos token after the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTES = (
 
 
 def _question(ids: list[int], exact: Exact) -> str:
-    """A prompt's text, without what the tokenizer puts in front of it."""
+    """A prompt's text, without the tokens that the tokenizer will put before it."""
     lead = len(exact.added)
     return exact.text(ids[lead:] if ids[:lead] == exact.added else ids)
 
@@ -38,7 +38,7 @@ def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
     texts: Texts = {"conversations": turns}
     source, target = exact.ids(question, special=True), exact.ids(answer)
-    # It takes away an eos token at the front of one and at the end of the other.
+    # The script removes an eos token at the start of the prompt and at the end of the answer.
     if exact.eos_id in (source[:1] + target[-1:]) or (source, target) != (
         ids[:start],
         ids[start : stop - 1],
@@ -69,7 +69,8 @@ def _projection(facts: Facts) -> Projection:
 def _launch(facts: Facts) -> str:
     program = {"sft": "supervised_finetuning", "rm": "reward_modeling"}[facts.task]
     held_out = "test" if "test" in facts.splits else "train"  # read with --do_eval alone
-    # Its cut is in proportion to prompt and answer, and leaves room for one token more.
+    # The script divides its limit between prompt and answer, and one token more must fit. These
+    # limits are so high that nothing is cut.
     its_own = {
         "sft": ["--model_max_length", str(3 * facts.max_length)],
         "rm": [

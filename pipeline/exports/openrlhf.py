@@ -11,17 +11,18 @@ from pipeline.exports._script import beginning, script
 
 _RUN = ["deepspeed", "--no_python", "pipeline-openrlhf"]
 _VERSIONS = "openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)"
-_STEP = 128  # rows in a step of the optimizer, unless told
+_STEP = 128  # the trainer's default number of rows in a step of the optimizer
 
 
 def _step(facts: Facts) -> int:
-    # A power of two, as _STEP is: deepspeed refuses a step that micro batches and GPUs do not fill.
+    # The largest power of two up to the rows: deepspeed refuses a step that is not a multiple of
+    # the micro batch times the GPUs.
     return 1 << max(1, min(facts.rows, _STEP)).bit_length() - 1
 
 
 def micro(facts: Facts) -> int:
     """Rows in a micro batch, on one GPU."""
-    # One stored pack is many documents, and the trainer takes the micro batch apart again.
+    # One stored pack is already many documents, which the trainer gets as separate sequences.
     return 1 if facts.stored.packs else min(4, _step(facts))
 
 
@@ -43,7 +44,7 @@ def _flags(task: str, facts: Facts) -> Lines:
         [["--eval_dataset", "$BUILD", "--eval_split", "test"]] if "test" in facts.splits else []
     )
     template = ["--input_template", ""] if task != "prm" else []
-    # Padded rows reach the model with their own mask; anything else it pads, and un-pads again.
+    # Padded rows keep the mask that is stored. With packing the trainer removes its own padding.
     packing = ["--packing_samples"] if task != "dpo" and not facts.stored.pads else []
     lines = [
         [*_RUN, task],

@@ -1,6 +1,6 @@
-"""OpenRLHF without the launcher: text rows, where tokenizing them again gives our ids exactly.
+"""OpenRLHF without our launcher: rows of text, if its own tokenizing gives our ids exactly.
 
-What a template prints after the end of turn (a newline) is untrained, and OpenRLHF cuts it off.
+A newline that the template prints after the end of turn is not trained, and OpenRLHF removes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Examples of refused rows, from the first of them."""
+"""Picks the refused rows that the report shows, the first few of each code."""
 
 from __future__ import annotations
 

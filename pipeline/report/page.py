@@ -1,7 +1,7 @@
-"""The page's content, gathered from a build's files, and its rendering.
+"""Collects the content of the report from a build's files, and renders the page.
 
-Every text is escaped by the template engine, and the page forbids itself scripts and the network,
-so that a value can be nothing but text.
+The template engine escapes every text, and the page's content policy forbids scripts and network
+access, so no value of the data can be more than text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _figure(figure: FigureRecord) -> str:
 
 
 def _spelled(value: object) -> str:
-    """An option as JSON, the same before and after it has been through a file."""
+    """An option as JSON; a tuple is spelled like the list that it is in the manifest."""
     return orjson.dumps(value).decode()
 
 
@@ -111,7 +111,7 @@ def _warnings(audits: Audits) -> list[AuditRecord]:
 
 
 def _ledger(build: Build) -> list[dict[str, Any]]:
-    """Every loss: code, rows, examples, and the first rows of it."""
+    """For each code, the refused rows and examples, and the first few rows; the most rows first."""
     rows, examples_by_code = (
         build.manifest.rows.rejected_by_code,
         build.manifest.examples.rejected_by_code,
@@ -145,7 +145,7 @@ def render(shards: Shards) -> str:
     """The page.
 
     Args:
-        shards: the build, in whatever folder; no byte of the page depends on its name.
+        shards: of the build; the page does not depend on the folder's name.
     """
     build = shards.build
     kind = tasks.kind_of(build.manifest.task)

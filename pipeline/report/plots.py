@@ -1,4 +1,4 @@
-"""Plots as numbers: what the page draws as bars, computed once, without a script."""
+"""Computes the bars of the page's plots, so that the page needs no script."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
 
 
 def lengths(audits: Audits) -> Histogram | None:
-    """The examples' lengths, as the audit of that name binned them."""
+    """A histogram of the examples' lengths, from the bins of the audit ``lengths``."""
     lengths_audit = next((audit for audit in audits.audits if audit.name == "lengths"), None)
     bins = (
         next((figure.bins for figure in lengths_audit.figures if figure.bins), ())
@@ -76,7 +76,7 @@ def lengths(audits: Audits) -> Histogram | None:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """One pack as a strip: the share of the room that each example takes, in percent."""
+    """One pack: the share of ``max_length`` that each of its examples takes, in percent."""
 
     number: int
     tokens: int

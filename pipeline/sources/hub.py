@@ -1,7 +1,7 @@
 """Datasets of the hub by id: ``org/name``, ``org/name:split`` or ``org/name:config:split``.
 
-``datasets`` says which files make up a split; the files themselves are read like any other, row by
-row as they were written, since loading them as one table changes values.
+``datasets`` only says which files a split consists of. We read the files ourselves, row by row as
+they were written: loading them as one table would change values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+){0,2}")
 
 
 def is_dataset_id(argument: str) -> bool:
-    """Whether it may be one: two words and a slash, and no suffix of a data file."""
+    """Whether an argument looks like an id: two words and a slash, no suffix of a data file."""
     return _ID.fullmatch(argument) is not None and readers.of_path(argument) is None
 
 

@@ -13,7 +13,7 @@ from stages import readers
 from stages.errors import UsageError
 from stages.readers import hf
 
-# What datasets writes beside its data.
+# Files that datasets writes beside its data; they hold no rows.
 SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
 
 
@@ -30,13 +30,13 @@ def _in_folder(folder: str) -> list[Located]:
     entered = set()
     for root, folders, files in os.walk(folder, onerror=_unlisted, followlinks=True):
         real = os.path.realpath(root)
-        if real in entered:  # a link to what was read already, or to where it stands in
+        if real in entered:  # a link to a folder that was read already, or to one of its parents
             folders.clear()
             continue
         entered.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         saved = hf.files(root)
-        if saved is not None:  # its files are its own affair
+        if saved is not None:  # saved by datasets: its state.json lists the files
             located += [_file(path, hf.READER.name) for path in saved]
             folders.clear()
             continue
@@ -51,11 +51,11 @@ def _in_folder(folder: str) -> list[Located]:
 
 
 def left_out(arguments: Sequence[str]) -> list[str]:
-    """Files of the folders that were named that no reader is for; hidden ones are not looked at."""
+    """Files in the given folders that have no reader; hidden files are not counted."""
     unread: list[str] = []
     for folder in filter(os.path.isdir, arguments):
         for root, folders, files in os.walk(folder):
-            if hf.files(root) is not None:  # what datasets saved is all its own
+            if hf.files(root) is not None:  # saved by datasets, which may keep other files there
                 folders.clear()
                 continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -65,7 +65,7 @@ def left_out(arguments: Sequence[str]) -> list[str]:
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Files of folders that are not data, in words; of many the first few."""
+    """A sentence part that names files without a reader; of many the first few."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(names[:5])}{more} (no reader for the suffix)"
 

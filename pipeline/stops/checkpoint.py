@@ -1,4 +1,5 @@
-"""A model directory beside the build that it was trained on: tokenizer, template, stop ids, pad."""
+"""Compares a model directory with the build that it was trained on: tokenizer, template, stop ids
+and pad token."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def _overlay(folder: Path, build: Declared) -> str:
 
 
 def first_difference(one: str, other: str) -> str:
-    """Where two texts part, with a few characters of both."""
+    """A sentence part with the characters around the first difference of two texts."""
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
     at = min(len(one), len(other)) if at is None else at
     start = max(0, at - 12)

@@ -1,9 +1,9 @@
-"""A server that speaks OpenAI's HTTP interface, and what it shows of its tokenizer and template.
+"""Asks a server with OpenAI's HTTP interface, and compares its tokenizer and template.
 
-Prompts go to ``/completions`` as ids, which is exactly what was trained: a chat interface renders
-messages by a template of its own, and the messages of a build are stored as ids only. A server
-that takes no ids gets the same prompt as text. The template is compared apart from that, through
-vLLM's and SGLang's ``/tokenize`` or llama.cpp's ``/apply-template``.
+Prompts go to ``/completions`` as ids, exactly as they were trained. ``/chat/completions`` would
+render messages with the server's own template, and a build stores no messages. A server that takes
+no ids gets the same prompt as text. Tokenizer and template are compared separately, through
+``/tokenize`` (vLLM, SGLang) or ``/apply-template`` (llama.cpp).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.stops.declared import ANSWERED, ASKED, Declared
 from stages.errors import SurroundingsError
 
 _SHOWN = {"skip_special_tokens": False}  # of vLLM and SGLang; others refuse or ignore it
-_UNTAKEN = (400, 404, 405, 415, 422, 500, 501)
+_UNTAKEN = (400, 404, 405, 415, 422, 500, 501)  # statuses of servers without an address or a field
 
 
 @dataclass
@@ -30,8 +30,10 @@ class Server:
 
     Attributes:
         url: its base, such as ``http://localhost:8000/v1``.
-        model: the name it serves; asked for where empty.
-        key: of the interface, if it wants one.
+        model: the name that it serves; if empty, the first that the server lists.
+        key: of the interface; empty for none.
+        as_text: prompts are sent as text, since the server took no ids.
+        extras: fields that are not in OpenAI's interface; empty once the server refused them.
     """
 
     url: str
@@ -52,10 +54,11 @@ class Server:
         return self.url.removesuffix("/v1")
 
     def call(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One request.
+        """Send one request; returns the JSON object of the reply.
 
         Raises:
-            SurroundingsError: nothing answers, or not in JSON, or with a failure.
+            SurroundingsError: there is no reply, it is not JSON, or its status is an error, which
+                ``errno`` then has.
         """
         headers = {"Content-Type": "application/json"}
         if self.key:
@@ -80,7 +83,7 @@ class Server:
         return reply if isinstance(reply, dict) else {"found": reply}
 
     def _maybe(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """What an optional address answers; None where the server has no such."""
+        """The reply of an address that not every server has; None from a server without it."""
         try:
             return self.call("POST", f"{self.root}{path}", body)
         except SurroundingsError as error:
@@ -89,8 +92,8 @@ class Server:
             raise
 
     def tokens(self, text: str) -> list[int] | None:
-        """Ids that the server's tokenizer gives a text; None where it does not show them."""
-        for body in (
+        """Ids that the server's tokenizer gives a text; None if it does not show them."""
+        for body in (  # as vLLM takes it, then as llama.cpp does
             {"model": self.model, "prompt": text, "add_special_tokens": False},
             {"content": text, "add_special": False, "parse_special": True},
         ):
@@ -113,11 +116,11 @@ class Server:
     def complete(self, prompts: Sequence[Prompt], **settings: Any) -> list[dict[str, Any]]:
         """A completion for each prompt, in one request.
 
-        The first request settles whether the server takes ids, and whether it takes what is not
-        in OpenAI's own interface.
+        A server may refuse ids, or fields that are not in OpenAI's interface. The first request
+        tries the forms one after another, and later ones use the form that was accepted.
 
         Raises:
-            SurroundingsError: it takes neither.
+            SurroundingsError: the request failed in every form, or for another reason.
         """
         while True:
             given = [p.text if self.as_text else list(p.ids) for p in prompts]
@@ -133,7 +136,7 @@ class Server:
             return [{**one, "usage": reply.get("usage") or {}} for one in choices]
 
     def _next(self) -> tuple[bool, dict[str, Any]]:
-        """The next way of asking: ids without extras, text with them, text without."""
+        """The next form to try, after ids with extras: ids without, text with, text without."""
         if self.extras:
             return self.as_text, {}
         return True, dict(_SHOWN)
@@ -187,7 +190,10 @@ def _tokenizer(server: Server, build: Declared, asked: list[Prompt], examined: E
 def _by_count(
     server: Server, prompt: Prompt, mine: list[int], serve: str, examined: Examined
 ) -> None:
-    """The number of tokens of a prompt, where a server shows nothing else."""
+    """Compare the number of tokens of a prompt, for servers that show no ids.
+
+    The prompt is sent as text, so that the server has to encode it; ``usage`` then has the number.
+    """
     before = server.as_text
     server.as_text = True
     try:

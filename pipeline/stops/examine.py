@@ -1,4 +1,4 @@
-"""Asks a checkpoint or a server, reads where its answers end, and says why others do not."""
+"""Runs prompts through a checkpoint or a server, and explains answers that do not end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ask = Callable[[Sequence[Prompt], float], list[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for; names as on the command line.
+    """The options of a run; names as on the command line.
 
     Attributes:
         prompts: of each kind.
@@ -40,7 +40,7 @@ def is_url(target: str) -> bool:
 
 
 def examine(wanted: Wanted) -> Examined:
-    """Compare, ask, and explain.
+    """Compare the target with the build, run the prompts, and look for the causes of failures.
 
     Raises:
         UsageError: the build, the model directory or what it needs is missing.
@@ -170,8 +170,9 @@ def _from_server(server: endpoint.Server, build: Declared, wanted: Wanted, **mor
 
 def _not_learnt(where: str, build: Declared, examined: Examined) -> None:
     faults = {finding.code for finding in examined.findings if finding.fault}
+    # Each of these explains why the model did not learn it.
     if faults & {"pad_is_end_of_turn", "template_without_end_of_turn", "other_tokenizer"}:
-        return  # which is why
+        return
     what = f"answers run on and never contain {build.end}: the model did not learn to end a turn"
     remedy = (
         "Look at how it was trained: labels that leave out the end of a turn (pipeline show "
@@ -194,7 +195,7 @@ def _explain_checkpoint(folder: Path, build: Declared, examined: Examined) -> No
 
 
 def _padding(build: Declared, examined: Examined) -> None:
-    """Answers of a padded batch that run on where the same prompts alone do not."""
+    """Find prompts whose answers run on in a padded batch, but end when the prompt is alone."""
     alone = {a.row: a.ended for a in examined.answers if a.way == GREEDY and a.kind != BATCH}
     batch = [a for a in examined.answers if a.way == GREEDY and a.kind == BATCH]
     worse = [a.row for a in batch if not a.ended and alone.get(a.row)]
@@ -215,6 +216,7 @@ def _explain_server(
     first = next((prompt for prompt in asked if prompt.row in ran), None)
     if first is None:
         return
+    # One failed prompt again, with the build's own stops: if it ends now, the server is at fault.
     by_id = {"stop_token_ids": build.stop_ids}
     again = _from_server(server, build, wanted, stop=list(build.serving.stop_strings[:4]), **by_id)
     passed = any(answer.passed_over for answer in examined.answers)

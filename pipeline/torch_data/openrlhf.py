@@ -1,7 +1,7 @@
-"""OpenRLHF's three dataset classes, reading shards instead of text; packs are taken apart again.
+"""Replacements for OpenRLHF's three dataset classes, which read shards instead of text.
 
-They take what its trainers pass to its own classes, and give what those give: items of tensors
-[1, length], batches of tensors [rows, 1, longest], which the trainers squeeze.
+They have the interface of its own classes: items are tensors [1, length], batches are tensors
+[rows, 1, longest], which its trainers squeeze. Packs are split into their documents.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ Row = dict[str, Any]
 
 
 def documents(row: Row) -> list[Row]:
-    """The examples of a training row, each with its own step positions; a single row is itself."""
+    """The examples of a training row, each with its own step positions; a row that is no pack is
+    returned as it is."""
     if "seq_lengths" not in row:
         return [row]
     docs, start = [], 0
@@ -48,8 +49,8 @@ def _shards(folder: Path, split: str) -> tuple[Shard, ...]:
 class Rows:
     """Training rows of one split; works with any sampler, distributed ones included.
 
-    Items are dictionaries of numpy arrays (int32 ids and labels), strings and numbers. Workers open
-    the files themselves: a dataset that is sent to another process sends its paths alone.
+    Items are dictionaries of numpy arrays (int32 ids and labels), strings and numbers. Only paths
+    are pickled: each worker process opens the files itself.
 
     Args:
         build: its folder, in our columns (no ``--for``, or one that keeps them).
@@ -57,7 +58,7 @@ class Rows:
         explode: one item per document of a pack, instead of one per pack.
 
     Attributes:
-        order_hash: changes when a row, or the order of rows, does: what a resumed run compares.
+        order_hash: changes with any row and with their order; a resumed run compares it.
 
     Raises:
         UsageError: the folder is not a build, or has no such split.
@@ -99,7 +100,7 @@ class Rows:
         return self._rows[-1] if self._rows else 0
 
     def _row(self, index: int) -> Row:
-        shard = bisect.bisect_right(self._rows, index)
+        shard = bisect.bisect_right(self._rows, index)  # _rows: rows up to the end of each shard
         table = self._open()[shard]
         place = index - (self._rows[shard - 1] if shard else 0)
         row = table.slice(place, 1)
