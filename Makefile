@@ -62,7 +62,7 @@ lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## Write the generated pages: docs/reference.md, the tables of formats.md, the suites.
+docs: $(READY)  ## Write the generated pages: reference.md, extending.md, the tables of formats.md, the suites.
 	$(BIN)/python docs/generate.py
 
 bench: $(READY)  ## Time the build beside datasets.map, one core each.

@@ -1,4 +1,5 @@
-"""Writes docs/reference.md, the table of docs/formats.md and docs/suites/ from the program itself.
+"""Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
+table of docs/formats.md, and docs/suites/.
 
 With --check it only compares.
 
@@ -8,7 +9,10 @@ python docs/generate.py [--check]
 from __future__ import annotations
 
 import difflib
+import importlib
+import inspect
 import json
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -110,6 +114,72 @@ def formats_page() -> str:
     return _BLOCK.sub(lambda _: f"{table}\n", FORMATS.read_text("utf-8"))
 
 
+EXTENDING = ROOT / "docs" / "extending.md"
+# What can be added: the folder, and the modules with helper functions beside those in the folder.
+_EXTENSIONS: dict[str, tuple[str, ...]] = {
+    "stages.formats": ("stages.watched",),
+    "stages.readers": ("stages.file_version", "stages.strict_json"),
+    "stages.profiles": ("stages.profiles",),
+    "stages.probes": ("stages.probes",),
+    "stages.kinds": ("stages.normalized", "stages.examples"),
+    "stages.layouts": ("stages.columns",),
+    "pipeline.tasks": ("pipeline.tasks", "pipeline.stage_tools"),
+    "pipeline.exports": ("pipeline.exports",),
+    "pipeline.executors": (),
+    "pipeline.commands": ("pipeline.options", "pipeline.build_dir.build"),
+    "expectations.invariants": ("expectations.checks", "expectations.contract"),
+    "expectations.audits": ("expectations.audits",),
+}
+
+
+def _helpers(package: str) -> list[str]:
+    """Modules of a folder that are no extension themselves: their names begin with one ``_``."""
+    path = importlib.import_module(package).__path__
+    names = [module.name for module in pkgutil.iter_modules(path)]
+    return [f"{package}.{name}" for name in names if re.match(r"_[a-z]", name)]
+
+
+def _functions(module: str) -> list[tuple[str, ...]]:
+    """Public functions and classes of a module, with the first sentence of each docstring."""
+    found = importlib.import_module(module)
+    rows = []
+    for name, value in vars(found).items():
+        own = getattr(value, "__module__", None) == module
+        if (
+            own
+            and not name.startswith("_")
+            and (inspect.isroutine(value) or inspect.isclass(value))
+        ):
+            text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+            named = inspect.signature(value).parameters if inspect.isroutine(value) else None
+            call = name if named is None else f"{name}({', '.join(named)})"
+            rows.append((f"`{call}`", text.replace("|", "\\|")))
+    return rows
+
+
+def extending() -> str:
+    """The page of helper functions for everything that can be added."""
+    lines = [
+        "# Helpers for extensions",
+        "",
+        "Written by `make docs`; the tests compare it. [CONTRIBUTING.md](../CONTRIBUTING.md) has a",
+        "complete file for each of these folders. A module whose name begins with `_` may change",
+        "without notice.",
+        "",
+    ]
+    for package, others in _EXTENSIONS.items():
+        folder = package.rpartition(".")[2]
+        lines += [f"## {folder.capitalize()}", ""]
+        lines += [f"`{package.replace('.', '/')}/`; group `posttrain_pipeline.{folder}`.", ""]
+        modules = [*_helpers(package), *others]
+        lines += [] if modules else ["It needs no helper functions.", ""]
+        for module in modules:
+            rows = _functions(module)
+            if rows:
+                lines += [*_table((f"`{module}`", "what it does"), rows), ""]
+    return "\n".join(lines)
+
+
 def exported() -> dict[Path, str]:
     """The shipped suites of every task and layout, in the JSON of Great Expectations."""
     found = {}
@@ -124,7 +194,12 @@ def exported() -> dict[Path, str]:
 
 def pages() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
-    return {TARGET: reference(), FORMATS: formats_page(), **exported()}
+    return {
+        TARGET: reference(),
+        EXTENDING: extending(),
+        FORMATS: formats_page(),
+        **exported(),
+    }
 
 
 def stale() -> str:

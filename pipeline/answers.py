@@ -1,7 +1,7 @@
-"""What a build trains of answers, counted from its examples: how long, and behind which prompt.
+"""Counts a build's trained answers: how many tokens they have, and which prompt they follow.
 
-A server has to leave room for the longest of them, and to feed a hybrid reasoning model the prompt
-that they were trained behind.
+A server must allow as many new tokens as the longest answer has, and must give a hybrid reasoning
+model the generation prompt that its answers were trained after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stages.columns import IGNORED, Ints, numbers, whole
 from stages.inference import Prompt, allowed, prompts
 from stages.profile import TargetModel
 
-OTHER = "other"  # behind neither prompt
+OTHER = "other"  # after none of the known prompts
 Flat = npt.NDArray[np.int32]
 
 
@@ -29,8 +29,8 @@ class Answers:
 
     Attributes:
         lengths: how many trained turns have so many tokens, the end of the turn included.
-        prompts: how many stand behind each prompt, by its name.
-        unmeasured: trained turns whose start cannot be told.
+        prompts: how many trained turns follow each prompt, by its name.
+        unmeasured: trained turns whose start is unknown.
     """
 
     lengths: Counter[int] = field(default_factory=Counter)
@@ -38,37 +38,37 @@ class Answers:
     unmeasured: int = 0
 
 
-def total(found: Iterable[Answers]) -> Answers:
-    """Of all shards."""
+def total(shards: Iterable[Answers]) -> Answers:
+    """The counts of all shards together."""
     lengths: Counter[int] = Counter()
-    behind: Counter[str] = Counter()
+    by_prompt: Counter[str] = Counter()
     unmeasured = 0
-    for one in found:
-        lengths.update(one.lengths)
-        behind.update(one.prompts)
-        unmeasured += one.unmeasured
-    return Answers(lengths, behind, unmeasured)
+    for shard in shards:
+        lengths.update(shard.lengths)
+        by_prompt.update(shard.prompts)
+        unmeasured += shard.unmeasured
+    return Answers(lengths, by_prompt, unmeasured)
 
 
-def limits(found: Answers) -> AnswerTokens | None:
-    """Tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
-    number that 99.9 % of them do not exceed; None where nothing was measured."""
-    turns = found.lengths.total()
-    if not turns or found.unmeasured:
+def limits(answers: Answers) -> AnswerTokens | None:
+    """New tokens that a generation needs: ``max`` of the trained turns and ``p999``, the smallest
+    number that 99.9 % of them do not exceed; None if some turn has no known length."""
+    turns = answers.lengths.total()
+    if not turns or answers.unmeasured:
         return None
-    within, wanted = 0, -(-turns * 999 // 1000)
+    within, wanted = 0, -(-turns * 999 // 1000)  # rounded up, in whole numbers
     p999 = 0
-    for length in sorted(found.lengths):
-        within += found.lengths[length]
+    for length in sorted(answers.lengths):
+        within += answers.lengths[length]
         if within >= wanted:
             p999 = length
             break
-    return AnswerTokens(p999, max(found.lengths), turns)
+    return AnswerTokens(p999, max(answers.lengths), turns)
 
 
 def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
-    """First and last places of the trained turns: stretches of trained tokens, cut behind each
-    end of turn."""
+    """First and last positions of the trained turns: runs of trained tokens, cut after each end of
+    turn. Blocks hold many examples in a row, and two trained turns may touch."""
     following, before = np.append(trained[1:], False), np.append(False, trained[:-1])
     last = trained & ((ids == end) | ~following)
     first = trained & (~before | np.append(False, last[:-1]))
@@ -76,10 +76,11 @@ def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, I
 
 
 def matches(ids: Flat, tail: tuple[int, ...]) -> Ints:
-    """Where the tail begins."""
+    """Positions at which the ids of ``tail`` begin."""
     count = len(ids) - len(tail) + 1
     if count <= 0:
         return np.zeros(0, np.int64)
+    # The candidates shrink with each further token, so the whole array is compared only once.
     at = np.flatnonzero(ids[:count] == tail[0])
     for place, token in enumerate(tail[1:], 1):
         at = at[ids[at + place] == token]
@@ -87,12 +88,12 @@ def matches(ids: Flat, tail: tuple[int, ...]) -> Ints:
 
 
 class Counting:
-    """Counts blocks of examples, as they are before they are laid out in rows.
+    """Counts blocks of examples, before they are laid out in training rows.
 
     Args:
-        masked: reasoning is generated and not trained, so an answer starts before its first
+        masked: reasoning is generated but not trained, so an answer starts before its first
             trained token.
-        everything: other turns than answers are trained too, and are no answers.
+        everything: turns of other roles are trained too, and are not counted as answers.
     """
 
     def __init__(self, model: TargetModel, masked: bool, everything: bool) -> None:
@@ -101,10 +102,10 @@ class Counting:
         self._hybrid = len(known) > 1
         self._prompts = tuple(p for p in known if allowed(p, model))
         self._masked, self._everything = masked, everything
-        self.found = Answers()
+        self.answers = Answers()
 
     def __call__(self, block: pa.Table) -> None:
-        """Add a block; only what trains answers is counted."""
+        """Add a block; rows with step labels are not counted."""
         names = set(block.schema.names)
         if {"input_ids", "labels"} <= names and "step_positions" not in names:
             _, ids = numbers(whole(block.column("input_ids")))
@@ -117,66 +118,72 @@ class Counting:
         first, last = _turns(ids, trained, self._end)
         search = self._masked or self._everything
         starts = first
+        # Without masked reasoning an answer begins at its first trained token, and only the name
+        # of the prompt is needed; otherwise its start is the end of the prompt before it.
         if self._hybrid or search:
             opened, names = self._opened(ids, first, last)
             starts = opened if search else first
             if self._everything:
                 names = [name for name in names if name != OTHER]
             if self._hybrid:
-                self.found.prompts.update(names)
+                self.answers.prompts.update(names)
         known = starts >= 0
-        self.found.lengths.update((last - starts + 1)[known].tolist())
+        self.answers.lengths.update((last - starts + 1)[known].tolist())
         if not self._everything:
-            self.found = replace(self.found, unmeasured=self.found.unmeasured + int((~known).sum()))
+            self.answers = replace(
+                self.answers, unmeasured=self.answers.unmeasured + int((~known).sum())
+            )
 
     def _opened(self, ids: Flat, first: Ints, last: Ints) -> tuple[Ints, list[str]]:
-        """For each trained turn, the place behind its prompt, or -1, and the prompt's name."""
+        """For each trained turn, the position after its prompt, or -1, and the prompt's name."""
         begins, names = np.full(len(first), -1, np.int64), [OTHER] * len(first)
         heads = np.full(len(first), -1, np.int64)
         ends = np.flatnonzero(ids == self._end)
         # A prompt belongs to a turn when no other turn ends between them.
         barrier = np.append(-1, ends)[np.searchsorted(ends, first)]
-        limit = last if self._everything else first  # there the prompt is trained as well
+        limit = last if self._everything else first  # train_on all trains the prompt as well
         for prompt in self._prompts:  # the longest first: a shorter one may be its beginning
             at = matches(ids, prompt.tail)
             if not len(at):
                 continue
             place = np.searchsorted(at, last, side="right") - 1
             head = np.where(place >= 0, at[np.maximum(place, 0)], -1)
-            behind = head + len(prompt.tail)
-            fits = (head > barrier) & (behind <= limit) & (head > heads)
-            begins[fits], heads[fits] = behind[fits], head[fits]
+            prompt_end = head + len(prompt.tail)
+            fits = (head > barrier) & (prompt_end <= limit) & (head > heads)
+            begins[fits], heads[fits] = prompt_end[fits], head[fits]
             for turn in np.flatnonzero(fits):
                 names[turn] = prompt.name
         return begins, names
 
     def _add_pairs(self, block: pa.Table) -> None:
+        """Count which prompt each pair ends its shared part with, from the chosen side."""
         offsets, ids = numbers(whole(block.column("chosen_ids")))
         ends = offsets[:-1] + block.column("prompt_length").to_numpy()
         left = np.ones(len(ends), bool)
         for prompt in self._prompts:
             size = len(prompt.tail)
-            start = np.maximum(ends - size, 0)
+            start = np.maximum(ends - size, 0)  # in the array; too short a prompt is no match
             same = left & (ends - size >= offsets[:-1])
             for place, token in enumerate(prompt.tail):
                 same &= ids[start + place] == token
-            self.found.prompts[prompt.name] += int(same.sum())
+            self.answers.prompts[prompt.name] += int(same.sum())
             left &= ~same
-        self.found.prompts[OTHER] += int(left.sum())
+        self.answers.prompts[OTHER] += int(left.sum())
 
 
-def described(found: Answers, known: tuple[Prompt, ...]) -> Inference | None:
-    """The manifest's ``inference``: what a hybrid reasoning model was trained for; None for others.
+def described(answers: Answers, known: tuple[Prompt, ...]) -> Inference | None:
+    """The manifest's ``inference`` of a hybrid reasoning model; None for other models.
 
-    ``arguments`` are those of the chat template at inference, null where a build mixes both.
+    ``arguments`` are those that the chat template needs at inference; None if the build trains
+    answers with reasoning and answers without it.
     """
     if len(known) < 2:
         return None
-    counts = {prompt.name: found.prompts[prompt.name] for prompt in known}
+    counts = {prompt.name: answers.prompts[prompt.name] for prompt in known}
     used = [prompt for prompt in known if counts[prompt.name]]
-    one = used[0] if len(used) == 1 and not found.prompts[OTHER] else None
+    one = used[0] if len(used) == 1 and not answers.prompts[OTHER] else None
     return Inference(
-        trained_turns={**dict(sorted(counts.items())), OTHER: found.prompts[OTHER]},
+        trained_turns={**dict(sorted(counts.items())), OTHER: answers.prompts[OTHER]},
         arguments=one.arguments if one else None,
         mixed=len(used) > 1,
         modes={prompt.name: prompt.arguments for prompt in known},

@@ -1,4 +1,4 @@
-"""The audits over a staged build: its shards, read back in chunks, and what the plan knows."""
+"""Runs the audits on a staged build: on its shards, read back in chunks, and on its plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.measured import read
 from pipeline.plan import Plan, part_of
 from stages.columns import Ints
 
-SAMPLE_TOKENS = 1 << 21  # what is measured, about; of a larger build, evenly spaced rows
+SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
 
 
 def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> Iterator[Chunk]:
@@ -30,7 +30,7 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
     seen = 0
     for shard in outcome.shards:
         table = read(folder / shard.path)
-        chosen = np.arange((-seen) % stride, shard.rows, stride)
+        chosen = np.arange((-seen) % stride, shard.rows, stride)  # goes on where it left off
         seen += shard.rows
         if len(chosen):
             table = table.take(pa.array(chosen)) if stride > 1 else table
@@ -47,6 +47,7 @@ def _leaked(plan: Plan) -> int:
 
 
 def _sources(outcome: Outcome) -> tuple[Source, ...]:
+    """Rows, kept examples and their tokens, by input file."""
     plan = outcome.plan
     kept = np.flatnonzero(plan.kept)
     parts = part_of(plan.examples.starts, kept)
@@ -75,16 +76,19 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
     recipe = outcome.recipe
     config = recipe.config
     context = Context(
-        recipe.task.kind, config.plan.layout, config.plan.longest_example, recipe.model
+        kind=recipe.task.kind,
+        layout=config.plan.layout,
+        max_length=config.plan.longest_example,
+        model=recipe.model,
     )
     total = manifest.tokens.total + manifest.tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
     facts = Facts(
-        context,
-        as_json(manifest),
-        _lengths(outcome.plan),
-        _leaked(outcome.plan),
-        _sources(outcome),
+        context=context,
+        manifest=as_json(manifest),
+        lengths=_lengths(outcome.plan),
+        leaked=_leaked(outcome.plan),
+        sources=_sources(outcome),
     )
     chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
     results = run_audits(chunks[0], chunks[1], facts, config.judge.tolerance)

@@ -1,9 +1,9 @@
-"""A finished build looked at as if by a stranger: its files, its manifest, its tokenizer, its rows.
+"""``pipeline check``: a finished build is checked again from its files alone.
 
-Nothing of the build is believed because the build says so: files are hashed, figures are counted
-again from the shards, the gate judges them once more, ``datasets`` opens them, and a sample of rows
-is made again from the source where that is still there. Of an export the same is true, but for the
-last: its rows are judged as they read in our columns.
+No number of the build is trusted: every file is hashed, the manifest's numbers are counted again
+from the shards, the gate judges the shards once more, ``datasets`` opens them, and a sample of rows
+is rebuilt from the source if that is still there. The rows of an export are converted to a build's
+columns and judged there; they are not rebuilt.
 """
 
 from __future__ import annotations
@@ -36,34 +36,43 @@ _DECLARED = (
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
-def _tokens_differ(model: TargetModel, said: ModelRecord) -> Iterator[str]:
+def _tokens_differ(model: TargetModel, record: ModelRecord) -> Iterator[str]:
     for name in _TOKENS:
         key = f"{name}_id" if name == "end_of_turn" else f"{name}_token_id"
-        declared, index = getattr(said, key), getattr(model, f"{name}_id")
+        declared, index = getattr(record, key), getattr(model, f"{name}_id")
+        # None: a task without step tokens declares none.
         if declared is not None and declared != index:
             yield f"{key} is {declared} in the manifest and {index} in the tokenizer"
 
 
-def _bound(build: Build, found: Checked) -> TargetModel | None:
+def _read_model(build: Build, result: Checked) -> TargetModel | None:
     try:
         model = stored_model(build)
     except Exception as error:  # whatever the tokenizer library makes of a damaged file
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        found.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
+        result.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
         return None
-    said = build.manifest.model
-    for problem in _tokens_differ(model, said):
-        found.add("tokenizer/tokenizer.json", "tokenizer", problem)
+    record = build.manifest.model
+    for problem in _tokens_differ(model, record):
+        result.add("tokenizer/tokenizer.json", "tokenizer", problem)
     for key, hashed in build_files.model_hashes(model).items():
-        if getattr(said, key) != hashed:
-            found.add("tokenizer/", "tokenizer", f"its {key} is {hashed}, not {getattr(said, key)}")
+        if getattr(record, key) != hashed:
+            result.add(
+                "tokenizer/", "tokenizer", f"its {key} is {hashed}, not {getattr(record, key)}"
+            )
     return model
 
 
 def _context(manifest: Manifest, model: TargetModel) -> Context:
     width = str(manifest.options.get("pad_to"))
     longest = layouts.load(manifest.layout).room(width, manifest.max_length)
-    return Context(tasks.kind_of(manifest.task), manifest.layout, longest, model, STORED)
+    return Context(
+        kind=tasks.kind_of(manifest.task),
+        layout=manifest.layout,
+        max_length=longest,
+        model=model,
+        evidence=STORED,
+    )
 
 
 def _sources(manifest: Manifest) -> Sources:
@@ -71,25 +80,35 @@ def _sources(manifest: Manifest) -> Sources:
     return Sources(tuple(source.path for source in manifest.inputs), tuple(first))
 
 
-def _measured(build: Build, metrics: Path, context: Context, found: Checked) -> list[Measured]:
-    made = []
+def _measure_shards(
+    build: Build, metrics: Path, context: Context, result: Checked
+) -> list[Measured]:
+    shards = []
     sources = _sources(build.manifest)
     for split in build.splits.values():
         for shard in split.shards:
-            said = shard.record
+            record = shard.record
             if not shard.path.is_file():
-                continue  # told as a missing file
-            one = measure(shard.path, said.path, split.name, metrics, context, sources, None)
-            one.counts["n_rows_planned"] = said.rows
-            if one.rows and one.counts["n_tokens"] != said.tokens:
-                text = f"it has {one.counts['n_tokens']} tokens, not {said.tokens}"
-                found.add(said.path, "tokens", text)
-            made.append(one)
-    return made
+                continue  # check_files reports the missing file
+            shard_metrics = measure(
+                shard.path,
+                shard=record.path,
+                split=split.name,
+                folder=metrics,
+                context=context,
+                sources=sources,
+                planned=None,
+            )
+            shard_metrics.counts["n_rows_planned"] = record.rows
+            if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:
+                text = f"it has {shard_metrics.counts['n_tokens']} tokens, not {record.tokens}"
+                result.add(record.path, "tokens", text)
+            shards.append(shard_metrics)
+    return shards
 
 
-def _declared(build: Build) -> dict[str, int]:
-    """What the build says of its dataset as a whole.
+def _declared_counts(build: Build) -> dict[str, int]:
+    """The totals of the whole dataset that ``validation.json`` declares.
 
     Raises:
         DataError: ``validation.json`` is damaged.
@@ -101,90 +120,95 @@ def _declared(build: Build) -> dict[str, int]:
     return {name: dataset[name] for name in _DECLARED}
 
 
-def _judge(build: Build, metrics: Path, model: TargetModel, found: Checked) -> list[Measured]:
-    """The gate once more, over the shards as they lie there."""
+def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:
+    """Judge the shards again, as the gate of the build did."""
     context = _context(build.manifest, model)
     try:
-        shards = _measured(build, metrics, context, found)
-        declared = _declared(build)
+        shards = _measure_shards(build, metrics, context, result)
+        declared = _declared_counts(build)
         hashes = {shard.path: shard.sha256 for shard in build.manifest.shards}
         if not shards:
             return []
         evidence = Evidence(build.folder, metrics, shards, hashes, declared)
         verdict = gate.judge(evidence, context, [])
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
-        found.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
+        result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
         return []
-    found.verdict = verdict
+    result.verdict = verdict
     for finding in verdict.findings:
         if finding.fatal:
             places = finding.places or ({"row": "the dataset", "shard": ""},)
             for place in places:
+                # "at", the index in the shard, is in the finding's line already.
                 where = " ".join(str(v) for k, v in place.items() if k != "at" and v)
-                found.add(where, finding.name, f"{finding.why} ({gate.line(finding).strip()})")
+                result.add(where, finding.name, f"{finding.why} ({gate.line(finding).strip()})")
     return shards
 
 
 def check(folder: Path, cache_dir: Path) -> Checked:
-    """Look at a finished build.
+    """Check a finished build.
 
     Raises:
         UsageError: there is no such folder.
     """
     if not folder.is_dir():
         raise UsageError(f"There is no folder {folder}.", "Give the directory of a build.")
-    found = Checked()
-    build = build_files.open_build(folder, found)
+    result = Checked()
+    build = build_files.open_build(folder, result)
     if build is None:
-        return found
-    build_files.check_files(build, found)
-    build_files.check_figures(build.manifest, found)
-    model = _bound(build, found)
+        return result
+    build_files.check_files(build, result)
+    build_files.check_figures(build.manifest, result)
+    model = _read_model(build, result)
     if model is None:
-        return found
+        return result
     with tempfile.TemporaryDirectory() as name:
         if build.manifest.export:
-            _check_export(build, Path(name), model, found)
-            return found
-        build_files.check_record(folder, found)
-        shards = _judge(build, Path(name), model, found)
-        build_files.open_with_datasets(build, found)
-        if not found.faults:
-            _make_again(build, Path(name), shards, cache_dir, found)
-    return found
+            _check_export(build, Path(name), model, result)
+            return result
+        build_files.check_record(folder, result)
+        shards = _judge(build, Path(name), model, result)
+        build_files.open_with_datasets(build, result)
+        # Rebuilding takes longest and says nothing new about a build that is known to be damaged.
+        if not result.faults:
+            _rebuild_sample(build, Path(name), shards, cache_dir, result)
+    return result
 
 
-def _check_export(build: Build, work: Path, model: TargetModel, found: Checked) -> None:
-    """An export's rows, brought back to our columns and judged as a build's are."""
+def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:
+    """Convert an export's rows to our columns, and judge them like those of a build."""
     ours, metrics = work / "ours", work / METRICS
     metrics.mkdir()
     if not (build.folder / VALIDATION).is_file():
-        found.add(VALIDATION, "unjudged", "it is missing, so the rows cannot be checked")
+        result.add(VALIDATION, "unjudged", "it is missing, so the rows cannot be checked")
         return
     try:
         back = exporting.bring_back(build, ours)
     except Exception as error:  # whatever damaged files make of their readers
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        found.add(
+        result.add(
             MANIFEST, "unjudged", f"the rows cannot be converted to a build's columns: {what}"
         )
         return
-    found.notes.append("This is an export: its rows are not rebuilt from the source.")
+    result.notes.append("This is an export: its rows are not rebuilt from the source.")
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
-    _judge(back, metrics, model, found)
+    _judge(back, metrics, model, result)
     if (build.folder / "dataset_dict.json").is_file():
-        build_files.open_with_datasets(build, found)
+        build_files.open_with_datasets(build, result)
 
 
-def _make_again(
-    build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, found: Checked
+def _rebuild_sample(
+    build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, result: Checked
 ) -> None:
-    """A sample of rows from the source, where it is still there and still the same."""
+    """Build a sample of rows from the source again and compare it with the stored rows.
+
+    If the source is gone or has changed, that becomes a note, not a fault.
+    """
     try:
         inputs = build.run.inputs
         gone = [path for path in inputs if not Path(path).exists()]  # an address of a server
         if gone:
-            found.notes.append(f"No row was rebuilt from the source: {gone[0]} is not here.")
+            result.notes.append(f"No row was rebuilt from the source: {gone[0]} is not here.")
             return
         config = Config.of(
             data=inputs,
@@ -193,10 +217,10 @@ def _make_again(
             cache_dir=cache_dir,
             **from_record(build.manifest.options),
         )
-        result = remake.remake(config, build.manifest, metrics, shards)
+        remade = remake.remake(config, build.manifest, metrics, shards)
     except (PipelineError, OSError, KeyError, TypeError) as error:
-        found.notes.append(f"No row was rebuilt from the source: {error}")
+        result.notes.append(f"No row was rebuilt from the source: {error}")
         return
-    found.rows_made_again = result.rows
-    for where, detail in result.differ:
-        found.add(where, "made_again", detail)
+    result.rows_made_again = remade.rows
+    for where, detail in remade.differ:
+        result.add(where, "made_again", detail)

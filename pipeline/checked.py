@@ -1,4 +1,4 @@
-"""What ``check`` found: faults, each with its place, and what could not be looked at."""
+"""The result of ``pipeline check``: faults, each with its place, and what could not be checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from expectations.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is not as it was built: where, a stable word for it, and what."""
+    """One difference from what was built: the place, a stable code, and a sentence."""
 
     where: str
     code: str
@@ -19,10 +19,11 @@ class Fault:
 
 @dataclass
 class Checked:
-    """What was found.
+    """The result of a check.
 
     Attributes:
-        notes: what could not be looked at, and why.
+        notes: what could not be checked, and why.
+        rows_made_again: examples that were rebuilt from the source.
     """
 
     faults: list[Fault] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The command line: one command per file under ``commands``, loaded when it is called.
 
-Exit status: 0 built or already up to date; 1 a fault of ours; 2 usage, recipe or model; 3 the data
-was refused; 4 the gate could not judge; 5 the surroundings; 130 interrupted.
+Exit status: 0 built or already up to date; 1 a bug of this program; 2 usage, recipe or model; 3 the
+data was refused; 4 the gate could not judge; 5 disk, network or memory; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Commands(click.Group):
         key = name.replace("-", "_")
         if key not in catalog.names(commands.__name__):
             return None
-        found: click.Command = catalog.load(commands.__name__, key, "COMMAND")
-        return found
+        command: click.Command = catalog.load(commands.__name__, key, "COMMAND")
+        return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,7 +61,7 @@ def _from_system(error: OSError) -> SurroundingsError:
 
 
 def _place(error: Exception) -> str:
-    """Where it was raised, as `` (stages/x.py:12)``: the last of our own frames."""
+    """The last frame of our own code in the traceback, as `` (stages/x.py:12)``."""
     root = Path(__file__).resolve().parent.parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
@@ -79,7 +79,7 @@ def _status(debug: bool) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):  # click makes the one into the other
+    except (KeyboardInterrupt, click.Abort):  # click raises Abort on a KeyboardInterrupt
         click.echo("interrupted; nothing was published", err=True)
         return 130
     except PipelineError as error:
@@ -87,6 +87,7 @@ def _status(debug: bool) -> int:
             raise
         return _say(error)
     except BrokenPipeError:
+        # Python flushes stdout at its end, which would raise the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -112,7 +113,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """The program, once ``posttrain_pipeline.command`` has found all packages to be ours."""
+    """The program; ``posttrain_pipeline.command`` calls it when all packages are ours."""
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, _interrupt)
     memory.keep_freed()

@@ -1,7 +1,7 @@
-"""``--data-docs``: Great Expectations' pages of a verdict, in a folder beside the build.
+"""``--data-docs``: the HTML pages of Great Expectations for a verdict, in a folder of their own.
 
-They hold a clock and belong to no build. Trouble with them changes no verdict: it is said, and that
-is all.
+They contain the time of the run, so they cannot be part of a build. An error while writing them is
+only a warning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stages.errors import UsageError
 
 
 def check(folder: Path | None) -> None:
-    """The folder must be new, empty, or hold such pages and nothing else.
+    """Require that the folder is new, empty, or holds such pages and no other file.
 
     Raises:
         UsageError: it is a file, or other files are in it.

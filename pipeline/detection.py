@@ -75,14 +75,14 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError
         if record.data is None or not selection.takes(record.data):
             continue
         row = renamed(selection.read(record.data), mapping)
-        said = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
-        if begun is None and said:
-            begun = said[0]
-        elif begun is not None and said and all(kind is not begun[0] for kind, _ in said):
-            named = next((kind for kind, _ in (begun, said[0]) if kind in usable), begun[0])
+        fits = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
+        if begun is None and fits:
+            begun = fits[0]
+        elif begun is not None and fits and all(kind is not begun[0] for kind, _ in fits):
+            named = next((kind for kind, _ in (begun, fits[0]) if kind in usable), begun[0])
             return DataError(
-                f"{source.name}:{line} has a different shape from the rows before it: {said[0][1]} "
-                f"({said[0][0].name}) after {begun[1]} ({begun[0].name}).",
+                f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
+                f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
                 f"Split the file there, or add --format {named.name} to have the other rows "
                 "refused one by one.",
             )
@@ -187,16 +187,22 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
-        found = detect(rows, kind, where, config.source.already_templated, config.source.map)
-    else:
-        found = _as_named(named, rows, where, config)
-    if found.change is None:
-        _require_read(
-            config.source.map, formats.names_of(found.format), f"format {found.format.name}"
+        detection = detect(
+            rows,
+            kind,
+            where,
+            already_templated=config.source.already_templated,
+            columns=config.source.map,
         )
-        seen = survey(rows, found.format, kind, format_options(config), selection_of(config))
-        ask(seen, rows, found.reading, where, config)
-    return found
+    else:
+        detection = _as_named(named, rows, where, config)
+    if detection.change is None:
+        _require_read(
+            config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
+        )
+        seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
+        ask(seen, rows, detection.reading, where, config)
+    return detection
 
 
 def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Detection:
@@ -204,10 +210,12 @@ def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Det
     fitting = [row for row in rows if named.matches(row)]
     reading, more = config.source.format, ""
     if "/" not in reading:
-        reading, more = settle(named, fitting, where, config.source.already_templated)
+        reading, more = settle(
+            named, fitting, where, already_templated=config.source.already_templated
+        )
     counts = {named.name: len(fitting)}
     evidence = f"named by --format, fits {len(fitting)} of {len(rows)} sampled rows{more}"
-    return Detection(reading, evidence, len(rows), counts)
+    return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
 
 
 def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detection:
@@ -218,7 +226,7 @@ def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detecti
     """
     reader = readers.load(source.reader)
     glimpse = reader.glimpse(source.version or source.path, rows, config.source.salvage)
-    found = recognise_glimpse(glimpse, source.path, config)
-    if found.change is not None:
-        raise _changed(source, found.change, config)
-    return found
+    detection = recognise_glimpse(glimpse, source.path, config)
+    if detection.change is not None:
+        raise _changed(source, detection.change, config)
+    return detection

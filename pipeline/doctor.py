@@ -15,7 +15,7 @@ from stages.tokenizers.resolve import Overrides, resolve
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A model, what each probe found, and where its tokenizer came from."""
+    """A model, the verdict of each probe, and where its tokenizer came from."""
 
     model: TargetModel
     source: str
@@ -28,7 +28,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be examined; names as on the command line."""
+    """The model to examine; names as on the command line."""
 
     model: str
     task: str
@@ -44,31 +44,37 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
     """Run every probe.
 
     Args:
-        wide: over many texts; otherwise over as few as a build looks at.
+        wide: run them on many texts; otherwise on the few that each build runs them on.
 
     Raises:
-        ModelError: there is no such model, or its files declare none.
+        ModelError: there is no such model, or its files do not describe one.
     """
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
-    found = resolve(wanted.model, wanted.cache_dir, overrides)
-    with_steps = tasks.load(wanted.task).with_steps and found.profile.pair is None
-    model = declare(found.profile, found.tokenizer_json, with_steps)
-    subject = probes.Subject(model, found.tokenizer_json, wanted.train_on, wanted.system, wide=wide)
+    resolved = resolve(wanted.model, wanted.cache_dir, overrides)
+    with_steps = tasks.load(wanted.task).with_steps and resolved.profile.pair is None
+    model = declare(resolved.profile, resolved.tokenizer_json, with_steps)
+    subject = probes.Subject(
+        model,
+        stock=resolved.tokenizer_json,
+        train_on=wanted.train_on,
+        system=wanted.system,
+        wide=wide,
+    )
     folder = Path(wanted.model).expanduser()
-    if found.source == "directory" and folder.is_dir():
+    if resolved.source == "directory" and folder.is_dir():
         subject = replace(subject, claims=claims.read(folder))
-    return Examined(model, found.source, probes.examine(subject))
+    return Examined(model, resolved.source, probes.examine(subject))
 
 
-def described(found: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
-    """All of it, for a program."""
+def described(examined: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
+    """The result as ``--json`` prints it."""
     return {
-        "model": found.model.profile.name,
-        "tokenizer": found.source,
-        "passed": found.sound,
+        "model": examined.model.profile.name,
+        "tokenizer": examined.source,
+        "passed": examined.sound,
         "probes": {
             name: {"passed": v.passed, "detail": v.detail, "remedy": v.remedy}
-            for name, v in found.verdicts.items()
+            for name, v in examined.verdicts.items()
         },
-        "serving": serving.contract(found.model, stops) if found.sound else None,
+        "serving": serving.contract(examined.model, stops) if examined.sound else None,
     }

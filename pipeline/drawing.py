@@ -1,7 +1,7 @@
-"""Stored rows as pieces of text that know what they are, for the page and for the terminal.
+"""Decodes stored rows to pieces of text with their kind (context, trained, padding, a marker).
 
-Everything is decoded from the shards with the build's own tokenizer: what is drawn is what a
-trainer reads, not what a stage meant to write.
+The report and ``pipeline show`` draw them. They are decoded from the shards with the build's own
+tokenizer, so they show what a trainer reads.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Piece:
     """One token, or the few that share a character.
 
     Attributes:
-        control: it is a registered special token, which no text can spell.
-        spelled: it is ordinary text that looks like a control token or a stop token, and is none.
+        control: it is a registered special token, which no text is encoded to.
+        spelled: it is ordinary text that looks like a control token or a stop token.
     """
 
     text: str
@@ -60,7 +60,8 @@ class Strip:
     """One sequence: an example, one side of a pair, or a padded row.
 
     Attributes:
-        left_out: after which piece how many tokens are missing, where it was shortened.
+        left_out: of a shortened sequence, the index of the last piece before the gap and how many
+            tokens are missing there; (-1, 0) if none are.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Strip:
 
 
 def visible(text: str) -> str:
-    """Text in which every character can be seen and none controls a terminal or a page."""
+    """Text with escapes for all characters that are invisible or control a terminal or a page."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
@@ -87,7 +88,7 @@ def _escaped(character: str) -> str:
 
 
 class Drawer:
-    """Token ids to pieces, by one tokenizer."""
+    """Decodes token ids to pieces, with one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer, model: ModelRecord) -> None:
         self._tokenizer = tokenizer
@@ -109,7 +110,12 @@ class Drawer:
         return texts
 
     def _character(self, ids: list[int], kinds: list[str], at: int) -> tuple[str, int] | None:
-        """The text of the fewest tokens from here that end with a whole character."""
+        """The shortest run of tokens from ``at`` on that decodes to whole characters: its text and
+        its end; None if a character is cut by a change of kind.
+
+        A byte-level tokenizer can split one character over several tokens; each of them alone
+        decodes to U+FFFD.
+        """
         for stop in range(at + 2, min(at + _LONGEST_CHARACTER, len(ids)) + 1):
             if kinds[stop - 1] != kinds[at]:
                 return None
@@ -120,12 +126,13 @@ class Drawer:
 
     def pieces(self, ids: list[int], kinds: list[str]) -> Iterator[Piece]:
         """One piece per token, or per character that needs several."""
+        # Text that looks like a control token is searched between real ones, never across them.
         for control, run in groupby(self._drawn(ids, kinds), key=lambda piece: piece.control):
             pieces = list(run)
             yield from pieces if control else self._told_apart(pieces)
 
     def _told_apart(self, run: list[Piece]) -> Iterator[Piece]:
-        """Pieces of ordinary text; those that spell out a control token are marked."""
+        """The same pieces of ordinary text, ``spelled`` where they look like a control token."""
         ends = list(accumulate(len(piece.text) for piece in run))
         looks = [m.span() for m in self._looks.finditer("".join(piece.text for piece in run))]
         for piece, end in zip(run, ends, strict=True):
@@ -141,19 +148,21 @@ class Drawer:
             if "\ufffd" in text:
                 text, stop = self._character(ids, kinds, at) or (text, stop)
             control = ids[at] in self._controls
-            yield Piece(visible(text), kinds[at], tuple(ids[at:stop]), control)
+            yield Piece(visible(text), kind=kinds[at], ids=tuple(ids[at:stop]), control=control)
             at = stop
 
     def kinds(self, ids: list[int], labels: list[int], mask: list[int] | None) -> list[str]:
-        """What each token of a labelled sequence is."""
-        found = [TRAINED if label != IGNORED else CONTEXT for label in labels]
+        """The kind of each token of a sequence with labels; ``mask`` is 0 where it is padded."""
+        token_kinds = [TRAINED if label != IGNORED else CONTEXT for label in labels]
         if self._step is not None:
             for at, (index, label) in enumerate(zip(ids, labels, strict=True)):
                 if index == self._step:
-                    found[at] = self._marks.get(label, OPEN)
+                    token_kinds[at] = self._marks.get(label, OPEN)
         if mask is not None:
-            found = [kind if real else PADDING for kind, real in zip(found, mask, strict=True)]
-        return found
+            token_kinds = [
+                kind if real else PADDING for kind, real in zip(token_kinds, mask, strict=True)
+            ]
+        return token_kinds
 
     def strip(self, name: str, ids: list[int], kinds: list[str], most: int | None = None) -> Strip:
         """A sequence, decoded; padding at an end is one piece.
@@ -174,16 +183,18 @@ class Drawer:
             left_out = (len(pieces) - 1, gone) if gone and cut is cuts[0] else left_out
         pieces += self._padding(ids[stop:])
         trained = sum(kind in (TRAINED, GOOD, BAD) for kind in kinds)
-        return Strip(name, len(real), trained, tuple(pieces), left_out)
+        return Strip(
+            name, tokens=len(real), trained=trained, pieces=tuple(pieces), left_out=left_out
+        )
 
     def _padding(self, ids: list[int]) -> Iterator[Piece]:
         if ids:
             text = f"[{visible(self._texts(ids[:1])[0])} x {len(ids)}]"
-            yield Piece(text, PADDING, (ids[0],), ids[0] in self._controls)
+            yield Piece(text, kind=PADDING, ids=(ids[0],), control=ids[0] in self._controls)
 
 
 class Shards:
-    """A build's shards, opened for looking at single rows."""
+    """A build's shards, for reading single rows."""
 
     def __init__(self, build: Build) -> None:
         self.build = build
@@ -212,14 +223,14 @@ class Shards:
         at = number
         for shard in sides[split].shards if number >= 0 else ():
             if at < shard.record.rows:
-                found: dict[str, Any] = self.table(shard).slice(at, 1).to_pylist()[0]
-                return found
+                stored_row: dict[str, Any] = self.table(shard).slice(at, 1).to_pylist()[0]
+                return stored_row
             at -= shard.record.rows
         last = sides[split].record.rows - 1
         raise UsageError(f"{split} has no row {number}.", f"Give a number from 0 to {last}.")
 
     def find(self, row_id: str) -> tuple[str, int, int]:
-        """Split, stored row and place in it of an example.
+        """Split, stored row, and index in that row of an example.
 
         Raises:
             UsageError: no shard holds it.
@@ -230,6 +241,7 @@ class Shards:
                 table = self.table(shard)
                 packed = "row_ids" in table.schema.names
                 column = whole(table.column("row_ids" if packed else "row_id"))
+                # A pack has a list of row ids: the flat list is searched, its offsets give the row.
                 offsets, names = list_parts(column) if packed else (np.zeros(1, np.int64), column)
                 at = names.index(row_id).as_py()
                 if at >= 0 and not packed:
@@ -255,13 +267,13 @@ class Shards:
         ids, labels = row["input_ids"], row["labels"]
         kinds = self.drawer.kinds(ids, labels, row.get("attention_mask"))
         if "seq_lengths" not in row:
-            return [self.drawer.strip(row["row_id"], ids, kinds, tokens)]
-        found, start = [], 0
+            return [self.drawer.strip(row["row_id"], ids, kinds, most=tokens)]
+        strips, start = [], 0
         for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
             span = slice(start, start + length)
-            found.append(self.drawer.strip(name, ids[span], kinds[span], tokens))
+            strips.append(self.drawer.strip(name, ids[span], kinds[span], most=tokens))
             start += length
-        return found
+        return strips
 
     def _side(self, row: dict[str, Any], side: str, tokens: int | None) -> Strip:
         ids = row[f"{side}_ids"]
@@ -270,6 +282,6 @@ class Shards:
         kinds = [PADDING] * len(ids)
         for place, at in enumerate(real):
             kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
-        if real:  # encoders are read at their first token
+        if real:  # the score is read at an encoder's first token, and at a decoder's last one
             kinds[real[0 if self.build.manifest.model.pair else -1]] = SCORED
-        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, tokens)
+        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, most=tokens)

@@ -1,6 +1,6 @@
-"""What changed against the build that is being replaced; for people and ``run.json`` alone.
+"""Compares a build with the one that it replaces; for the terminal and ``run.json`` only.
 
-Equal builds stay equal: no byte of a build depends on what stood in its place before.
+No other file depends on the replaced build, so equal builds stay equal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOTABLE = 0.1  # relative change that is worth a line on the terminal
 
 def _numbers(build: Build) -> dict[str, float]:
     rows, tokens = build.manifest.rows, build.manifest.tokens
-    found: dict[str, float] = {
+    numbers: dict[str, float] = {
         "rows.in": rows.in_,
         "rows.used": rows.used,
         "rows.rejected": rows.rejected,
@@ -30,8 +30,8 @@ def _numbers(build: Build) -> dict[str, float]:
     }
     for audit in build.audits.audits:
         if audit.name != "sources":
-            found |= {f"{audit.name}.{figure.name}": figure.value for figure in audit.figures}
-    return found
+            numbers |= {f"{audit.name}.{figure.name}": figure.value for figure in audit.figures}
+    return numbers
 
 
 def _relative(before: float, after: float) -> float | None:
@@ -39,10 +39,10 @@ def _relative(before: float, after: float) -> float | None:
 
 
 def drift(target: Path, staged: Build) -> dict[str, Change] | None:
-    """Every number that differs from the build in ``target``; None when there is none to read.
+    """Every number that differs from the build in ``target``; None if no build can be read there.
 
     Args:
-        staged: the build that takes its place, audits included.
+        staged: the build that replaces it, with its audits.
     """
     try:
         before = _numbers(Build.open(target))
@@ -60,14 +60,14 @@ def drift(target: Path, staged: Build) -> dict[str, Change] | None:
     }
 
 
-def lines(found: Mapping[str, Change] | None) -> list[str]:
+def lines(changes: Mapping[str, Change] | None) -> list[str]:
     """The notable changes, one line each."""
-    if found is None:
+    if changes is None:
         return []
     notable = [
         f"drift     {name}: {_text(entry.before)} -> {_text(entry.after)}"
         + (f" ({entry.change:+.1%})" if entry.change is not None else "")
-        for name, entry in found.items()
+        for name, entry in changes.items()
         if entry.change is None or abs(entry.change) >= NOTABLE
     ]
     more = len(notable) - MOST

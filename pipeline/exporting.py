@@ -1,4 +1,7 @@
-"""``pipeline export``: a finished build (or export) in another trainer's columns, ids untouched."""
+"""``pipeline export``: writes a finished build (or export) in another trainer's columns.
+
+Ids and labels stay the same; only columns, layout and file type change.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +29,24 @@ from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import UsageError
 from stages.layouts import Shape
 
-_CARRIED = (TOKENIZER, SERVING, VALIDATION)  # of the build, as they are
+_CARRIED = (TOKENIZER, SERVING, VALIDATION)  # copied from the build unchanged
 
 
 def _even(total: int, parts: int) -> list[int]:
-    """Bounds of so many parts of nearly one size, none empty."""
+    """Bounds of so many parts of nearly equal size; fewer parts where one would be empty."""
     parts = max(1, min(parts, total))
     return [total * i // parts for i in range(parts + 1)]
 
 
 def _length(table: pa.Table) -> Ints:
-    """Tokens of each example; of a pair's longer side."""
+    """Tokens of each example, int64 [examples]; of a pair, those of its longer side."""
     names = [n for n in ("input_ids", "chosen_ids", "rejected_ids") if n in table.schema.names]
     each = [np.diff(numbers(whole(table.column(name)))[0]) for name in names]
     return np.asarray(np.maximum.reduce(each), np.int64)
 
 
 def _relaid(source: Build, split: str, facts: Facts) -> Iterator[tuple[pa.Table, Ints]]:
-    """Shards of one split in another layout, with the number of examples in each row."""
+    """The shards of one split in another layout, each with the number of examples in its rows."""
     shards = [rows.examples(t, source.manifest.layout) for t in source.splits[split].tables()]
     count = len(shards)
     table = pa.concat_tables(shards)
@@ -52,7 +55,10 @@ def _relaid(source: Build, split: str, facts: Facts) -> Iterator[tuple[pa.Table,
     order, sizes = layout.plan(lengths, facts.max_length)
     width = layout.width("longest", int(lengths.max()), facts.max_length)
     types = model.pair is not None and model.pair.token_types
-    shape = Shape(width, model.padding_side, model.pad_token_id, types)
+    shape = Shape(
+        width=width, padding_side=model.padding_side, pad_id=model.pad_token_id, token_types=types
+    )
+    # order lists all examples row by row; at says where each row begins in it.
     at, bounds = offsets_of(sizes), _even(len(sizes), count)
     for start, stop in itertools.pairwise(bounds):
         mine = order[at[start] : at[stop]]
@@ -67,7 +73,7 @@ def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
 
 
 def _tokens(table: pa.Table) -> tuple[int, int]:
-    """Real tokens of a shard, and stored ones."""
+    """How many tokens a shard has, without padding and with it."""
     names = [n for n in ("input_ids", "chosen_ids", "rejected_ids") if n in table.schema.names]
     total = sum(len(whole(table.column(n)).flatten()) for n in names)
     masks = [n for n in table.schema.names if n.endswith("attention_mask")]
@@ -84,7 +90,12 @@ def _write_split(
     projection: Projection | None = None,
     container: str = "arrow",
 ) -> tuple[SplitRecord, int]:
-    """A split's shards, and the padding in them; without a projection in our columns."""
+    """Write the shards of a split; returns their record and the padding tokens in them.
+
+    Args:
+        projection: to the trainer's columns; None writes ours.
+        container: ``arrow``, ``parquet`` or ``jsonl``.
+    """
     same = facts.layout == source.manifest.layout
     tables = list(_as_stored(source, split) if same else _relaid(source, split, facts))
     count = len(tables)
@@ -97,18 +108,22 @@ def _write_split(
                 sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
         tokens, total = _tokens(table)
         size, sha256 = (folder / path).stat().st_size, file_hash.sha256(folder / path)
-        shards.append(ShardRecord(path, len(table), tokens, size, sha256))
+        shards.append(
+            ShardRecord(path=path, rows=len(table), tokens=tokens, bytes=size, sha256=sha256)
+        )
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
         schema = stored.read_file(folder / path).schema
     if container == "arrow":
         names = [Path(shard.path).name for shard in shards]
-        write_split(folder, split, schema, names, shards[0].sha256)
+        write_split(folder, split, schema, names, key=shards[0].sha256)
     stored_rows, tokens = sum(s.rows for s in shards), sum(s.tokens for s in shards)
-    return SplitRecord(stored_rows, examples, tokens, tuple(shards)), padding
+    return SplitRecord(
+        rows=stored_rows, examples=examples, tokens=tokens, shards=tuple(shards)
+    ), padding
 
 
 def _fit(source: Build, export: Export, layout: str) -> Facts:
-    """The facts of the export to be: its layout is the build's where the trainer takes that."""
+    """The facts of the export; its layout is the build's if the trainer takes that one."""
     facts = source.facts
     if not layout:
         taken = export.takes.get(facts.kind.trains_as, ())
@@ -131,9 +146,9 @@ def _describe(
         bound = manifest.packing.lower_bound if same and manifest.packing else None
         packs = Packing(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
     if layout.pads:
-        width = (tokens + padding) // rows_made // len(facts.kind.ids)
+        width = (tokens + padding) // rows_made // len(facts.kind.ids)  # a pair has two sequences
         pads = Padding(width, round(padding / (tokens + padding), 6))
-    found = replace(
+    exported = replace(
         manifest,
         layout=facts.layout,
         splits=splits,
@@ -143,7 +158,7 @@ def _describe(
         for_=None,
         export=ExportRecord(export.name, manifest.build_id),
     )
-    return replace(found, build_id=identity.of_manifest(found))
+    return replace(exported, build_id=identity.of_manifest(exported))
 
 
 def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
@@ -153,7 +168,7 @@ def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
         split: _write_split(source, split, facts, staged, projection, export.container)
         for split in facts.splits
     }
-    padding = sum(found[1] for found in written.values())
+    padding = sum(tokens for _, tokens in written.values())
     if export.container == "arrow":
         write_splits(staged, list(written))
     for entry in _CARRIED:
@@ -162,20 +177,20 @@ def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
             shutil.copytree(origin, staged / entry)
         elif origin.exists():
             shutil.copyfile(origin, staged / entry)
-    splits = {split: found[0] for split, found in written.items()}
-    found = _describe(source, facts, export, splits, padding)
-    found = replace(found, columns=_columns(staged, splits, export, facts))
-    found = replace(found, trainers=exports.verdicts(exports.facts_of(found)))
-    launch.write(staged, export, found)
-    found = replace(found, files=hash_files(staged, {}))
-    write_json(staged / MANIFEST, as_json(sealed(found)))
+    splits = {split: record for split, (record, _) in written.items()}
+    manifest = _describe(source, facts, export, splits, padding)
+    manifest = replace(manifest, columns=_columns(staged, splits, export, facts))
+    manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
+    launch.write(staged, export, manifest)
+    manifest = replace(manifest, files=hash_files(staged, {}))
+    write_json(staged / MANIFEST, as_json(sealed(manifest)))
 
 
 def bring_back(source: Build, folder: Path) -> Build:
     """Write an export's rows in our columns, as a build has them, into an empty folder.
 
     Returns:
-        What was written: the export's manifest with other splits; none of its other files.
+        A build of these shards alone; its manifest is the export's, with the new splits.
     """
     splits = {s: _write_split(source, s, source.facts, folder)[0] for s in source.facts.splits}
     write_splits(folder, list(splits))
@@ -201,40 +216,40 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Pat
 
 
 def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
-    """The manifest with what it says of trainers, once the shards are there.
+    """The manifest of a build whose shards are written, with a verdict for every trainer.
 
-    A trainer that reads our columns trains on the build itself. For any other its own rows are
-    written beside, in a folder of its name, which is an export like any other.
+    For the trainer of ``--for`` a launch script is written too. If it does not read our columns,
+    its rows are exported to a folder of its name in the build.
 
     Args:
-        name: of ``--for``; empty for none, else what it needs is written.
+        name: of ``--for``; empty for none.
 
     Raises:
-        UsageError: it cannot train from this build.
+        UsageError: that trainer cannot train from this build.
     """
     tables = [stored.read_file(folder / shard.path) for shard in manifest.shards]
-    found = replace(manifest, columns=tuple(tables[0].schema.names), for_=name or None)
-    if found.prm:
+    described = replace(manifest, columns=tuple(tables[0].schema.names), for_=name or None)
+    if described.prm:
         labels = [chunk for table in tables for chunk in table.column("step_labels").chunks]
         unlabelled = any(chunk.flatten().null_count for chunk in labels)
-        found = replace(found, prm=replace(found.prm, unlabelled=unlabelled))
-    source = Build(folder, found)
+        described = replace(described, prm=replace(described.prm, unlabelled=unlabelled))
+    source = Build(folder, described)
     verdicts = exports.verdicts(source.facts)
     if name:
         export = exports.load(name)
         export.require(source.facts)
         if export.projection(source.facts) is None:
-            launch.write(folder, export, found)
+            launch.write(folder, export, described)
         else:
             (folder / name).mkdir()
             _write(source, export, source.facts, folder / name)
             launch.forward(folder, name)
-    return replace(found, trainers=verdicts)
+    return replace(described, trainers=verdicts)
 
 
 def _columns(
     folder: Path, splits: dict[str, SplitRecord], export: Export, facts: Facts
 ) -> tuple[str, ...]:
-    """Our columns of the first shard, read back."""
+    """The names of our columns, from the first shard, read back as ``Build`` reads it."""
     path = next(iter(splits.values())).shards[0].path
     return tuple(stored.read(folder, path, export.projection(facts)).schema.names)

@@ -1,7 +1,7 @@
-"""What a refused build leaves behind: its refused rows, in ``DIR.failed/`` beside the output.
+"""``DIR.failed/``: the refused rows and the verdict of a build that failed, beside its output DIR.
 
-The folder is replaced by the next refused build of the same output and removed by the next one that
-is published. Nothing else is ever removed: a folder with other files in it is left alone.
+The next build of the same output replaces the folder if it fails, and removes it if it succeeds. A
+folder that has other files in it is never touched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ KEPT = (REJECTS, VALIDATION)
 
 
 def folder_of(target: Path) -> Path:
-    """Where a refused build of ``target`` leaves its files."""
+    """The folder for the files of a failed build of ``target``."""
     return target.with_name(f"{target.name}.failed")
 
 
 def clear(target: Path) -> bool:
-    """Remove what an earlier build left; False where something else stands there."""
+    """Remove the files of an earlier failed build; False if the folder has other files."""
     folder = folder_of(target)
     if not folder.exists():
         return True
@@ -32,7 +32,10 @@ def clear(target: Path) -> bool:
 
 
 def keep(staged: Path, target: Path) -> None:
-    """Move a staging directory's files for people; a full disk or a lack of rights is no matter."""
+    """Move the two files out of the staging directory.
+
+    Errors of the file system are ignored: they must not hide the error that failed the build.
+    """
     with suppress(OSError):
         if not clear(target):
             return

@@ -1,4 +1,4 @@
-"""A forecast as JSON, and as a page for people: rows coloured by what they are trained as."""
+"""Prints a forecast (``pipeline plan``): as JSON, or as text with trained tokens in colour."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from pipeline.sources.local import in_words
 from stages import encoders, notes, turn_split
 from stages.columns import IGNORED
 
-Piece = tuple[str, str]  # what it is trained as, and its text
+Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
 
 _COLOURS = {"context": "bright_black", "trained": "green", "marker": "magenta"}
-_AS_TEXT = " as text"  # behind the kind of what only looks like a control token
+_AS_TEXT = " as text"  # after the kind of text that only looks like a control token
 _QUANTILES = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 _MOST_TEXT = 600  # characters of a piece that are printed
 
 
 def _runs(kinds: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Runs of tokens of one kind: kind, start, stop; each marker is a run of its own."""
     start = 0
     for at in range(1, len(kinds) + 1):
         if at == len(kinds) or kinds[at] != kinds[start] or kinds[start] == "marker":
@@ -34,8 +35,8 @@ def _runs(kinds: list[str]) -> Iterator[tuple[str, int, int]]:
             start = at
 
 
-def _pieces(found: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]:
-    model = found.recipe.model
+def _pieces(forecast: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]:
+    model = forecast.recipe.model
     tokenizer = encoders.parsed(model.tokenizer_json)
     drawer = Drawer(tokenizer, model_of(model))
     pieces: list[Piece] = []
@@ -52,7 +53,7 @@ def _pieces(found: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]:
 
 
 def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
-    """Markers with their rating behind them."""
+    """The same pieces, with its rating after the text of each marker."""
     left = iter(ratings)
     words = {None: "unlabelled", 0.0: "bad", 1.0: "good"}
     return [
@@ -61,26 +62,26 @@ def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
     ]
 
 
-def _stored_row(found: Forecast, row: dict[str, Any]) -> dict[str, list[Piece]]:
-    """The pieces of a row's sequences, from its ids and labels alone."""
+def _stored_row(forecast: Forecast, row: dict[str, Any]) -> dict[str, list[Piece]]:
+    """The pieces of each sequence of a row (a pair has two), from its ids and labels alone."""
     if "chosen_ids" in row:
         shared = row["prompt_length"]
         sides = {side: row[f"{side}_ids"] for side in ("chosen", "rejected")}
         return {
-            side: _pieces(found, ids, ["context"] * shared + ["trained"] * (len(ids) - shared))
+            side: _pieces(forecast, ids, ["context"] * shared + ["trained"] * (len(ids) - shared))
             for side, ids in sides.items()
         }
     ids, labels = row["input_ids"], row["labels"]
-    step = found.recipe.model.step_id
+    step = forecast.recipe.model.step_id
     if row.get("step_labels") is not None:
         kinds = ["marker" if token == step else "context" for token in ids]
-        return {"": _rated(_pieces(found, ids, kinds), row["step_labels"])}
+        return {"": _rated(_pieces(forecast, ids, kinds), row["step_labels"])}
     kinds = ["context" if label == IGNORED else "trained" for label in labels]
-    return {"": _pieces(found, ids, kinds)}
+    return {"": _pieces(forecast, ids, kinds)}
 
 
-def _tokens(found: Forecast) -> dict[str, Any]:
-    model = found.recipe.model
+def _tokens(forecast: Forecast) -> dict[str, Any]:
+    model = forecast.recipe.model
     profile = model.profile
     tokens: dict[str, Any] = {
         "end_of_turn": [profile.end_of_turn, model.end_of_turn_id],
@@ -95,12 +96,12 @@ def _tokens(found: Forecast) -> dict[str, Any]:
     return tokens
 
 
-def _lengths(found: Forecast) -> dict[str, Any]:
-    lengths = found.sampled.lengths
+def _lengths(forecast: Forecast) -> dict[str, Any]:
+    lengths = forecast.sampled.lengths
     if not len(lengths):
         return {"examples": 0}
     known = {name: int(np.quantile(lengths, q, method="higher")) for name, q in _QUANTILES.items()}
-    trained = int(found.sampled.trained.sum()) / max(found.sampled.tokens, 1)
+    trained = int(forecast.sampled.trained.sum()) / max(forecast.sampled.tokens, 1)
     return {
         "examples": len(lengths),
         "mean": round(float(lengths.mean()), 1),
@@ -109,7 +110,7 @@ def _lengths(found: Forecast) -> dict[str, Any]:
     }
 
 
-def _inputs(found: Forecast) -> list[dict[str, Any]]:
+def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
     return [
         {
             "path": look.name,
@@ -121,23 +122,23 @@ def _inputs(found: Forecast) -> list[dict[str, Any]]:
             "rows": look.glimpse.rows,
             "rows_exact": look.glimpse.exact,
             "looked_at": look.glimpse.where,
-            "left_out_by_where": found.sampled.filtered[look.name],
-            "unread": dict(found.sampled.unread[look.name].most_common()),
+            "left_out_by_where": forecast.sampled.filtered[look.name],
+            "unread": dict(forecast.sampled.unread[look.name].most_common()),
         }
-        for look in found.looks
+        for look in forecast.looks
     ]
 
 
-def _margins(made: Margins | None) -> dict[str, Any] | None:
-    return {**of_record(made.recorded()), "negative": made.negative} if made else None
+def _margins(margins: Margins | None) -> dict[str, Any] | None:
+    return {**of_record(margins.recorded()), "negative": margins.negative} if margins else None
 
 
-def as_json(found: Forecast) -> dict[str, Any]:
-    """Everything that the page says, and the whole of the first rows."""
-    recipe, made = found.recipe, found.sampled
-    refused = made.refused.total()
-    door = recipe.normalize(recipe.formats[0])
-    stages = {"normalize": list(door.writes)}
+def as_json(forecast: Forecast) -> dict[str, Any]:
+    """The forecast as ``--json`` prints it; the page is made from the same dictionary."""
+    recipe, sample = forecast.recipe, forecast.sampled
+    refused = sample.refused.total()
+    normalize = recipe.normalize(recipe.formats[0])
+    stages = {"normalize": list(normalize.writes)}
     stages.update({stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])})
     return {
         "task": recipe.config.task,
@@ -148,38 +149,38 @@ def as_json(found: Forecast) -> dict[str, Any]:
         "model": {
             "name": recipe.model.profile.name,
             "tokenizer_source": recipe.tokenizer_source,
-            "tokens": _tokens(found),
+            "tokens": _tokens(forecast),
             "probes": dict(recipe.model.probes),
             "repairs": [repair.sentence for repair in recipe.repairs],
         },
-        "files": found.files,
-        "files_left_out": list(found.left_out),
-        "inputs": _inputs(found),
-        "rows": found.rows,
+        "files": forecast.files,
+        "files_left_out": list(forecast.left_out),
+        "inputs": _inputs(forecast),
+        "rows": forecast.rows,
         "first_rows": [
-            {"id": name, "sequences": _stored_row(found, row)} for name, row in made.shown
+            {"id": name, "sequences": _stored_row(forecast, row)} for name, row in sample.shown
         ],
         "rejects": {
-            "sampled": made.rows,
-            "too_large_to_sample": made.large,
+            "sampled": sample.rows,
+            "too_large_to_sample": sample.large,
             "refused": refused,
-            "share": round(refused / max(made.rows, 1), 6),
-            "too_long": made.long,
-            "build_would_stop": would_stop(found),
+            "share": round(refused / max(sample.rows, 1), 6),
+            "too_long": sample.long,
+            "build_would_stop": would_stop(forecast),
             "by_code": {
                 code: {
                     "rows": count,
-                    "first": made.first[code][:3],
-                    "detail": made.details[code],
+                    "first": sample.first[code][:3],
+                    "detail": sample.details[code],
                 }
-                for code, count in made.refused.most_common()
+                for code, count in sample.refused.most_common()
             },
         },
-        "notes": dict(sorted(made.notes.items())),
-        "margins": _margins(made.margins),
-        "lengths": _lengths(found),
-        "turn_split": turn_split.figures(made.split),
-        "packing": packing_table(found),
+        "notes": dict(sorted(sample.notes.items())),
+        "margins": _margins(sample.margins),
+        "lengths": _lengths(forecast),
+        "turn_split": turn_split.figures(sample.split),
+        "packing": packing_table(forecast),
         "stages": stages,
     }
 
@@ -197,8 +198,8 @@ def _piece_lines(pieces: list[Piece]) -> Iterator[str]:
                 yield f"  {label:<8} {click.style(line, fg=_COLOURS.get(kind, 'yellow'))}"
 
 
-def _input_lines(said: dict[str, Any]) -> Iterator[str]:
-    for look in said["inputs"]:
+def _input_lines(plan: dict[str, Any]) -> Iterator[str]:
+    for look in plan["inputs"]:
         about = "" if look["rows_exact"] else "about "
         yield (
             f"input     {look['path']}: {look['format']} ({look['evidence']}), "
@@ -209,28 +210,28 @@ def _input_lines(said: dict[str, Any]) -> Iterator[str]:
         if look["unread"]:
             columns = ", ".join(f"{name} ({n} rows)" for name, n in look["unread"].items())
             yield f"          not read: {columns}"
-    if said["files"] > len(said["inputs"]):
-        yield f"          {len(said['inputs'])} of {said['files']} files were sampled"
-    if said["files_left_out"]:
-        yield f"not read  {in_words(said['files_left_out'])}"
+    if plan["files"] > len(plan["inputs"]):
+        yield f"          {len(plan['inputs'])} of {plan['files']} files were sampled"
+    if plan["files_left_out"]:
+        yield f"not read  {in_words(plan['files_left_out'])}"
 
 
-def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
-    rejects = said["rejects"]
+def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
+    rejects = plan["rejects"]
     yield f"rejects   {rejects['refused']} of {rejects['sampled']} sampled rows are refused"
     for code, entry in rejects["by_code"].items():
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
         yield f"                 {entry['detail']}"
     if rejects["too_long"]:
-        trimmed = "" if said["too_long"] == "reject" else ", and cannot be trimmed to that"
-        examples = f"{rejects['too_long']} of {said['lengths']['examples']} sampled examples"
+        trimmed = "" if plan["too_long"] == "reject" else ", and cannot be trimmed to that"
+        examples = f"{rejects['too_long']} of {plan['lengths']['examples']} sampled examples"
         yield f"          {examples} are longer than --max-length{trimmed}; they are refused too"
     if rejects["build_would_stop"]:
         yield (
             "          a build would stop: more rows than --max-reject allows, nothing left, "
             "or most margins below zero"
         )
-    for name, count in said["notes"].items():
+    for name, count in plan["notes"].items():
         label = "warning" if name in notes.WARNINGS else "note"
         of = f"{count} of {rejects['sampled']} sampled rows"
         yield f"{label:<9} {of}: {name} ({notes.of(name)})"
@@ -238,50 +239,50 @@ def _reject_lines(said: dict[str, Any]) -> Iterator[str]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 
 
-def _margin_lines(said: dict[str, Any]) -> Iterator[str]:
-    found = said["margins"]
-    if found and found["present"]:
-        total = found["present"] + found["absent"]
-        below = f"{found['negative']} are below zero: the rejected answer is rated higher"
-        yield f"margins   {found['absent']} of {total} sampled pairs have none"
-        yield from [f"          {below}"] if found["negative"] else []
+def _margin_lines(plan: dict[str, Any]) -> Iterator[str]:
+    margins = plan["margins"]
+    if margins and margins["present"]:
+        total = margins["present"] + margins["absent"]
+        below = f"{margins['negative']} are below zero: the rejected answer is rated higher"
+        yield f"margins   {margins['absent']} of {total} sampled pairs have none"
+        yield from [f"          {below}"] if margins["negative"] else []
 
 
-def _length_lines(said: dict[str, Any]) -> Iterator[str]:
-    lengths = said["lengths"]
+def _length_lines(plan: dict[str, Any]) -> Iterator[str]:
+    lengths = plan["lengths"]
     if not lengths["examples"]:
         return
     words = "  ".join(f"{name} {lengths[name]:,}" for name in ("mean", *_QUANTILES))
     yield f"tokens    {words}  ({lengths['trained_share']:.1%} trained)"
-    if said["turn_split"]:
-        yield f"turns     of the sample, {turn_split.sentence(said['turn_split'])}"
+    if plan["turn_split"]:
+        yield f"turns     of the sample, {turn_split.sentence(plan['turn_split'])}"
     yield f"{'length':>16} {'too long':>9} {'packs':>12} {'full':>8}"
-    for entry in said["packing"]:
+    for entry in plan["packing"]:
         packs = "-" if entry["packs"] is None else f"{entry['packs']:,}"
         full = "-" if entry["efficiency"] is None else f"{entry['efficiency']:.2%}"
-        mark = "  <- --max-length" if entry["max_length"] == said["max_length"] else ""
+        mark = "  <- --max-length" if entry["max_length"] == plan["max_length"] else ""
         yield (f"{entry['max_length']:>16,} {entry['too_long']:>9.2%} {packs:>12} {full:>8}{mark}")
     yield "          packs and fill are estimated from the sample's lengths"
 
 
-def as_text(found: Forecast) -> str:
-    """The page."""
-    said = as_json(found)
-    model = said["model"]
+def as_text(forecast: Forecast) -> str:
+    """The forecast as text for the terminal."""
+    plan = as_json(forecast)
+    model = plan["model"]
     tokens = ", ".join(f"{name} {text} = {i}" for name, (text, i) in model["tokens"].items())
     lines = [
-        f"task      {said['task']}, {said['layout']}, at most {said['max_length']} tokens",
+        f"task      {plan['task']}, {plan['layout']}, at most {plan['max_length']} tokens",
         f"model     {model['name']} (tokenizer: {model['tokenizer_source']})",
         f"tokens    {tokens}",
         *(f"repaired  {sentence}" for sentence in model["repairs"]),
-        *_input_lines(said),
-        f"stages    {' -> '.join(said['stages'])}",
-        *_reject_lines(said),
-        *_margin_lines(said),
-        *_length_lines(said),
+        *_input_lines(plan),
+        f"stages    {' -> '.join(plan['stages'])}",
+        *_reject_lines(plan),
+        *_margin_lines(plan),
+        *_length_lines(plan),
     ]
-    for row in said["first_rows"]:
+    for row in plan["first_rows"]:
         for side, pieces in row["sequences"].items():
             lines.append(f"row       {row['id']}{f' {side}' if side else ''}")
             lines += _piece_lines(pieces)
-    return "\n".join([*lines, f"output    {said['output']} (nothing was written)"])
+    return "\n".join([*lines, f"output    {plan['output']} (nothing was written)"])

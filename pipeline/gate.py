@@ -1,6 +1,7 @@
-"""From measured shards to a verdict: the tables of a whole build, and where their rows are.
+"""Judges the shards of a build: joins their metrics to tables and runs the suites on them.
 
-Used for shards in staging, before they are published, and for those of a finished build.
+The gate runs on staged shards, before they are published; ``pipeline check`` runs it on those of a
+finished build.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from expectations.verdict import Finding, Verdict
 from pipeline import measured
 from pipeline.dataset_files import listed_and_alike
 from pipeline.measured import Measured, metrics_file
-from stages import file_hash
+from stages import file_hash, layouts
 from stages.errors import ExpectationError
 
 SHOWN = 3  # rows that an error names
@@ -34,13 +35,13 @@ SHOWN = 3  # rows that an error names
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict is made from.
+    """What a verdict is based on.
 
     Attributes:
-        folder: the build; ``metrics``: where the tables of its shards are.
+        folder: of the build; ``metrics``: the folder with the metrics of its shards.
         shards: as they were measured, in the order of the build.
-        hashes: what each shard's bytes must be, by path.
-        declared: what the ledger, the plan or the manifest says of the dataset as a whole.
+        hashes: the sha256 that each shard must have, by path.
+        declared: totals of the whole dataset, from the ledger and the plan or from the manifest.
     """
 
     folder: Path
@@ -57,19 +58,20 @@ def _frames(evidence: Evidence, table: str) -> Iterator[pl.DataFrame]:
 
 
 def _shard_table(evidence: Evidence) -> pl.DataFrame:
-    """One row per shard, its bytes hashed once more."""
+    """One row per shard; every shard is hashed again."""
     with ThreadPoolExecutor(4) as pool:
         paths = [evidence.folder / shard.path for shard in evidence.shards]
         hashes = list(pool.map(file_hash.sha256, paths))
-    made = []
-    for shard, found in zip(evidence.shards, hashes, strict=True):
+    rows = []
+    for shard, sha256 in zip(evidence.shards, hashes, strict=True):
         opens = shard.counts["opens_pyarrow"] and listed_and_alike(evidence.folder, shard.path)
+        # A shard that cannot be read has no such counts, and every column needs a value.
         row = {"n_examples": 0, "n_tokens": 0, "n_stored": 0, "n_trained": 0} | shard.counts
         row["n_rows_planned"] = shard.counts.get("n_rows_planned", shard.counts["n_rows"])
-        row["hash_differs"] = int(found != evidence.hashes.get(shard.path))
+        row["hash_differs"] = int(sha256 != evidence.hashes.get(shard.path))
         row["opens_datasets"] = int(opens)
-        made.append(row)
-    return pl.DataFrame(made, schema=dict.fromkeys(sorted(made[0]), pl.Int64))
+        rows.append(row)
+    return pl.DataFrame(rows, schema=dict.fromkeys(sorted(rows[0]), pl.Int64))
 
 
 def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
@@ -77,7 +79,8 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
     facts: list[pl.DataFrame] = []
 
     def dataset() -> Iterator[pl.DataFrame]:
-        if not facts:  # only once the shards are known to be sound
+        # Only when this table's turn comes: by then the shards are known to be readable.
+        if not facts:
             by_side = [(s.split, s.path) for s in evidence.shards]
             read = partial(_of_side, evidence, by_side)
             facts.append(metric_tables.dataset(Dataset(read, evidence.declared, context)))
@@ -89,7 +92,8 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
         EXAMPLE: Table(EXAMPLE, count[EXAMPLE], lambda: _frames(evidence, EXAMPLE)),
         DATASET: Table(DATASET, 1, dataset),
     }
-    if context.layout != "ragged":
+    layout = layouts.load(context.layout)
+    if layout.packs or layout.pads:  # otherwise a training row is an example
         tables[ROW] = Table(ROW, count[ROW], lambda: _frames(evidence, ROW))
     return tables
 
@@ -97,7 +101,7 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
 def _of_side(
     evidence: Evidence, shards: Sequence[tuple[str, str]], side: str, table: str, names: list[str]
 ) -> pl.DataFrame:
-    """Some columns of a side's metrics."""
+    """Some columns of the metrics of one split; an empty table if it has none."""
     files = [
         pl.read_ipc(metrics_file(evidence.metrics, path, table), columns=names)
         for split, path in shards
@@ -107,21 +111,23 @@ def _of_side(
 
 
 def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Row, shard and index in the shard of some rows of a table."""
+    """Where rows of a table of metrics are stored: row id, shard, and index in the shard."""
     if table == DATASET:
         return []
     if table == SHARD:
         return [{"shard": evidence.shards[row].path} for row in rows]
+    # Where the rows of each shard begin in the joined table.
     starts = np.concatenate([[0], np.cumsum([s.rows.get(table, 0) for s in evidence.shards])])
-    found = []
+    places = []
     for row in rows:
         index = int(np.searchsorted(starts, row, side="right")) - 1
         shard, at = evidence.shards[index], row - int(starts[index])
         offsets, names = undo_layout.names(measured.read(evidence.folder / shard.path))
+        # A broken training row is named by its first example.
         first = at if table == EXAMPLE else int(offsets[at])
         name = names[first].as_py() if first < len(names) else None
-        found.append({"row": name, "shard": shard.path, "at": at})
-    return found
+        places.append({"row": name, "shard": shard.path, "at": at})
+    return places
 
 
 def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:
@@ -134,18 +140,19 @@ def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:
 
 
 def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdict:
-    """The verdict of the shipped suites and the users'.
+    """Run the shipped suites and those of the user.
 
     Raises:
-        GateError: something could not be judged.
+        GateError: an expectation could not be judged.
     """
     tables = _tables(evidence, context)
+    # Shards first: the other tables are computed from shards that open.
     shipped = sorted(suites.shipped(context), key=lambda suite: suite.table != SHARD)
     return gate.judge(tables, [*shipped, *users], context, partial(_places, evidence))
 
 
 def line(finding: Finding) -> str:
-    """One broken law in a line: how many rows, and the first of them."""
+    """One broken expectation in a line: how many rows break it, and the first of them."""
     where = [_named(place) for place in finding.places[:SHOWN]]
     more = f" and {finding.broken - SHOWN} more" if finding.broken > SHOWN and where else ""
     numbers = "" if where else ", ".join(_values(finding))
@@ -164,10 +171,10 @@ def _values(finding: Finding) -> list[str]:
 
 
 def require_passed(verdict: Verdict) -> None:
-    """Nothing with a broken critical expectation goes on.
+    """Stop a build that breaks a critical expectation.
 
     Raises:
-        ExpectationError: naming every one, and its first rows.
+        ExpectationError: with every broken expectation and the first rows that break it.
     """
     broken = [finding for finding in verdict.findings if finding.fatal]
     if not broken:

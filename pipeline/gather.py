@@ -327,5 +327,5 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
         bytes=written.bytes,
         sha256=written.sha256,
         measured=measured,
-        answers=counting.found,
+        answers=counting.answers,
     )

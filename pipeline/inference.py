@@ -1,5 +1,7 @@
-"""What a build's manifest and ``serving.json`` say of inference: which prompt to feed, and how many
-tokens an answer needs."""
+"""What inference needs to know of a build: the generation prompt, and how long answers are.
+
+The manifest, ``serving.json`` and the summary on the terminal say it.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +28,32 @@ class Inferred:
 
 
 def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
-    """What the shards of a build say of inference."""
-    found = answers.total(shard.answers for shard in shards)
+    """The inference part of the manifest, from the answers counted in each shard."""
+    counts = answers.total(shard.answers for shard in shards)
     trained = not recipe.task.kind.marks
     return Inferred(
-        answers.described(found, prompts(recipe.model)) if trained else None,
-        answers.limits(found),
+        answers.described(counts, prompts(recipe.model)) if trained else None,
+        answers.limits(counts),
     )
 
 
 def contract(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
     """``serving.json`` of a build."""
-    found = of_build(recipe, shards)
-    return serving.contract(recipe.model, recipe.config.plan.stop, found.max_new_tokens) | {
-        "chat_template": _template(found.inference),
+    inferred = of_build(recipe, shards)
+    return serving.contract(recipe.model, recipe.config.plan.stop, inferred.max_new_tokens) | {
+        "chat_template": _template(inferred.inference),
         "repairs": [repair.sentence for repair in recipe.repairs],
     }
 
 
-def _template(found: Inference | None) -> dict[str, Any] | None:
-    """How each engine is given the template arguments of the prompts that were trained."""
-    if found is None:
+def _template(inference: Inference | None) -> dict[str, Any] | None:
+    """The template arguments for the trained prompts, in the form that each engine takes them."""
+    if inference is None:
         return None
-    used = {name: args for name, args in found.modes.items() if found.trained_turns[name]}
+    used = {name: args for name, args in inference.modes.items() if inference.trained_turns[name]}
     return {
-        "arguments": found.arguments,
-        "trained_turns": found.trained_turns,
+        "arguments": inference.arguments,
+        "trained_turns": inference.trained_turns,
         "modes": {
             name: {"arguments": arguments, "engines": _engines(arguments)}
             for name, arguments in used.items()
@@ -87,38 +89,40 @@ def _engines(arguments: Mapping[str, bool]) -> dict[str, Any]:
 
 
 def lines(manifest: Manifest) -> list[str]:
-    """For the summary of a build."""
-    found: list[str] = []
+    """Lines for the summary of a build."""
+    summary: list[str] = []
     limits = manifest.max_new_tokens
     if limits:
-        found.append(
+        summary.append(
             f"answers   at most {limits.max} tokens, 99.9 % of them at most {limits.p999} "
             "(max_new_tokens in serving.json)"
         )
-    said = manifest.inference
-    if said:
-        counts = ", ".join(f"{n} {name}" for name, n in said.trained_turns.items() if n)
-        found.append(f"prompts   trained turns, by the prompt before them: {counts}")
-        if said.arguments:
-            keywords = ", ".join(f"{k}={v}" for k, v in said.arguments.items())
-            found.append(f"          at inference render with {keywords} (see serving.json)")
-        if said.mixed:
-            found += [
+    inference = manifest.inference
+    if inference:
+        counts = ", ".join(f"{n} {name}" for name, n in inference.trained_turns.items() if n)
+        summary.append(f"prompts   trained turns, by the prompt before them: {counts}")
+        if inference.arguments:
+            keywords = ", ".join(f"{k}={v}" for k, v in inference.arguments.items())
+            summary.append(f"          at inference render with {keywords} (see serving.json)")
+        if inference.mixed:
+            summary += [
                 "warning   answers with reasoning and without it are trained after different",
                 "          prompts, and a server uses one of them: choose with --thinking on,",
                 "          or with --reasoning strip --thinking off",
             ]
     added = manifest.model.added_tokens
     for text, index in added.items():
-        found.append(f"token     {text!r} is registered as {index}, in answers and in prompts")
+        summary.append(f"token     {text!r} is registered as {index}, in answers and in prompts")
     if added:
-        found.append("          every server must load this build's tokenizer (see serving.json)")
+        summary.append("          every server must load this build's tokenizer (see serving.json)")
     for repair in manifest.model.repairs:
-        found.append(f"repaired  {_sentence(repair)}")
-    return found
+        summary.append(f"repaired  {_sentence(repair)}")
+    return summary
 
 
 def _sentence(repair: RepairRecord) -> str:
     from stages.tokenizers.repairs import Repair
 
-    return Repair(repair.file, repair.key, repair.declared, repair.used, repair.why).sentence
+    return Repair(
+        file=repair.file, key=repair.key, declared=repair.declared, used=repair.used, why=repair.why
+    ).sentence

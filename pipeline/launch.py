@@ -30,7 +30,7 @@ def write(folder: Path, export: Export | None, manifest: Manifest) -> None:
 
 
 def forward(folder: Path, name: str) -> None:
-    """A script in the build that starts the one of the export in its folder ``name``."""
+    """Write a script that starts the launch script of the export in the build's folder ``name``."""
     (folder / "launch").mkdir(exist_ok=True)
     path = folder / "launch" / f"{name}.sh"
     text = f'#!/bin/sh\nexec sh "$(dirname "$0")/../{name}/launch/{name}.sh" "$@"\n'
@@ -39,5 +39,5 @@ def forward(folder: Path, name: str) -> None:
 
 
 def command(folder: Path, trainer: str) -> str:
-    """What a person types to start it."""
+    """The shell command that starts the trainer."""
     return f"sh {folder / 'launch' / f'{trainer}.sh'} MODEL_DIR"

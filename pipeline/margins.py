@@ -35,10 +35,10 @@ class Margins:
         )
 
     def reversed_by(self, tolerances: Mapping[str, float]) -> bool:
-        """Whether so many are below zero that the audit of margins fails a build.
+        """Whether so many margins are below zero that the audit of margins fails a build.
 
         Args:
-            tolerances: those that were given as ``audit.limit``.
+            tolerances: the user's, as ``audit.limit`` to number.
         """
         limit = with_tolerances(tolerances)["margins"]["fail"]
         return share(self.negative, self.present) > limit
@@ -49,13 +49,13 @@ class Margins:
 
 
 def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
-    """Those of a float32 column, null where a pair has no margin."""
+    """The counts of a float32 column, which is null where a pair has no margin."""
     values = column.drop_null().to_numpy()
     return Margins(len(values), column.null_count, int((values < 0).sum()))
 
 
 def of_parts(kind: Kind, works: Sequence[Work], plan: Plan) -> Margins | None:
-    """Those of the pairs that a build keeps; None where nothing is compared."""
+    """The counts of the pairs that a build keeps; None in tasks without pairs."""
     if not kind.compares:
         return None
     total = Margins()
@@ -66,9 +66,10 @@ def of_parts(kind: Kind, works: Sequence[Work], plan: Plan) -> Margins | None:
     return total
 
 
-def line(said: MarginCounts | None) -> str | None:
-    """What a summary says of the manifest's ``rm.margins``; None where all pairs are alike."""
-    if not said or not said.present or not said.absent:
+def line(counts: MarginCounts | None) -> str | None:
+    """The summary's line for the manifest's ``rm.margins``; None if all pairs have a margin or
+    none has."""
+    if not counts or not counts.present or not counts.absent:
         return None
-    total = said.present + said.absent
-    return f"margins   {said.absent} of {total} pairs have none: null in the column margin"
+    total = counts.present + counts.absent
+    return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"

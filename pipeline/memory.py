@@ -19,7 +19,7 @@ _COLLECT_EVERY = 100_000  # rows are objects by the hundred thousand, and have n
 
 
 def keep_freed() -> None:
-    """Call before pyarrow is imported; only the C library's part needs glibc."""
+    """Call this before pyarrow is imported. Without glibc only the collector is set."""
     gc.set_threshold(_COLLECT_EVERY, 50, 100)
     if not sys.platform.startswith("linux"):
         return

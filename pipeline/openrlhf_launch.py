@@ -1,7 +1,7 @@
-"""``pipeline-openrlhf sft|rm|dpo|prm ...``: OpenRLHF's own command line, reading our shards.
+"""``pipeline-openrlhf sft|rm|dpo|prm ...``: OpenRLHF's own training programs on our shards.
 
-Its programs take their dataset class from ``openrlhf.datasets`` when they are imported, so it is
-exchanged there first; everything else, options included, is theirs.
+The programs import their dataset class from ``openrlhf.datasets``. We put ours in its place before
+a program is imported; everything else, options included, is theirs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TASKS = {
     "dpo": ("openrlhf.cli.train_dpo", "RewardDataset", "ShardRM"),
     "prm": ("openrlhf.cli.train_prm", "ProcessRewardDataset", "ShardPRM"),
 }
-# Released versions whose trainers take what our classes give, inclusive.
+# The first release whose trainers take the batches of our classes.
 FIRST = {"sft": (0, 7, 1), "rm": (0, 7, 1), "dpo": (0, 7, 1), "prm": (0, 7, 4)}
 LAST = {"prm": (0, 9, 5)}
 _USAGE = f"usage: pipeline-openrlhf {'|'.join(TASKS)} [options of OpenRLHF's own program]"
@@ -43,7 +43,7 @@ def _version() -> tuple[int, ...]:
 
 
 def check_version(task: str, version: tuple[int, ...]) -> None:
-    """Refuse versions whose trainers take something else.
+    """Refuse versions whose trainers take other batches.
 
     Raises:
         UsageError: this version does not train such a task, or not from such batches.
@@ -64,7 +64,7 @@ def check_version(task: str, version: tuple[int, ...]) -> None:
 
 
 def split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
-    """The task, and what is left for OpenRLHF; launchers put options of their own in front.
+    """The task, and the arguments for OpenRLHF. Deepspeed puts options of its own in front.
 
     Raises:
         UsageError: no task is named.
@@ -78,7 +78,7 @@ def split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def exchange(task: str) -> str:
-    """Put our dataset class in the place of theirs; returns the module that trains.
+    """Replace their dataset class with ours; returns the name of the module that trains.
 
     Raises:
         UsageError: this version of OpenRLHF has no such class.

@@ -1,8 +1,11 @@
-"""A model directory with a build's tokenizer and configuration; the weights are linked, not copied.
+"""``pipeline overlay``: a model directory with a build's tokenizer and configuration.
 
-Trainers and servers read tokenizer and configuration from the model directory alone. For process
-reward models the rows of the step, good and bad tokens, which nobody trained, are given the means
-of rows that were: two equal rows near zero cannot be told apart, and a frozen one never will be.
+Trainers and servers read both from the model directory. The weights are linked, not copied.
+
+Tokens that the build added have embedding rows that were never trained. Such rows are often equal
+and near zero, so the model could not distinguish the tokens, and with frozen embeddings it would
+never learn to. Each gets the mean of trained rows: those of a text with a similar meaning (step,
+good and bad token), or those of the tokens that its own text had before it was added.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from pipeline.dataset_files import write_json
 from stages.encoders import parsed
 from stages.errors import SurroundingsError, UsageError
 
-# Files that the build has its own of; the original's would contradict them.
+# Files of the original that are not linked: the build has its own, and they would contradict those.
 _TOKENIZER = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -34,7 +37,7 @@ _TOKENIZER = (
     "tokenizer.model",
 )
 _REPLACED = (*_TOKENIZER, "config.json", "generation_config.json")
-# Texts whose rows a marker's row is made from: they mean what it will.
+# For each marker, the texts whose embedding rows it starts from: they mean something similar.
 _MEANING = {"step_token": ("\n",), "good_token": ("+",), "bad_token": ("-",)}
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 EMBEDDINGS = ("embed_tokens", "lm_head")
@@ -42,14 +45,14 @@ EMBEDDINGS = ("embed_tokens", "lm_head")
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        content: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise UsageError(
             f"{path.parent} has no {path.name}.", "Give a model directory as transformers saves it."
         ) from error
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}.", "Download the model again.") from error
-    return found
+    return content
 
 
 def _link(origin: Path, target: Path) -> None:
@@ -78,10 +81,10 @@ def _configuration(original: dict[str, Any], source: Build) -> dict[str, Any]:
         "eos_token_id": model.eos_token_id,
         "use_cache": False,
     }
-    made = {**original, **changed}
+    config = {**original, **changed}
     if "text_config" in original:
-        made["text_config"] = {**inner, **changed}
-    return made
+        config["text_config"] = {**inner, **changed}
+    return config
 
 
 def _markers(model: ModelRecord) -> dict[str, tuple[str, int]]:
@@ -99,27 +102,28 @@ def _markers(model: ModelRecord) -> dict[str, tuple[str, int]]:
 
 
 def _rows(source: Build) -> dict[int, tuple[int, ...]]:
-    """For each added row, the rows whose mean it gets."""
+    """For each embedding row that is written, the rows whose mean it gets."""
     model = source.manifest.model
     data = source.tokenizer_json
-    found = _rows_of_texts(data, model.added_tokens)
+    averaged = _rows_of_texts(data, model.added_tokens)
     markers = _markers(model)
     if not markers:
-        return found
+        return averaged
     tokenizer = parsed(data)
     for name, (_, target) in markers.items():
         texts = _MEANING[name]
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         used = tuple(index for each in ids for index in each)
         if target not in used:  # a family without spare rows uses trained ones as they are
-            found[target] = used
-    return found
+            averaged[target] = used
+    return averaged
 
 
 def _rows_of_texts(data: bytes, added: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
-    """For each token that the user registered, the tokens that its text was before."""
+    """For each token that the user registered, the tokens that its text had before."""
     if not added:
         return {}
+    # The same tokenizer without these tokens encodes their texts as ordinary text.
     document = json.loads(data)
     kept = [token for token in document["added_tokens"] if token["content"] not in added]
     before = parsed(json.dumps({**document, "added_tokens": kept}).encode())
@@ -130,7 +134,11 @@ def _rows_of_texts(data: bytes, added: Mapping[str, int]) -> dict[int, tuple[int
 
 
 def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -> list[str]:
-    """Rewrite the shards that hold an embedding; returns the tensors that were changed."""
+    """Copy the weight files that hold an embedding and write the rows into the copies.
+
+    Returns:
+        The names of the tensors that were changed.
+    """
     shards = safetensors_rows.shards_of(original)
     changed = []
     for path, names in shards.items():
@@ -138,7 +146,7 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
         if not tables:
             continue
         target = folder / path.name
-        target.unlink(missing_ok=True)  # a link: never write through it
+        target.unlink(missing_ok=True)  # it links to the original, which must not be written to
         shutil.copyfile(path.resolve(), target)
         for name in tables:
             safetensors_rows.set_means(target, name, rows)
@@ -159,7 +167,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
     """Write the model directory.
 
     Returns:
-        What its user must know, a sentence each.
+        Notes for its user, a sentence each.
 
     Raises:
         UsageError: the model is not one, or not the build's.
@@ -167,16 +175,16 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
     """
     source = Build.open(build).require_intact()
     config = _read(original / "config.json")
-    made = _configuration(config, source)
+    changed = _configuration(config, source)
     if output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} has files in it.", "Give a new directory with -o.")
     staged = output.parent / f".{output.name}.overlay"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
     try:
-        notes = _fill(original, build, staged, made, source)
+        notes = _fill(original, build, staged, changed, source)
         if output.exists():
-            output.rmdir()
+            output.rmdir()  # empty, as was checked above
         staged.rename(output)
     except OSError as error:
         raise SurroundingsError(f"{output} cannot be written: {error}.", "Make room.") from error

@@ -288,7 +288,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     part_checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    part_checks.require_counts(work, report, made=table, refused=rejects.refused)
+    part_checks.require_counts(work, report, examples=table, refused=rejects.refused)
     _write(work, report, table=table, rejects=rejects)
     return report
 

@@ -1,7 +1,7 @@
-"""What must be true of a part before it is written: nothing lost, nothing of ours broken.
+"""Checks of a part before it is written: no row was lost, and our own examples are sound.
 
-A part whose counts do not fit would shift every row id behind it, and a row that a reader loses
-leaves no trace at all. So rows are counted a second way, and what breaks here is a fault of ours.
+Wrong counts in a part would shift the row ids of every part after it, and a row that a reader loses
+leaves no trace. So rows are counted in a second way, and a failure here is a bug of this program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stages.errors import PipelineError, ReadingError
 if TYPE_CHECKING:
     from pipeline.part import PartReport, Work
 
-Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused a sequence of it
+Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused one of its sequences
 
 
 def counts_lines(work: Work, report: PartReport) -> bool:
@@ -28,19 +28,19 @@ def counts_lines(work: Work, report: PartReport) -> bool:
     return work.split.lines in (None, report.lines)
 
 
-# What a row can break by what it says: texts that differ but not in their ids, and text that
-# gives an id which stands for something else.
+# Invariants that the user's text can break: two different texts can have equal ids, and a text can
+# be encoded to an id that has another meaning (bos, padding, a control token).
 _OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
 
 
 def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
-    """What we rendered and encoded ourselves breaks no law by its own fault.
+    """Stop when an example that we rendered and encoded breaks an invariant that no text can break.
 
     Args:
-        place: what a message calls a line.
+        place: turns a line number into the name that messages give it.
 
     Raises:
-        PipelineError: it does, and the fault is ours.
+        PipelineError: an example does; it is a bug of this program.
     """
     for stage, line, _, code, detail in refusals(gone):
         if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
@@ -51,35 +51,38 @@ def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
 
 
 def require_counted(report: PartReport, work: Work, last: int, kept: int) -> None:
-    """The rows of the split were all read, and some of those that stayed were read twice.
+    """All rows of the split were read, and some of the kept rows were read a second time.
 
     Args:
-        last: the last row's line; ``kept``: how many rows stayed.
+        last: the last row's line; ``kept``: how many rows were kept.
 
     Raises:
-        ReadingError: they were not.
+        ReadingError: a row is missing, or no row was read a second time.
     """
-    found = None if report.damage else row_counts.count(work.split)
+    counted = None if report.damage else row_counts.count(work.split)
     read = row_counts.Count(report.rows, report.lines, last)
-    if found is not None and found != read:
-        raise ReadingError(f"{work}: {read} were read, but there are {found}.")
+    if counted is not None and counted != read:
+        raise ReadingError(f"{work}: {read} were read, but there are {counted}.")
     if kept and not report.sampled + report.skipped:
         raise ReadingError(f"{work}: none of its {kept} rows was read a second time.")
 
 
-def require_counts(work: Work, report: PartReport, made: pa.Table, refused: list[Refused]) -> None:
-    """What was counted on the way is what the part holds.
+def require_counts(
+    work: Work, report: PartReport, examples: pa.Table, refused: list[Refused]
+) -> None:
+    """The rows and sequences that were counted are those that the part holds.
 
     Raises:
-        PipelineError: it is not; every row id behind such a part would be wrong.
+        PipelineError: they differ; the row ids of all later parts would be wrong.
     """
     refused_lines = np.array([line for line, _ in refused], np.int64)
-    lines = np.union1d(made.column("line").to_numpy(), refused_lines)
-    together = np.concatenate([made.column("line").to_numpy(), refused_lines])
-    found, times = np.unique(together, return_counts=True)
-    several = set(found[times > 1].tolist())
+    lines = np.union1d(examples.column("line").to_numpy(), refused_lines)
+    together = np.concatenate([examples.column("line").to_numpy(), refused_lines])
+    each_line, times = np.unique(together, return_counts=True)
+    several = set(each_line[times > 1].tolist())
+    # A row that normalize refuses as a whole never was a sequence; one of several sequences was.
     gone = sum(stage != "normalize" or line in several for line, stage in refused)
-    sequences = made.num_rows + gone
+    sequences = examples.num_rows + gone
     counted = (len(lines) + report.filtered, sequences, True)
     if counted != (report.rows, report.made, counts_lines(work, report)):
         raise PipelineError(
@@ -91,7 +94,7 @@ def require_counts(work: Work, report: PartReport, made: pa.Table, refused: list
 
 
 def made(normalized: Batch) -> int:
-    """Sequences that rows became. A refused row that became one or none is no sequence."""
+    """How many sequences the rows became. A row that is refused as a whole counts as none."""
     lines = normalized.column("line").to_numpy()
     _, place, counts = np.unique(lines, return_inverse=True, return_counts=True)
     stays = normalized.column("reject_code").is_null().to_numpy(zero_copy_only=False)

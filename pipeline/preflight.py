@@ -1,8 +1,8 @@
-"""A look at a few rows before a long build: one that is bound to be refused stops at once.
+"""Stops a build at once if a few sampled rows show that it would refuse too many.
 
-Rows from the head, the middle and the tail of each input go through the build's own stages. A bad
-stretch in one place proves nothing about the rest, so only an input that is bad in all three places
-counts, and only by the share of its best place.
+Rows from the head, the middle and the tail of each input go through the build's own stages. Bad
+rows in one place prove nothing about the rest of a file. So an input counts only if all three
+places are bad, and then with the smallest share of refused rows among the three.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from stages.contract import Record
 
 PLACES = 3
 ROWS = 40  # in each place
-BYTES = 64 << 10  # of a place; rows behind it are left out
-ENOUGH = 0.5  # refused rows of every place, before that says something about an input
+BYTES = 64 << 10  # of a place; the rows after that are left out
+ENOUGH = 0.5  # an input counts if more than this share is refused in every place
 INPUTS = 8
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Rows of one place."""
+    """How many rows of one place were read, and how many were refused."""
 
     rows: int = 0
     refused: int = 0
 
 
 def _places(records: Sequence[Record]) -> list[list[Record]]:
-    """The first rows of each third, up to a number of bytes."""
+    """The first rows of each third of the records, up to ``ROWS`` rows and ``BYTES`` bytes."""
     third = -(-len(records) // PLACES)
-    found = []
+    places = []
     for start in range(0, len(records), max(third, 1)):
         size = 0
         taken: list[Record] = []
@@ -45,12 +45,14 @@ def _places(records: Sequence[Record]) -> list[list[Record]]:
             if taken and size > BYTES:
                 break
             taken.append(record)
-        found.append(taken)
-    return found
+        places.append(taken)
+    return places
 
 
-def _through(recipe: Recipe, reading: str, records: list[Record], name: str, told: Ledger) -> _Seen:
-    """Rows through the stages, those that lose every sequence counted as refused."""
+def _through(
+    recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
+) -> _Seen:
+    """Run rows through the stages; a row is refused when none of its sequences is left."""
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
     batch, gone = chain.through(normalized, recipe.stages(reading))
@@ -61,33 +63,34 @@ def _through(recipe: Recipe, reading: str, records: list[Record], name: str, tol
     for line in sorted(refused):
         record = records[line]
         at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
-        told.count(codes[line][0], codes[line][1], f"{name}{at}")
+        ledger.count(codes[line][0], codes[line][1], f"{name}{at}")
     return _Seen(len(records) - normalize.tally.filtered, len(refused))
 
 
 def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
-    """Stop a build that is bound to refuse more rows than ``--max-reject`` allows.
+    """Stop a build that would refuse more rows than ``--max-reject`` allows.
 
     Raises:
-        DataError: see ``refusals.refuse_too_many``; told from a sample.
+        DataError: see ``refusals.refuse_too_many``; its counts are those of the sample.
     """
     config = recipe.config
     if config.source.salvage:
         return
-    recipe = replace(recipe, backend="tokenizers")  # the ids are the same, and it is loaded
-    told, bound, rows, sampled = Ledger(), 0.0, 0, 0
+    recipe = replace(recipe, backend="tokenizers")  # gives the same ids, and is loaded already
+    ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0
     for source, reading in list(zip(inputs, recipe.formats, strict=True))[:INPUTS]:
         reader = readers.load(source.reader)
         glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
         rows += glimpse.rows
         if glimpse.rows <= len(glimpse.records):
             continue  # so small that the build itself is as fast
-        seen = [_through(recipe, reading, p, source.name, told) for p in _places(glimpse.records)]
+        seen = [_through(recipe, reading, p, source.name, ledger) for p in _places(glimpse.records)]
         sampled += sum(place.rows for place in seen)
+        # At least this share of the input will be refused, as far as the sample shows.
         least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
         bound += least * glimpse.rows if least > ENOUGH else 0.0
     left_out = len(inputs) > INPUTS
-    if told.rows_by_code and config.judge.max_reject == 0:
-        raise error_of(told, sampled, True, config, "sampled rows")
+    if ledger.rows_by_code and config.judge.max_reject == 0:
+        raise error_of(ledger, rows=sampled, left=True, config=config, of="sampled rows")
     if not left_out and rows and too_many(round(bound), rows, config.judge.max_reject):
-        raise error_of(told, sampled, True, config, "sampled rows")
+        raise error_of(ledger, rows=sampled, left=True, config=config, of="sampled rows")

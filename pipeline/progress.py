@@ -1,4 +1,4 @@
-"""Runs a build and tells its story: progress and summary on stderr, the result on stdout."""
+"""Runs a build for the command line: progress and summary on stderr, the result on stdout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_INPUTS = 8  # that the summary names
 
 
 class _Bar:
-    """A line that rewrites itself on a terminal, and stays silent elsewhere."""
+    """A progress line that is rewritten in place, at most ten times a second."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -67,6 +67,7 @@ def _lines(manifest: Manifest) -> list[str]:
     for note, count in rows.notes.items():
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
+    # What is left are refused examples of rows that are not refused: others of theirs are kept.
     beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
     lines += [
         f"          {n} examples of rows with other examples: {code}" for code, n in beside.items()
@@ -75,8 +76,8 @@ def _lines(manifest: Manifest) -> list[str]:
         lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
     rated = margins.line(manifest.margins)
     lines += [rated] if rated else []
-    said = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
-    lines += [f"          {manifest.for_}: {said}"] if said else []
+    no_margin = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
+    lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
     packing, padding = manifest.packing, manifest.padding
     if packing:
         lines.append(
@@ -99,7 +100,7 @@ def unread(source: InputRecord) -> str:
 
 
 def _formats(inputs: Sequence[InputRecord]) -> list[str]:
-    """What each input was read as, and why; of many inputs the first few."""
+    """The format of each input and the evidence for it; of many inputs the first few."""
     several = len(inputs) > 1
     lines = [
         f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
@@ -115,16 +116,16 @@ def _formats(inputs: Sequence[InputRecord]) -> list[str]:
 
 
 def summary(built: Built) -> str:
-    """What a person wants to know about a build."""
+    """The summary of a build, for the terminal."""
     manifest = built.build.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     lines += [*_formats(manifest.inputs), *_lines(manifest), *inference.lines(manifest)]
     if built.left_out:
         lines.append(f"not read  {in_words(built.left_out)}")
-    for name, found in manifest.audits.items():
-        if found.status == "warn":
-            lines.append(f"audit     {name}, {found.detail}")
+    for name, audit in manifest.audits.items():
+        if audit.status == "warn":
+            lines.append(f"audit     {name}, {audit.detail}")
     return "\n".join(lines + drift.lines(built.drift))
 
 

@@ -1,8 +1,8 @@
-"""A build is made aside and appears at once: a reader sees the old one or the new one.
+"""Publishes a build atomically: a reader sees the whole old build or the whole new one.
 
-The finished directory takes the old one's place in a single system call where the platform can
-exchange two names (Linux ``renameat2``); elsewhere by two renames under the lock, with a mark that
-lets the next run finish what a crash left between them.
+A build is written to a staging directory beside its target. On Linux one system call
+(``renameat2``) then exchanges the two. Elsewhere two renames under a lock do it: the old build
+becomes ``.DIR.old``, so that after a crash between them the next run can put it back.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ def _beside(target: Path, what: str) -> Path:
 
 
 def _files_of_build(target: Path) -> set[str] | None:
-    """Relative paths that a build's manifest vouches for; None when it is not a build of ours."""
+    """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
     try:
-        found = load(Listed, (target / MANIFEST).read_bytes())
+        listed = load(Listed, (target / MANIFEST).read_bytes())
     except (OSError, MalformedError):
         return None
-    return {*found.files, RUN, MANIFEST} if found.build_id else None
+    return {*listed.files, RUN, MANIFEST} if listed.build_id else None
 
 
 def check_target(target: Path) -> Path:
-    """The output must be new, empty, or a build and nothing else.
+    """Require that the output is new, empty, or a build without any other file.
+
+    What is replaced is deleted, so nothing may be in it that the user put there.
 
     Returns:
-        The target itself, behind any symbolic link.
+        The real path of the target, all symbolic links followed.
 
     Raises:
-        UsageError: it is a file, the working directory, or holds something that is not a build's.
+        UsageError: it is a file, contains the working directory, or holds a file that no build has.
     """
     real = Path(os.path.realpath(target))
     if real == Path.cwd() or real in Path.cwd().parents:
@@ -68,7 +70,7 @@ def check_target(target: Path) -> Path:
 
 @contextmanager
 def staging(target: Path) -> Iterator[Path]:
-    """A fresh directory beside the target, under its lock; removed whatever happens.
+    """A new directory beside the target, under the target's lock; it is removed in the end.
 
     Raises:
         SurroundingsError: another build of the same target is running.
@@ -90,27 +92,28 @@ def staging(target: Path) -> Iterator[Path]:
 def _locked(target: Path) -> Iterator[Path]:
     path = _beside(target, "lock")
     while True:
-        with path.open("a+") as held:
+        with path.open("a+") as lock:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                held.seek(0)
+                lock.seek(0)
                 raise SurroundingsError(
-                    f"{target} is being built by another run ({held.read().strip() or 'unknown'}).",
+                    f"{target} is being built by another run ({lock.read().strip() or 'unknown'}).",
                     "Wait for it, or build somewhere else.",
                 ) from error
-            # The run before may have removed the file between our opening and locking it.
-            if not path.exists() or path.stat().st_ino != os.fstat(held.fileno()).st_ino:
+            # The run before removes the lock file at its end. If that happened after we opened it,
+            # we have locked a deleted file, which no other run will see: open it again.
+            if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
                 continue
-            held.truncate(0)
-            held.write(f"process {os.getpid()}")
-            held.flush()
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()}")
+            lock.flush()
             yield path
             return
 
 
 def _recover(target: Path) -> None:
-    """Finish a publication that died between its two renames."""
+    """Put the old build back if a publication was killed between its two renames."""
     old = _beside(target, "old")
     if old.exists() and not target.exists():
         old.rename(target)
@@ -118,7 +121,7 @@ def _recover(target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two directories in one system call; False where that is not offered."""
+    """Exchange two directories in one system call; False if the system has no such call."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -134,7 +137,10 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """Flush every file and directory: after the rename they must survive a power cut."""
+    """Flush every file and directory to the disk.
+
+    Otherwise a power cut soon after the rename could leave a build with empty files.
+    """
     for root, _, files in os.walk(folder):
         for name in (*files, "."):
             handle = os.open(os.path.join(root, name), os.O_RDONLY)
@@ -145,26 +151,26 @@ def _sync(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manifest:
-    """Write the manifest, which makes a folder a build. Nothing else does, and nobody may without
-    the verdict that ``validation.json`` holds.
+    """Write the manifest, which makes a folder a build. This is the only function that does, and it
+    requires a verdict that passed and is the one in ``validation.json``.
 
     Returns:
         The manifest as it was written.
 
     Raises:
-        GateError: the verdict is not one that passed, or the folder holds another.
+        GateError: the verdict did not pass, or ``validation.json`` has another one.
     """
-    held = json.loads((folder / VALIDATION).read_bytes())
+    stored = json.loads((folder / VALIDATION).read_bytes())
     judged = verdict.findings and verdict.passed
-    if not judged or held != json.loads(json.dumps(verdict.described())):
+    if not judged or stored != json.loads(json.dumps(verdict.described())):
         raise GateError("The build was not checked, or failed its checks.", "Please report it.")
-    found = sealed(manifest)
-    write_json(folder / MANIFEST, as_json(found))
-    return found
+    with_seal = sealed(manifest)
+    write_json(folder / MANIFEST, as_json(with_seal))
+    return with_seal
 
 
 def publish(folder: Path, target: Path) -> None:
-    """Put a finished staging directory in the target's place."""
+    """Replace the target with a finished staging directory."""
     _sync(folder)
     if target.is_dir() and not any(target.iterdir()):
         target.rmdir()
@@ -175,7 +181,7 @@ def publish(folder: Path, target: Path) -> None:
         target.rename(old)
         folder.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    handle = os.open(target.parent, os.O_RDONLY)
+    handle = os.open(target.parent, os.O_RDONLY)  # the rename itself must reach the disk, too
     try:
         os.fsync(handle)
     finally:

@@ -28,7 +28,7 @@ def _spelled(value: Any) -> str:
     return orjson.dumps(value, default=str).decode()
 
 
-def _held(column: Column, rows: int) -> str:
+def _contents(column: Column, rows: int) -> str:
     """What a column holds, in words: ``true in 31, false in 9 of 40 sampled rows``."""
     counts = Counter(map(_spelled, column.values))
     if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
@@ -75,17 +75,17 @@ def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
         if task == config.task:
             continue
         try:
-            found = detection.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
+            other = detection.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
         except PipelineError:
             continue
-        if found.change is None:
-            return f" The rows also read as {task} data: pipeline run {task} ({found.evidence})."
+        if other.change is None:
+            return f" The rows also read as {task} data: pipeline run {task} ({other.evidence})."
     return ""
 
 
 def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
     what = (
-        f"{where}: column {path!r} ({_held(column, len(rows))}) rates the answers, and "
+        f"{where}: column {path!r} ({_contents(column, len(rows))}) rates the answers, and "
         f"{config.task} would train every answer.{_alike(rows, config, where)}"
     )
     ways = [f"train all of them with {ignore(path)}"]
@@ -109,18 +109,18 @@ def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def _scored(path: str, found: Survey, rows: Sequence[Row], where: str) -> DataError:
-    held = _held(found.columns[path], len(rows))
-    sides = _sides(path, found.columns)
+def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataError:
+    shown = _contents(survey.columns[path], len(rows))
+    sides = _sides(path, survey.columns)
     if sides is not None:
         return DataError(
-            f"{where}: columns {sides[0]!r} and {sides[1]!r} ({held}) may be the scores of the "
+            f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
             "answers, and no format reads them under these names.",
             f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
             f"out with {' '.join(map(ignore, sides))}.",
         )
     return DataError(
-        f"{where}: column {path!r} ({held}) may be the score of one answer, or the margin between "
+        f"{where}: column {path!r} ({shown}) may be the score of one answer, or the margin between "
         "two, and no format reads it alone under this name.",
         f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
     )
@@ -130,8 +130,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
     name, word = reading.partition("/")[0], column_names.plain(path)
-    found = formats.load(reading)
-    read = found.columns
+    record_format = formats.load(reading)
+    read = record_format.columns
     if word in column_names.SYSTEM and "system text" in read:
         return [f"--map system={path}"]
     if word in column_names.HISTORY and "history" in read:
@@ -168,19 +168,19 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     ways.append(f"leave it out with {ignore(path)}")
     name = reading.partition("/")[0]
     return DataError(
-        f"{where}: column {path!r} ({_held(column, len(rows))}){why} format {name} does not "
+        f"{where}: column {path!r} ({_contents(column, len(rows))}){why} format {name} does not "
         "read it.",
         f"Say which: {', or '.join(ways)}.",
     )
 
 
-def ask(found: Survey, rows: Sequence[Row], reading: str, where: str, config: Config) -> None:
+def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: Config) -> None:
     """Ask about the first column that must not be left out without a question.
 
     Raises:
         DataError: there is one.
     """
-    asked = {path: column for path, column in found.columns.items() if column.asked is not None}
+    asked = {path: column for path, column in survey.columns.items() if column.asked is not None}
     for path, column in asked.items():
         error = column.asked
         if error is None:
@@ -188,10 +188,10 @@ def ask(found: Survey, rows: Sequence[Row], reading: str, where: str, config: Co
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
             raise _rated(path, column, rows, config, where)
         if error.code == "rated":
-            raise _scored(path, found, rows, where)
+            raise _scored(path, survey, rows, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
-        held = _held(column, len(rows))
-        raise DataError(f"{where}: {error.detail} ({held}).", error.remedy)
-    if found.most is not None:
-        raise _unseen(found.most, found.columns[found.most], rows, reading, where)
+        shown = _contents(column, len(rows))
+        raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
+    if survey.most is not None:
+        raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)

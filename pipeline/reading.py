@@ -1,4 +1,4 @@
-"""How rows are read, from a build's options: what formats are told, and what is left out."""
+"""How rows are read: the options for formats, and which rows and columns are left out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from stages.selection import Selection, condition
 
 
 def format_options(config: Config) -> FormatOptions:
-    """What formats are told."""
+    """The options that formats take."""
     return FormatOptions(
-        dict(config.source.map),
-        config.source.neutral,
-        config.source.prompt_separator,
-        config.source.step_tag,
-        config.source.already_templated,
-        config.source.reasoning_in,
-        config.source.system,
-        config.source.null_fields,
+        columns=dict(config.source.map),
+        neutral=config.source.neutral,
+        prompt_separator=config.source.prompt_separator,
+        step_tag=config.source.step_tag,
+        already_templated=config.source.already_templated,
+        reasoning_in=config.source.reasoning_in,
+        system=config.source.system,
+        null_fields=config.source.null_fields,
     )
 
 

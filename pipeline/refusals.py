@@ -1,4 +1,4 @@
-"""The error of a build that refused too many rows: what was refused, why, and the way on."""
+"""The error of a build that refused too many rows: how many, why, and the options that help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FITTING = 0.99  # of the rows that are too long, for the length that a message 
 
 
 def too_many(refused: int, rows: int, limit: float) -> bool:
-    """Whether so many refused rows fail a build; a handful never do, unless none is allowed."""
+    """Whether so many refused rows fail a build: more than the limit allows, and more than
+    ``MIN_REJECTS`` unless the limit is 0."""
     return refused > limit * rows and (refused > MIN_REJECTS or limit == 0)
 
 
@@ -48,17 +49,17 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
     """
     if left and not too_many(ledger.rejected_rows, rows, config.judge.max_reject):
         return
-    error = error_of(ledger, rows, bool(left), config)
+    error = error_of(ledger, rows, left=bool(left), config=config)
     listed = failed.folder_of(config.run.output) / REJECTS
     raise DataError(error.what, f"{error.remedy} Every refused row is in {listed}.".lstrip())
 
 
 def error_of(ledger: Ledger, rows: int, left: bool, config: Config, of: str = "rows") -> DataError:
-    """What was refused of so many rows, for which reasons, and the options that would let it pass.
+    """The error: how many rows were refused, by reason, and the options that would help.
 
     Args:
-        left: whether anything is left.
-        of: what the rows are called.
+        left: whether any example is left.
+        of: what the message calls the rows.
     """
     refused = ledger.rejected_rows
     reasons = "\n".join(

@@ -1,4 +1,7 @@
-"""Refused rows as users get them: of a build and of single stages, all as one record."""
+"""Writes ``rejects.jsonl``: every refused row, with its id and its offset in the whole file.
+
+A part knows only its own split; ids and offsets need the rows of the splits before it.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ ORIGIN = ("row_id", "offset", "raw")  # columns of a stage file
 
 @dataclass(slots=True)
 class Ledger:
-    """What became of the rows.
+    """Counts of refused rows.
 
     Attributes:
         rows_by_code: refused rows, by the code of their first refused sequence.
-        examples_by_code: refused sequences; a row that is refused as a whole is none.
+        examples_by_code: refused sequences; a row that is refused as a whole counts as none.
         first: the first ids of each code.
-        details: what the first row of each code was told.
+        details: the sentence for the first row of each code.
         long: tokens of every row that was refused for its length.
     """
 
@@ -49,7 +52,7 @@ class Ledger:
         if len(listed) < 5:
             listed.append(row_id)
         if code == "too_long":
-            self.long.append(int(detail.partition(" ")[0]))
+            self.long.append(int(detail.partition(" ")[0]))  # the detail begins with the tokens
 
     @property
     def rejected_rows(self) -> int:
@@ -57,6 +60,7 @@ class Ledger:
 
 
 def _entries(work: Work, source: Source) -> Iterator[tuple[int, Reject]]:
+    """The refused rows of a part, each with its line in the part."""
     with work.rejects.open("rb") as file:
         for text in file:
             entry = PartReject(**json.loads(text))
@@ -131,16 +135,17 @@ def write(path: Path, works: list[Work], sources: list[Source], encoded: list[In
     """Write the file, in input order.
 
     Args:
-        encoded: per part, the lines of its examples; a row is refused only when it has none.
+        encoded: per part, the lines of its examples; a row with an example is not refused.
     """
     ledger = Ledger()
     with path.open("w", encoding="utf-8") as file:
         for work, source, lines in zip(works, sources, encoded, strict=True):
-            found = sorted(_entries(work, source), key=lambda pair: pair[0])
-            refused = np.array([line for line, _ in found], np.int64)
+            entries = sorted(_entries(work, source), key=lambda pair: pair[0])
+            refused = np.array([line for line, _ in entries], np.int64)
+            # A row with an example counts as used, whatever else of it was refused.
             counted = set(refused[np.isin(refused, lines)].tolist())
             several = _several(refused, lines)
-            for line, entry in found:
+            for line, entry in entries:
                 file.write(one_line(entry) + "\n")
                 if entry.stage != "normalize" or line in several:
                     ledger.examples_by_code[entry.code] += 1

@@ -12,7 +12,7 @@ def examples(table: pa.Table, layout: str) -> pa.Table:
     """One example a row, unpadded.
 
     Raises:
-        UsageError: it has columns that this does not know how to take apart.
+        UsageError: it has a column of unknown meaning, which cannot be split into examples.
     """
     known = {*columns.TYPES, "row_ids"}
     unknown = [name for name in table.schema.names if name not in known]

@@ -1,4 +1,4 @@
-"""Rows of a tensor inside a safetensors file, read and written in place, without torch.
+"""Reads and writes rows of a tensor in a safetensors file, in place and without torch.
 
 A file begins with the length of its header (8 bytes, little-endian) and the header in JSON: dtype,
 shape and place of each tensor. bf16, which numpy lacks, is widened to float32 by its upper bytes
@@ -86,6 +86,8 @@ def narrow(values: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:
     """float32 as it is stored; bf16 rounds to nearest, ties to even."""
     if dtype != "BF16":
         return values.astype(_STORED[dtype])
+    # bf16 is the upper half of float32. Adding 0x7fff, and 1 if the last kept bit is set, carries
+    # into the upper half exactly where rounding to nearest, ties to even, must round up.
     bits = values.view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return rounded.astype("<u2")
@@ -115,12 +117,14 @@ def set_means(path: Path, name: str, rows: Mapping[int, Sequence[int]]) -> None:
             "Give the model that the build was made for.",
         )
     kind = _STORED[dtype]
-    table = np.memmap(path, kind, "r+", start + entry["data_offsets"][0], tuple(shape))
-    made = {}
-    for row, used in rows.items():
+    table = np.memmap(
+        path, dtype=kind, mode="r+", offset=start + entry["data_offsets"][0], shape=tuple(shape)
+    )
+    means = {}
+    for row, used in rows.items():  # all means first: a row may be among those averaged
         mean = widen(np.array(table[list(used)]), dtype).mean(axis=0, dtype=np.float32)
-        made[row] = narrow(mean, dtype)
-    for row, values in made.items():
+        means[row] = narrow(mean, dtype)
+    for row, values in means.items():
         table[row] = values
     table.flush()
 
@@ -130,5 +134,11 @@ def read_row(path: Path, name: str, row: int) -> npt.NDArray[np.float32]:
     entries, start = header(path)
     entry = entries[name]
     kind = _STORED[entry["dtype"]]
-    table = np.memmap(path, kind, "r", start + entry["data_offsets"][0], tuple(entry["shape"]))
+    table = np.memmap(
+        path,
+        dtype=kind,
+        mode="r",
+        offset=start + entry["data_offsets"][0],
+        shape=tuple(entry["shape"]),
+    )
     return widen(np.array(table[row]), entry["dtype"])

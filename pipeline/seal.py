@@ -1,8 +1,8 @@
-"""A seal on the files that no other file vouches for: the hash of the rest of their content.
+"""The seal of a JSON file: a hash of its content, stored in the file itself.
 
-``manifest.json`` names every other file by hash but itself; ``run.json`` may differ between equal
-builds, so the manifest leaves it out; a part's report vouches for the part. Each carries its own
-hash, and its exact spelling is checked.
+The manifest has the hash of every other file but not its own; it leaves out ``run.json``, which may
+differ between equal builds. These two, and the report of a part, carry their own hash. A sealed
+file must also have the exact bytes that we would write, so that every change is noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with its seal, in the place of an older one."""
+    """The content with a new seal; an older one is dropped."""
     bare = {key: value for key, value in content.items() if key != KEY}
     return {**bare, KEY: _hash(bare)}
 
@@ -30,14 +30,14 @@ def sealed(content: dict[str, Any]) -> dict[str, Any]:
 def problem(data: bytes) -> str | None:
     """What is wrong with a sealed file's bytes; None when they are what was written."""
     try:
-        found = json.loads(data)
-        if not isinstance(found, dict):
+        content = json.loads(data)
+        if not isinstance(content, dict):
             return "it is not an object"
     except ValueError as error:
         return f"it is not JSON: {error}"
-    if KEY not in found:
+    if KEY not in content:
         return "it has no seal"
-    if sealed(found)[KEY] != found[KEY]:
+    if sealed(content)[KEY] != content[KEY]:
         return "its content changed after it was sealed"
-    spelled = json_text(found).encode(errors="surrogatepass")  # a lone half is not text, but JSON
+    spelled = json_text(content).encode(errors="surrogatepass")  # a lone half is not text, but JSON
     return None if spelled == data else "its JSON is written differently"

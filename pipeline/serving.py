@@ -1,8 +1,8 @@
-"""The stop contract: how each kind of server and trainer is told where an answer ends.
+"""``serving.json``: the strings and ids at which servers and trainers must stop an answer.
 
-Strings come first, since a server that loads its own tokenizer understands them whatever ids it
-has. A string that is a registered special token appears in decoded text only where special tokens
-are not skipped, so the snippets say that as well.
+Stop strings come first: they work with any tokenizer, also where a server's own one has other ids.
+A string that is a registered special token is in the decoded text only if special tokens are not
+skipped, so the snippets for the engines switch that off.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ REGISTERED = "id, or the string where this build's tokenizer is loaded"
 def stop_ids(model: TargetModel) -> list[int]:
     """Ids at which generation stops."""
     tokenizer = parsed(model.tokenizer_json)
-    found = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
-    return [index for index in found if index is not None]  # binding proved that none is missing
+    ids = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
+    return [index for index in ids if index is not None]  # binding proved that none is missing
 
 
 def _seen_by_stock(model: TargetModel, text: str) -> bool | None:
-    """Whether a tokenizer that the server brings has this token; None where nobody can know."""
+    """Whether the original model's tokenizer has this token; None if that cannot be known."""
     added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
     if text not in {token.content for token in added}:
         return True  # a word of the vocabulary itself
     if text in model.profile.added_tokens:
         return False
     if model.profile.ranks is None:
-        return None  # a directory may hold tokens that its maker added
+        return None  # the tokenizer of a model directory may have been extended before
     return model.step_id < 0 or text not in tuple(model.profile.step_tokens)
 
 
 def marker(model: TargetModel, text: str) -> dict[str, Any]:
-    """What a custom stop marker is to the tokenizers, and so how to stop at it.
+    """How the tokenizers write a custom stop marker, and so how to stop at it.
 
     Returns:
         ``text``, ``ids`` (of the emitted tokenizer), ``is_one_token``, ``stock_tokenizer_sees_it``
@@ -68,7 +68,7 @@ def marker(model: TargetModel, text: str) -> dict[str, Any]:
 
 
 def needs_tokenizer(model: TargetModel) -> dict[str, str]:
-    """How each server is given the tokenizer with the tokens that the user registered."""
+    """How to load the tokenizer with the user's registered tokens, by server."""
     if not model.profile.added_tokens:
         return {}
     folder = "the directory that pipeline overlay writes (MODEL with this build's tokenizer)"
@@ -123,7 +123,7 @@ def contract(
 
     Args:
         stops: custom stop markers, in the order of ``--stop``.
-        room: how many tokens the trained answers have, where a build has measured them.
+        room: tokens of the trained answers; None if they were not measured.
     """
     profile = model.profile
     names = ("step_token", "good_token", "bad_token")
@@ -147,19 +147,19 @@ def contract(
         # an encoder generates nothing that could be stopped
         "engines": {}
         if profile.pair
-        else _engines(model, strings, ids, bool(stops), room.max if room else None),
+        else _engines(model, strings, ids, keep=bool(stops), longest=room.max if room else None),
     }
 
 
-def as_text(found: dict[str, Any]) -> list[str]:
-    """The contract in lines, for a person."""
-    lines = [f"stop strings    {' '.join(map(repr, found['stop_strings']))}"]
-    lines.append(f"stop ids        {' '.join(map(str, found['stop_token_ids']))}")
+def as_text(serving: dict[str, Any]) -> list[str]:
+    """The lines of ``pipeline doctor`` for ``serving.json``; none for encoders."""
+    lines = [f"stop strings    {' '.join(map(repr, serving['stop_strings']))}"]
+    lines.append(f"stop ids        {' '.join(map(str, serving['stop_token_ids']))}")
     lines += [
         f"stop marker     {item['text']!r}: use the {item['use']}; {item['why']}"
-        for item in found["markers"]
+        for item in serving["markers"]
     ]
-    engines = found["engines"]
+    engines = serving["engines"]
     if not engines:
         return []
     lines.append(f"vllm            SamplingParams(**{engines['vllm']['SamplingParams']})")

@@ -1,7 +1,8 @@
-"""How a shard lies on the disk: our columns as they are, or a trainer's with the rest beside them.
+"""Reads and writes shard files, in our columns or in those of a trainer.
 
-A trainer's shard ``train/data-0.arrow`` may lack what only we keep (row ids, step positions).
-That is stored in ``__lineage__/train/data-0.arrow``, row by row, and ``read`` puts both together.
+A trainer's shard ``train/data-0.arrow`` may lack columns that only we have (row ids, step
+positions). They are stored in ``__lineage__/train/data-0.arrow``, in the same rows, and ``read``
+joins both.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ import pyarrow.parquet as pq
 
 from pipeline.exports import Projection
 
-BATCH_ROWS = 256  # rows per record batch: what a random read touches
+BATCH_ROWS = 256  # rows per record batch: reading one row at random reads its batch
 _ORDER = b"columns"  # of a lineage file's schema: our columns in their order
 
 
 def lineage_of(path: str) -> str:
-    """Where the columns that a trainer's shard lacks are, relative to the build.
+    """The file for the columns that a trainer's shard lacks, relative to the build.
 
-    ``load_dataset(DIR)`` passes over folders with two underscores, and so takes the shards alone.
+    ``load_dataset(DIR)`` skips folders whose names begin with two underscores, so it sees only the
+    shards.
     """
     return f"__lineage__/{path.rpartition('.')[0]}.arrow"
 
@@ -42,7 +44,7 @@ def read_file(path: Path) -> pa.Table:
 
 
 class _Lines:
-    """One JSON object a line; the only writer here that needs no schema."""
+    """Writes one JSON object a line; it has the interface of pyarrow's writers."""
 
     def __init__(self, sink: Any, schema: pa.Schema) -> None:
         self._sink = sink
@@ -58,7 +60,7 @@ _WRITERS = {".parquet": pq.ParquetWriter, ".jsonl": _Lines}  # any other: pa.ipc
 
 
 class _File:
-    """One file that record batches go into; opened with the first of them."""
+    """One file of record batches; it is opened with the first batch, whose schema it takes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,8 +71,8 @@ class _File:
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._sink = pa.OSFile(str(self.path), "wb")
-            made = _WRITERS.get(self.path.suffix, pa.ipc.new_stream)
-            self._writer = made(self._sink, table.schema)
+            open_writer = _WRITERS.get(self.path.suffix, pa.ipc.new_stream)
+            self._writer = open_writer(self._sink, table.schema)
         self._writer.write_table(table)
 
     def close(self) -> None:
@@ -106,12 +108,14 @@ class Sink:
             self._files[0].write(table)
             return
         rest = [name for name in table.schema.names if name not in self._projection.keeps]
+        # The trainer's columns have lost the order of ours, so the lineage file keeps it.
         order = json.dumps(table.schema.names).encode()
         self._files[0].write(self._projection.forward(table))
         self._files[1].write(table.select(rest).replace_schema_metadata({_ORDER: order}))
 
 
 def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterator[pa.Table]:
+    """Batches in our columns, from those of the shard and of its lineage file."""
     order = json.loads(rest.schema.metadata[_ORDER])
     for start in range(0, len(rest), BATCH_ROWS):
         ours = projection.back(stored.slice(start, BATCH_ROWS).combine_chunks())
@@ -123,9 +127,9 @@ def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterato
 
 
 def read(folder: Path, path: str, projection: Projection | None) -> pa.Table:
-    """A shard in our columns, whatever it is stored in."""
-    stored = read_file(folder / path)
+    """A shard in our columns, whatever columns it is stored in."""
+    table = read_file(folder / path)
     if projection is None:
-        return stored
+        return table
     rest = read_file(folder / lineage_of(path))
-    return pa.concat_tables(list(_joined(stored, rest, projection)))
+    return pa.concat_tables(list(_joined(table, rest, projection)))

@@ -1,4 +1,4 @@
-"""Strips of tokens on a terminal; where there are no colours, words say what colours would."""
+"""Prints sequences of tokens on a terminal: their kinds as colours, or as words without colour."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ class Canvas:
 
 
 def _text(pieces: Iterable[Piece]) -> str:
-    """Pieces as one text; what only looks like a control token stands in brackets."""
+    """Pieces as one text; text that only looks like a control token is put in brackets."""
     runs = groupby(pieces, key=lambda piece: piece.spelled)
     texts = ((spelled, "".join(piece.text for piece in run)) for spelled, run in runs)
     return "".join(AS_TEXT.format(text) if spelled else text for spelled, text in texts)
 
 
 def _worded(strip: Strip) -> Iterator[str]:
-    """Runs of one kind, each line behind the kind's name."""
+    """Lines of text, with the kind's name before the first line of each run of one kind."""
     for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
         first = True
         for line in _text(run).splitlines(keepends=True):

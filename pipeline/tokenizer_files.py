@@ -1,4 +1,4 @@
-"""The emitted tokenizer: what a trainer and a server must load."""
+"""Writes ``tokenizer/``, which a trainer and a server of the build must load."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _config(model: TargetModel) -> dict[str, Any]:
 
 
 def _pair_config(profile: ModelProfile) -> dict[str, Any]:
-    """What a tokenizer of an encoder says about itself beside that."""
+    """More keys of ``tokenizer_config.json``, for encoders."""
     if profile.pair is None:
         return {}
     inputs = ["input_ids", "token_type_ids", "attention_mask"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DISTRIBUTION = "posttrain-pipeline"
 
-# Where each name is; nothing is imported before it is asked for, so that the commands start fast.
+# The module of each name; they are imported on first use, so that the commands start fast.
 _HOMES = {
     "Build": "pipeline.build_dir.build",
     "Plan": "posttrain_pipeline.api",

@@ -1,4 +1,4 @@
-"""The console scripts: they look whether the packages are ours, then start the program."""
+"""The console scripts: they check that the imported packages are ours, then start the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from posttrain_pipeline.origin import ShadowedError, require_ours
 
-_USAGE = 2  # exit status: the call, or what stands around it, must change
+_USAGE = 2  # exit status: the command or its environment must change
 
 
 def _require_ours() -> None:

@@ -1,8 +1,8 @@
-"""Whether the packages that will be imported are ours.
+"""Checks that the packages that Python will import are ours.
 
-``stages``, ``expectations`` and ``pipeline`` are ordinary words: a folder of that name in front of
-ours on Python's path, or another distribution, takes their place. So this package, whose name is
-nobody else's, looks before any of them is imported. It imports nothing of them itself.
+``stages``, ``expectations`` and ``pipeline`` are common names: a folder of that name earlier on
+Python's path, or another distribution, would be imported in their place. This package has a name of
+its own, checks the others before they are imported, and itself imports none of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ELSEWHERE = "Rename that folder, run from another one, or remove it from PYTHON
 
 
 class ShadowedError(ImportError):
-    """Another package stands where one of ours should.
+    """Another package would be imported in the place of one of ours.
 
     Attributes:
         what, remedy: a sentence on what and where, and one on what to do.
@@ -43,25 +43,25 @@ def _place(name: str) -> Path | None:
 
 
 def require_ours() -> None:
-    """All three packages lie in the folder of this one, as this distribution wrote them.
+    """Require that all three packages are in the folder of this one, and from this distribution.
 
     Raises:
         ShadowedError: one does not.
     """
     home = Path(__file__).resolve().parent.parent
     for name in _PACKAGES:
-        place, wanted = _place(name), home / name / "__init__.py"
-        if place is None:
+        imported, ours = _place(name), home / name / "__init__.py"
+        if imported is None:
             raise ShadowedError(
                 f"Package {name!r} of posttrain-pipeline is missing.",
                 "Install it again: pip install --force-reinstall posttrain-pipeline",
             )
-        if place != wanted:
-            where = place.parent if place.name == "__init__.py" else place
+        if imported != ours:
+            where = imported.parent if imported.name == "__init__.py" else imported
             what = f"Python finds package {name!r} in {where}, before posttrain-pipeline's."
             raise ShadowedError(what, _ELSEWHERE)
-        if _MARK not in place.read_text("utf-8"):
+        if _MARK not in imported.read_text("utf-8"):
             raise ShadowedError(
-                f"{place} was overwritten by another distribution.",
+                f"{imported} was overwritten by another distribution.",
                 "Install posttrain-pipeline in a separate environment.",
             )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -99,3 +102,49 @@ def run_python(code: str, folder: Path, **variables: str) -> subprocess.Complete
         text=True,
         check=False,
     )
+
+
+def _examples() -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
+    """The Python files of CONTRIBUTING.md, each with the entry points declared below it."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    for code, declared in re.findall(r"```python\n(.*?)```\n\n```toml\n(.*?)```", text, re.DOTALL):
+        yield code, tomllib.loads(declared)["project"]["entry-points"]
+
+
+def _module(groups: dict[str, dict[str, str]]) -> str:
+    """The module that the entry points of one example name."""
+    (module,) = {value.split(":")[0] for names in groups.values() for value in names.values()}
+    return module
+
+
+def contributed(module: str) -> str:
+    """The example of CONTRIBUTING.md whose file is ``<module>.py``."""
+    (code,) = (code for code, groups in _examples() if _module(groups) == module)
+    return code
+
+
+def install_examples(folder: Path, *modules: str) -> Path:
+    """Write examples of CONTRIBUTING.md (all, where none is named) as an installed package.
+
+    Returns:
+        The folder, for Python's path.
+    """
+    information = folder / "somebodys-1.0.dist-info"
+    information.mkdir(parents=True)
+    declared: dict[str, list[str]] = {}
+    for code, groups in _examples():
+        module = _module(groups)
+        if modules and module not in modules:
+            continue
+        (folder / f"{module}.py").write_text(code)
+        for group, names in groups.items():
+            declared.setdefault(group, []).extend(f"{k} = {v}" for k, v in names.items())
+    entries = "".join(f"[{g}]\n" + "\n".join(names) + "\n" for g, names in declared.items())
+    (information / "entry_points.txt").write_text(entries)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
+    return folder
+
+
+def example_groups() -> set[str]:
+    """The folders that CONTRIBUTING.md has an example for."""
+    return {group.rpartition(".")[2] for _, groups in _examples() for group in groups}

@@ -6,12 +6,10 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stages import catalog, formats
-from stages.contract import Conversation, FormatOptions, Message
 from stages.errors import UsageError
 from stages.format import Format
 
@@ -132,20 +130,3 @@ def test_what_is_no_format_is_refused_where_it_is_loaded(
     monkeypatch.setattr(catalog, "load", lambda *_: given)
     with pytest.raises(UsageError, match=message):
         formats.load("toy")
-
-
-def test_the_format_in_contributing_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that CONTRIBUTING.md shows is a whole format."""
-    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (text,) = (block for block in blocks if "(Format):" in block)
-    module: dict[str, Any] = {}
-    exec(text, module)
-    monkeypatch.setattr(catalog, "load", lambda *_: module["FORMAT"])
-    found = formats.load("ask_tell")
-    row = {"ask": "two and two?", "tell": "four", "system": "be brief"}
-    assert found.matches(row) == "ask and tell"
-    assert found.matches({"ask": "two and two?"}) is None
-    turns = [Message(*one) for one in (("system", "be brief"), ("user", row["ask"]))]
-    read = found.read(row, FormatOptions())
-    assert read == [Conversation([*turns, Message("assistant", "four")])]

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from conftest import NAME
-from support import Ran, read_manifest
+from support import Ran, contributed, install_examples, read_manifest
 
 from expectations import invariants, metric_tables
 from expectations.checks import Between, none
@@ -27,59 +27,14 @@ from stages.profile import TargetModel
 
 Run = Callable[..., Ran]
 
-# What somebody else writes: how often one token stands in a row, and how often it may.
-TOY = '''
-"""Runs of one token: text that repeats itself, which a model learns never to end."""
-
-import numpy as np
-
-from expectations.checks import Between, every_sequence
-from expectations.contract import STORED, Invariant, Metrics, Subject
-
-
-def _one(sequences):
-    starts = np.union1d(np.flatnonzero(np.diff(sequences.ids, prepend=-1)), sequences.offsets[:-1])
-    longest = np.zeros(len(sequences), np.int64)
-    lengths = np.diff(np.append(starts, len(sequences.ids)))
-    np.maximum.at(longest, sequences.owner(starts), lengths)
-    return longest
-
-
-def longest_run(rows):
-    return {f"{side}longest_run": _one(ids) for side, ids in rows.sides.items()}
-
-
-SUBJECT = Subject(
-    metrics=(Metrics(measure=longest_run),),
-    invariants=(
-        Invariant(
-            name="no_long_runs",
-            why="a model that is taught to repeat one token does not stop",
-            checks=every_sequence(Between("longest_run", None, 8)),
-            breaks={"longest_run": 100, "chosen_longest_run": 100},
-            evidence=STORED,
-        ),
-    ),
-)
-'''
 GOOD = [{"question": f"{n} + 1?", "answer": f"{n + 1}."} for n in range(4)]
 BAD = [*GOOD[:2], {"question": "Stop.", "answer": "no" + " no" * 40}, GOOD[3]]
 
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
-    """A folder with the file, and what makes it an installed package."""
-    folder = tmp_path / "elsewhere"
-    information = folder / "somebodys_laws-1.0.dist-info"
-    information.mkdir(parents=True)
-    (folder / "token_runs.py").write_text(TOY)
-    (information / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: somebodys-laws\nVersion: 1.0\n"
-    )
-    (information / "entry_points.txt").write_text(
-        "[posttrain_pipeline.invariants]\ntoken_runs = token_runs:SUBJECT\n"
-    )
-    return folder
+    """The folder of an installed package with the invariant of CONTRIBUTING.md."""
+    return install_examples(tmp_path / "elsewhere", "token_runs")
 
 
 def forget() -> None:
@@ -103,7 +58,7 @@ def test_another_text_is_other_code(toy: Path) -> None:
     """A package that changes without another version is noticed; one whose module is gone is no
     reason to stop before it is asked for."""
     before = recipe.code_version()
-    (toy / "token_runs.py").write_text(TOY.replace("None, 8", "None, 80"))
+    (toy / "token_runs.py").write_text(contributed("token_runs").replace("None, 8", "None, 80"))
     forget()
     changed = recipe.code_version()
     (toy / "token_runs.py").unlink()

@@ -1,4 +1,4 @@
-"""A finished build, or an export of one, as one typed object. ::
+"""``Build``: a finished build, or an export of one, as one typed object. ::
 
 build = Build.open("DIR")
 build.manifest.rows.used
@@ -235,10 +235,12 @@ class Build:
         Raises:
             DataError: a file is missing or has changed.
         """
-        for found in self.differences():
-            if found.code != files.UNKNOWN:
-                what = "has changed since" if found.code == files.HASH else "is missing from"
-                raise DataError(f"{self.folder / found.name} {what} the build.", "Build it again.")
+        for difference in self.differences():
+            if difference.code != files.UNKNOWN:
+                what = "has changed since" if difference.code == files.HASH else "is missing from"
+                raise DataError(
+                    f"{self.folder / difference.name} {what} the build.", "Build it again."
+                )
         return self
 
     @cached_property

@@ -105,7 +105,7 @@ class Padding(Record):
 
 @dataclass(frozen=True, slots=True)
 class Inference(Record):
-    """Prompts that a hybrid reasoning model was trained behind.
+    """The generation prompts that a hybrid reasoning model was trained after.
 
     Attributes:
         trained_turns: by the prompt's name.

@@ -1,4 +1,4 @@
-"""The files of a build beside the hashes that its manifest gives."""
+"""Compares the files of a build with the hashes in its manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNLISTED = {RUN, MANIFEST}  # no manifest names these
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that is not as the manifest has it; ``code`` is ``missing``, ``hash`` or ``unknown``.
+    """A file that differs from the manifest; ``code`` is ``missing``, ``hash`` or ``unknown``.
 
     Attributes:
         name: its path in the build.
@@ -33,21 +33,21 @@ def differences(folder: Path, files: Mapping[str, str]) -> Iterator[Difference]:
     Args:
         files: sha256 by path, as a manifest has them.
     """
-    there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
     for name in sorted(files):
-        if name not in there:
+        if name not in present:
             yield Difference(name, MISSING, "the manifest lists it, but it does not exist")
         elif file_hash.sha256(folder / name) != files[name]:
             yield Difference(name, HASH, f"its sha256 is not {files[name]}")
-    for name in sorted(there - {*files} - _UNLISTED):
+    for name in sorted(present - {*files} - _UNLISTED):
         yield Difference(name, UNKNOWN, "the manifest does not list it")
 
 
 def hash_files(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
     """sha256 of every file of a build, by path; ``known`` spares hashing shards twice."""
-    found = dict(known)
+    hashes = dict(known)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file() and name not in found and name not in _UNLISTED:
-            found[name] = file_hash.sha256(path)
-    return dict(sorted(found.items()))
+        if path.is_file() and name not in hashes and name not in _UNLISTED:
+            hashes[name] = file_hash.sha256(path)
+    return dict(sorted(hashes.items()))

@@ -1,9 +1,9 @@
-"""JSON to frozen records and back, both ways by the same declarations.
+"""Converts JSON to frozen records and back, from the same declarations.
 
-A record is a dataclass whose fields are the keys of a JSON object, in the order in which they are
-written. A field that would be a Python keyword ends in an underscore, which its key has not:
-``in_`` is ``in``. Keys that a newer version wrote are kept, in their places, so that a record that
-was read and is written again gives the same bytes.
+A record is a dataclass whose fields are the keys of a JSON object, in the order of the file. The
+field of a key that is a Python keyword ends in an underscore: ``in_`` is the key ``in``. Keys of a
+newer version are kept in their places, so that reading a record and writing it again gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from pipeline import seal
 from pipeline.dataset_files import json_text
 
-OPTIONAL = {"optional": True}  # metadata of a key that older builds lack: its default is meant
+OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
 _OWN = ("unknown", "order")  # of a record; never keys
 _WORDS: dict[type, str] = {
     str: "text",
@@ -63,7 +63,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed(Record):
-    """A file that vouches for itself: ``content_sha256``, its last key, hashes the others."""
+    """A file with its own hash: ``content_sha256``, its last key, hashes all other keys."""
 
     content_sha256: str = ""
 
@@ -74,7 +74,7 @@ _S = TypeVar("_S", bound=Sealed)
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A field as its JSON key sees it."""
+    """How a JSON key is read into a field."""
 
     name: str
     read: Callable[[Any], Any]
@@ -85,15 +85,17 @@ class _Key:
 @functools.cache
 def _keys(kind: Any) -> dict[str, _Key]:
     hints = get_type_hints(kind)
-    found = {}
+    keys = {}
     for one in sorted(fields(kind), key=lambda one: one.name == seal.KEY):  # the seal is last
         if one.name not in _OWN:
             factory = one.default_factory
             default = one.default if factory is MISSING else factory()
             missing = one.metadata == OPTIONAL
             read = _reader(hints[one.name])
-            found[one.name.rstrip("_")] = _Key(one.name, read, missing, default)
-    return found
+            keys[one.name.rstrip("_")] = _Key(
+                one.name, read=read, optional=missing, default=default
+            )
+    return keys
 
 
 def _inside(key: object, read: Callable[[Any], Any], value: Any) -> Any:
@@ -113,7 +115,7 @@ def _is(kind: type, value: Any) -> Any:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """What turns a value of JSON into one of this type."""
+    """A function that converts a JSON value to this type, or raises MalformedError."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is object:
         return lambda value: value
@@ -176,7 +178,7 @@ def from_json(kind: type[_R], value: object) -> _R:
 def as_json(record: Record) -> dict[str, Any]:
     """The object that ``json`` writes, its keys in their order.
 
-    A key that was not there when the record was read is written only where it was set since.
+    A key that the file did not have is written only if it has no longer its default value.
     """
     known = _keys(cast(Any, type(record)))
     values = {key: getattr(record, one.name) for key, one in known.items()}
@@ -215,5 +217,5 @@ def one_line(record: Record) -> str:
 
 def sealed(record: _S) -> _S:
     """The record with its seal, in the place of an older one."""
-    found = seal.sealed(as_json(record))[seal.KEY]
-    return replace(record, content_sha256=found)
+    seal_hash = seal.sealed(as_json(record))[seal.KEY]
+    return replace(record, content_sha256=seal_hash)

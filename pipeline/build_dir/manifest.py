@@ -1,7 +1,7 @@
-"""``manifest.json`` as records: what was built, from what, and what became of every row.
+"""The records of ``manifest.json``: what was built, from what, and what became of every row.
 
-Attributes are the keys of the file. What ``pipeline.manifest`` describes is this record; it is
-read and written by ``json_records`` alone.
+Attributes are the keys of the file. ``pipeline.manifest`` makes these records; ``json_records``
+reads and writes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row,
 
 @dataclass(frozen=True, slots=True)
 class Header(Record):
-    """What is read first, of any version's manifest."""
+    """The keys that are read first, from the manifest of any version."""
 
     schema_version: int
     version: str = field(default="", metadata=OPTIONAL)
@@ -37,7 +37,7 @@ class Header(Record):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Record):
-    """All that any version's manifest says of its folder.
+    """The keys about the folder, which the manifest of every version has.
 
     Attributes:
         files: sha256 of every file but ``manifest.json`` and ``run.json``, by path.

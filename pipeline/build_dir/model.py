@@ -39,12 +39,16 @@ def _framing(model: ModelRecord) -> PairFraming | None:
     if pair is None:
         return None
     return PairFraming(
-        pair.before, pair.between, pair.after, pair.token_types, pair.position_offset
+        before=pair.before,
+        between=pair.between,
+        after=pair.after,
+        token_types=pair.token_types,
+        position_offset=pair.position_offset,
     )
 
 
 def stored_model(build: Build) -> TargetModel:
-    """The model as the build's own tokenizer and manifest have it; nothing of it is proved.
+    """The model from the build's own tokenizer and manifest; no probe is run on it.
 
     Raises:
         DataError: a file of the tokenizer is missing, or is not what it should be.

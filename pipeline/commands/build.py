@@ -16,15 +16,15 @@ _ALSO = ("task", "data")
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = toml_file.read(path)
+        content = toml_file.read(path)
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
-    missing = [name for name in (*_ALSO, "model") if name not in found]
+    missing = [name for name in (*_ALSO, "model") if name not in content]
     if missing:
         raise UsageError(
             f"{path} has no {', '.join(missing)}.", "A recipe needs task, model and data."
         )
-    return found
+    return content
 
 
 @click.command(name="build", help="Build from a TOML recipe: task, data and any option.")
@@ -35,6 +35,6 @@ def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:
     from pipeline.option_table import config_of
     from pipeline.progress import build_and_report
 
-    found = _read(recipe)
-    task, data = (found.pop(name) for name in _ALSO)
-    build_and_report(config_of(task, data, found, str(recipe)), as_json, quiet)
+    options = _read(recipe)
+    task, data = (options.pop(name) for name in _ALSO)
+    build_and_report(config_of(task, data, options, str(recipe)), as_json, quiet)

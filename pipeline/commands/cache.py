@@ -16,7 +16,7 @@ _DAY = 86400
 
 @click.group(name="cache", help="Show or prune the cache of parts, inputs and tokenizers.")
 def COMMAND() -> None:
-    """Nothing in the cache is needed: it only saves doing work again."""
+    """The cache only saves time: every file in it can be made again."""
 
 
 def _files(folder: Path) -> list[Path]:
@@ -39,7 +39,7 @@ def info(cache_dir: Path | None) -> None:
 @_DIR
 @click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
 def prune(cache_dir: Path | None, days: float) -> None:
-    """A file's age counts from when it was made or last found again."""
+    """A file's age counts from when it was last written or used."""
     folders = [(cache_dir or default_cache()) / kind for kind in ("parts", "inputs")]
     before = time.time() - days * _DAY
     freed = 0

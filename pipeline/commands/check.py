@@ -19,21 +19,21 @@ REFUSED = 3
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
-    """Exit status 0 when nothing was found, 3 otherwise."""
+    """Exit status 0 without faults, 3 otherwise."""
     from pipeline.check import check
 
-    found = check(folder, cache_dir or default_cache())
-    for note in found.notes:
+    result = check(folder, cache_dir or default_cache())
+    for note in result.notes:
         click.echo(f"note: {note}", err=True)
-    for fault in found.faults[:SHOWN]:
+    for fault in result.faults[:SHOWN]:
         click.echo(f"fault: {fault.where}: {fault.code}: {fault.detail}", err=True)
-    if len(found.faults) > SHOWN:
-        click.echo(f"       and {len(found.faults) - SHOWN} more (see --json)", err=True)
+    if len(result.faults) > SHOWN:
+        click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
     if as_json:
-        click.echo(json.dumps(found.described(), ensure_ascii=False))
-    elif not found.faults:
-        judged = found.verdict.summary()["judged"] if found.verdict else 0
-        again = f"; {found.rows_made_again} examples rebuilt from the source equal the stored ones"
-        click.echo(f"{folder}: {judged} expectations hold{again if found.rows_made_again else ''}")
-    if found.faults:
+        click.echo(json.dumps(result.described(), ensure_ascii=False))
+    elif not result.faults:
+        judged = result.verdict.summary()["judged"] if result.verdict else 0
+        again = f"; {result.rows_made_again} examples rebuilt from the source equal the stored ones"
+        click.echo(f"{folder}: {judged} expectations hold{again if result.rows_made_again else ''}")
+    if result.faults:
         raise click.exceptions.Exit(REFUSED)

@@ -23,9 +23,9 @@ _WIDTH = 100
 
 def _lines(name: str, verdict: Verdict, column: int) -> list[str]:
     head = f"{_SAYS[verdict.passed]:<8}{name:<{column}}  "
-    said = " ".join(filter(None, (verdict.detail, verdict.remedy)))
+    text = " ".join(filter(None, (verdict.detail, verdict.remedy)))
     return textwrap.wrap(
-        repr(said)[1:-1] if "\n" in said else said,
+        repr(text)[1:-1] if "\n" in text else text,
         max(_WIDTH, len(head) + 40),
         initial_indent=head,
         subsequent_indent=" " * len(head),
@@ -57,18 +57,18 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = given["cache_dir"] or default_cache()
     source = read_text(template) if template else None
-    found = doctor.examine(doctor.Wanted(**given, chat_template=source))
-    described = doctor.described(found, stop)
+    examined = doctor.examine(doctor.Wanted(**given, chat_template=source))
+    described = doctor.described(examined, stop)
     if as_json:
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
     else:
-        column = max(map(len, found.verdicts))
-        click.echo(f"{found.model.profile.name} (tokenizer: {found.source})")
-        for name, verdict in found.verdicts.items():
+        column = max(map(len, examined.verdicts))
+        click.echo(f"{examined.model.profile.name} (tokenizer: {examined.source})")
+        for name, verdict in examined.verdicts.items():
             click.echo("\n".join(_lines(name, verdict, column)))
         if described["serving"]:
             click.echo("\n".join(serving.as_text(described["serving"])))
-    failed = sum(verdict.passed is False for verdict in found.verdicts.values())
+    failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if failed:
-        click.echo(f"{failed} of {len(found.verdicts)} probes failed", err=True)
+        click.echo(f"{failed} of {len(examined.verdicts)} probes failed", err=True)
         click.get_current_context().exit(2)

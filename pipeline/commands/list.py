@@ -34,10 +34,10 @@ def formats() -> list[tuple[str, str]]:
 
     rows = []
     for name in catalog.names("stages.formats"):
-        found = known.load(name)
-        ways = [f"{name}/{way}" for way in found.variants]
-        said = f" Also named: {', '.join(ways)}." if ways else ""
-        rows.append((name, catalog.summary("stages.formats", name) + said))
+        record_format = known.load(name)
+        ways = [f"{name}/{way}" for way in record_format.variants]
+        also_named = f" Also named: {', '.join(ways)}." if ways else ""
+        rows.append((name, catalog.summary("stages.formats", name) + also_named))
     return rows
 
 
@@ -57,13 +57,13 @@ def containers() -> list[tuple[str, str]]:
     """Containers, what they are, and the suffixes of their files."""
     from stages import catalog, readers
 
-    found = []
+    rows = []
     for name in catalog.names(readers.__name__):
         suffixes = " ".join(readers.load(name).suffixes)
-        found.append(
+        rows.append(
             (name, catalog.summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
         )
-    return found
+    return rows
 
 
 def tasks() -> list[tuple[str, str]]:
@@ -88,10 +88,10 @@ def audits() -> list[tuple[str, str]]:
 
     return [
         (
-            found.name,
-            f"{catalog.summary('expectations.audits', found.name)}{_limits(found.tolerances)}",
+            audit.name,
+            f"{catalog.summary('expectations.audits', audit.name)}{_limits(audit.tolerances)}",
         )
-        for found in every()
+        for audit in every()
     ]
 
 
@@ -114,12 +114,12 @@ def trainers() -> list[tuple[str, str]]:
     """Trainers, the versions read, and the layouts that each task can be stored in."""
     from pipeline import exports, tasks
 
-    found = []
+    rows = []
     for export in map(exports.load, exports.names()):
         taken = [(name, export.takes.get(tasks.kind_of(name).trains_as)) for name in tasks.names()]
         takes = "; ".join(f"{name}: {', '.join(layouts)}" for name, layouts in taken if layouts)
-        found.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
-    return found
+        rows.append((export.name, f"{export.versions}: {takes or 'nothing that is tokenized'}"))
+    return rows
 
 
 @click.command(name="list", help="List formats, models, trainers, audits and more.")

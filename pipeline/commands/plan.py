@@ -13,27 +13,27 @@ from pipeline.options import BUILD, config_from, with_options
 from stages.errors import DataError, PipelineError, UsageError
 
 
-def tell(config: Any, as_json: bool) -> None:
+def print_plan(config: Any, as_json: bool) -> None:
     """Print the forecast of a build whose task is known."""
     from pipeline.forecast import forecast
 
     _print(forecast(config), as_json)
 
 
-def _print(found: Any, as_json: bool) -> None:
+def _print(estimate: Any, as_json: bool) -> None:
     from pipeline import forecast_page
     from pipeline.forecast import would_stop
 
     if as_json:
-        click.echo(json.dumps(forecast_page.as_json(found), ensure_ascii=False))
+        click.echo(json.dumps(forecast_page.as_json(estimate), ensure_ascii=False))
     else:
-        click.echo(forecast_page.as_text(found))
-    if would_stop(found):  # the status that the build would end with
+        click.echo(forecast_page.as_text(estimate))
+    if would_stop(estimate):  # the status that the build would end with
         raise click.exceptions.Exit(DataError.exit_code)
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
-    """The error that says most: one that knows the rows, before those that do not."""
+    """The error that helps most: one about the rows, rather than that no format fits them."""
     knowing = {t: e for t, e in errors.items() if "format fits rows" not in e.what} or errors
     if len(knowing) == 1:
         (error,) = knowing.values()
@@ -61,8 +61,8 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
         try:
             config = config_from(task, data, given)
             for _, file, _, glimpse in looks:
-                found = recognise_glimpse(glimpse, file.origin, config)
-                fits[task] = f"{found.reading}: {found.evidence}"
+                detection = recognise_glimpse(glimpse, file.origin, config)
+                fits[task] = f"{detection.reading}: {detection.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error
             fits.pop(task, None)
@@ -87,9 +87,9 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
 def COMMAND(data: tuple[str, ...], task: str | None, as_json: bool, **given: Any) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
     if task is not None:
-        tell(config_from(task, data, given), as_json)
+        print_plan(config_from(task, data, given), as_json)
         return
     from pipeline.forecast import of_glimpses
 
-    found, files, looks = _fitting(data, given)
-    _print(of_glimpses(config_from(found, data, given), files, looks), as_json)
+    fitting, files, looks = _fitting(data, given)
+    _print(of_glimpses(config_from(fitting, data, given), files, looks), as_json)

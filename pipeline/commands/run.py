@@ -74,9 +74,9 @@ def of_task(name: str) -> click.Command:
     ) -> None:
         config = config_from(name, data, given)
         if dry_run:
-            from pipeline.commands.plan import tell
+            from pipeline.commands.plan import print_plan
 
-            tell(config, as_json)
+            print_plan(config, as_json)
         elif until is not None:
             _until(config, until)
         else:

@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 REFUSED = 3
 
 
-def _said(found: Examined, limit: float) -> dict[str, Any]:
-    faults = [finding for finding in found.findings if finding.fault]
+def _result(examined: Examined, limit: float) -> dict[str, Any]:
+    faults = [finding for finding in examined.findings if finding.fault]
     return {
-        "target": found.target,
-        "passed": not faults and found.running_on() <= limit,
-        "answers": len(found.answers),
-        "ran_on": sum(not answer.ended for answer in found.answers),
-        "share_running_on": round(found.running_on(), 6),
+        "target": examined.target,
+        "passed": not faults and examined.running_on() <= limit,
+        "answers": len(examined.answers),
+        "ran_on": sum(not answer.ended for answer in examined.answers),
+        "share_running_on": round(examined.running_on(), 6),
         "limit": limit,
-        "counts": found.counts(),
-        "findings": [dataclasses.asdict(finding) for finding in found.findings],
-        "examples": [dataclasses.asdict(a) for a in found.answers if not a.ended][:3],
+        "counts": examined.counts(),
+        "findings": [dataclasses.asdict(finding) for finding in examined.findings],
+        "examples": [dataclasses.asdict(a) for a in examined.answers if not a.ended][:3],
     }
 
 
-def _tell(found: Examined, said: dict[str, Any]) -> None:
-    for row in said["counts"]:
+def _print(examined: Examined, seen: dict[str, Any]) -> None:
+    for row in seen["counts"]:
         places = ", ".join(f"{count} at {at}" for at, count in row["at"].items())
         ran = f", {row['ran_on']} ran on" if row["ran_on"] else ""
         click.echo(
             f"{row['prompts']:<19} {row['decoding']:<8} {row['ended']} of {row['answers']} ended"
             f"{f' ({places})' if places else ''}{ran}"
         )
-    for finding in found.findings:
+    for finding in examined.findings:
         click.echo(f"{'fault' if finding.fault else 'note'}: {finding.where}: {finding.what}.")
         click.echo(f"       {finding.remedy}")
-    if not found.asked:
-        same = "differs from the build" if not said["passed"] else "agrees with the build"
-        click.echo(f"{found.target} {same}; no prompt was run")
+    if not examined.asked:
+        same = "differs from the build" if not seen["passed"] else "agrees with the build"
+        click.echo(f"{examined.target} {same}; no prompt was run")
         return
     click.echo(
-        f"{said['ran_on']} of {said['answers']} answers ran on; the limit is {said['limit']:.0%}"
+        f"{seen['ran_on']} of {seen['answers']} answers ran on; the limit is {seen['limit']:.0%}"
     )
 
 
@@ -111,11 +111,11 @@ def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any
     from pipeline.stops.examine import Wanted, examine
 
     given["most"] = given["most"] or 0
-    found = examine(Wanted(target, key=os.environ.get(key_env, ""), **given))
-    said = _said(found, limit)
+    examined = examine(Wanted(target, key=os.environ.get(key_env, ""), **given))
+    result = _result(examined, limit)
     if as_json:
-        click.echo(json.dumps(said, ensure_ascii=False))
+        click.echo(json.dumps(result, ensure_ascii=False))
     else:
-        _tell(found, said)
-    if not said["passed"]:
+        _print(examined, result)
+    if not result["passed"]:
         raise click.exceptions.Exit(REFUSED)

@@ -1,8 +1,8 @@
 """A supervised process pool: it knows which task killed which worker.
 
-The stock pools hang for ever or lose every task in flight when the kernel kills a worker. Here a
-dead worker is replaced and its task tried again, and a task that kills three workers is named.
-One worker runs in this very process.
+The pools of the standard library hang, or lose every task in flight, when the kernel kills a
+worker. Here a dead worker is replaced and its task tried again; a task that kills three workers is
+named. With one worker everything runs in this process.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class _Pool:
         mine, theirs = self._context.Pipe()
         arguments = (theirs, self._function, self._shared)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
-        # Ctrl-C and an end of the service reach the whole group; a worker inherits the mask and
-        # leaves them to the parent, which is not interrupted while it tells a worker what to do.
+        # Ctrl-C and SIGTERM reach the whole process group. A worker inherits the blocked signals,
+        # so only the parent handles them, and not while it sends a worker its arguments.
         resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
@@ -88,7 +88,7 @@ class _Pool:
 
     def stop(self) -> None:
         for worker in self.workers:
-            worker.process.kill()  # whatever it was writing is named once it is whole
+            worker.process.kill()  # safe: a file gets its final name only once it is complete
         for worker in list(self.workers):
             self.drop(worker)
 
@@ -124,13 +124,13 @@ def pmap(
             for worker in _ready(pool.workers):
                 task = worker.task
                 answer = _receive(worker)
-                if answer is None:
+                if answer is None:  # ready without an answer: it died
                     code = pool.drop(worker)
                     if task is not None:
                         deaths[task] += 1
                         if deaths[task] >= ATTEMPTS:
                             raise _poison(items[task], code)
-                        waiting.appendleft(task)
+                        waiting.appendleft(task)  # first in line: a bad task is named soon
                     pool.start()
                 elif task is not None:
                     worker.task = None
@@ -144,10 +144,11 @@ def pmap(
 
 
 def _ready(workers: list[_Worker]) -> list[_Worker]:
+    """The workers that have sent an answer or have ended; waits for at least one."""
     handles: list[Any] = [worker.pipe for worker in workers]
     handles += [worker.process.sentinel for worker in workers]
-    found = wait(handles)
-    return [w for w in workers if w.pipe in found or w.process.sentinel in found]
+    ready = wait(handles)
+    return [w for w in workers if w.pipe in ready or w.process.sentinel in ready]
 
 
 def _send(worker: _Worker, item: Any) -> None:

@@ -1,7 +1,8 @@
-"""One trainer per file: each provides EXPORT, which says what that trainer takes and how.
+"""One trainer per file: each provides EXPORT, which says which builds that trainer takes, and how.
 
-A projection turns our columns into a trainer's and back. What it cannot carry goes beside the
-shards, row by row, into ``__lineage__/``, so that an export can be exported again.
+A projection converts our columns to a trainer's and back. Columns that the trainer does not have
+are stored beside the shards, in the same rows, in ``__lineage__/``; so an export can be exported
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PREFERENCE = ("packed", "ragged", "padded")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an export may know of a build; all of it is in the manifest.
+    """The facts about a build that an export may use; all of them are in the manifest.
 
     Attributes:
         bound: the manifest's ``model``; None before the model is known.
@@ -49,7 +50,7 @@ class Facts:
 
     @property
     def model(self) -> ModelRecord:
-        """The manifest's ``model``; asked for where something is written, so it is known."""
+        """The manifest's ``model``; only for use where files are written, when it is known."""
         assert self.bound is not None
         return self.bound
 
@@ -75,8 +76,8 @@ class Projection:
 
     Attributes:
         keeps: our columns that ``back`` gives again; the others go into ``__lineage__/``.
-        forward: a table of ours to the trainer's; raises UsageError for rows that it cannot say.
-        back: the trainer's table to ``keeps``.
+        forward: from our table to the trainer's; raises UsageError for rows that it cannot express.
+        back: from the trainer's table to the columns of ``keeps``.
     """
 
     keeps: tuple[str, ...]
@@ -102,9 +103,9 @@ class Export:
 
     Attributes:
         name: what ``--for`` takes.
-        versions: for which the contract was read, with the package's name.
+        versions: those whose code the export was written for, with the package's name.
         takes: layouts by kind of example; a kind that is missing is refused with ``why_not``.
-        detail: what its user must know, for a combination that works.
+        detail: a note for its user, about a combination that works.
         launch: the shell script ``launch/<name>.sh``.
         files: more files under ``launch/``, by name.
         refuses: why a combination of facts cannot work, beyond task and layout.
@@ -112,7 +113,7 @@ class Export:
         container: ``arrow``, ``parquet`` or ``jsonl``.
         takes_weights: reads ``loss_weights``.
         takes_margins: reads ``margin``; where it does not, the verdict says so.
-        no_margin: what it makes of a pair whose margin is null; for the verdict.
+        no_margin: how it treats a pair whose margin is null; for the verdict.
         takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
     """
 
@@ -138,10 +139,10 @@ class Export:
             UsageError: it does not train such a task.
         """
         taken = self.takes.get(tasks.kind_of(task).trains_as, ())
-        found = next((x for x in PREFERENCE if x in taken and x in offered), None)
-        if found is None:
+        chosen = next((x for x in PREFERENCE if x in taken and x in offered), None)
+        if chosen is None:
             raise UsageError(self._no_task(task), "Build without --for, or for another trainer.")
-        return found
+        return chosen
 
     def _no_task(self, task: str) -> str:
         why = (
@@ -181,25 +182,25 @@ class Export:
 
 
 def facts_of(manifest: Manifest) -> Facts:
-    """What an export may know of a finished build."""
+    """The facts about a finished build, from its manifest."""
     prm, margins = manifest.prm, manifest.margins
     return Facts(
-        manifest.task,
-        manifest.layout,
-        manifest.max_length,
-        manifest.model,
-        manifest.columns,
-        tuple(manifest.splits),
-        manifest.splits["train"].rows if "train" in manifest.splits else 0,
-        prm is not None and prm.label_kind == "soft",
-        prm is not None and prm.unlabelled,
+        task=manifest.task,
+        layout=manifest.layout,
+        max_length=manifest.max_length,
+        bound=manifest.model,
+        columns=manifest.columns,
+        splits=tuple(manifest.splits),
+        rows=manifest.splits["train"].rows if "train" in manifest.splits else 0,
+        soft=prm is not None and prm.label_kind == "soft",
+        unlabelled=prm is not None and prm.unlabelled,
         # of a build where others have one; older manifests have no count
-        margins.absent if margins and margins.present else 0,
+        without_margin=margins.absent if margins and margins.present else 0,
     )
 
 
 def key(name: str) -> str:
-    """The file of a trainer: dashes are underscores there."""
+    """The name of a trainer's file, which has underscores for dashes."""
     return name.replace("-", "_")
 
 
@@ -212,8 +213,8 @@ def load(name: str) -> Export:
     known = names()
     if name not in known:
         raise catalog.unknown("trainer", name, known)
-    found: Export = catalog.load(__name__, key(name), "EXPORT")
-    return found
+    export: Export = catalog.load(__name__, key(name), "EXPORT")
+    return export
 
 
 def names() -> list[str]:
@@ -223,7 +224,7 @@ def names() -> list[str]:
 
 def verdicts(facts: Facts) -> dict[str, TrainerRecord]:
     """The manifest's ``trainers``: for each, whether it can train from this build, and why."""
-    found = {}
+    records = {}
     for name in names():
         export = load(name)
         why = export.reason(facts)
@@ -232,5 +233,5 @@ def verdicts(facts: Facts) -> dict[str, TrainerRecord]:
             text += "; it does not read the margins that this build has"
         elif why is None and facts.without_margin and export.no_margin:
             text += f"; {facts.without_margin} pairs have no margin: {export.no_margin}"
-        found[name] = TrainerRecord(why is None, text)
-    return found
+        records[name] = TrainerRecord(why is None, text)
+    return records

@@ -46,7 +46,7 @@ def class_labels(labels: pa.ListArray, good: int, bad: int) -> pa.ListArray:
 
 
 def token_labels(classes: pa.ListArray, good: int, bad: int) -> pa.ListArray:
-    """The reverse of ``class_labels``."""
+    """The inverse of ``class_labels``: the good or the bad token where there is a class."""
     values = numbers(classes)[1]
     labels = np.full(len(values), IGNORED, np.int32)
     labels[values == 1] = good
@@ -55,5 +55,5 @@ def token_labels(classes: pa.ListArray, good: int, bad: int) -> pa.ListArray:
 
 
 def nulls(count: int) -> pa.Array:
-    """A column of nothing."""
+    """A column of so many nulls."""
     return pa.nulls(count)

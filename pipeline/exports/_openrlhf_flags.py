@@ -44,12 +44,12 @@ Lines = list[list[str]]
 
 
 def grouped(lines: Lines) -> Lines:
-    """The same words as 0.10.2 and newer spell them."""
+    """The same command with the options of 0.10.2 and newer."""
     return [[GROUPED.get(text, text) for text in line] for line in lines]
 
 
 def script(what: str, file: str, lines: Lines, notes: Iterable[str] = (), before: str = "") -> str:
-    """A launch script with the command in both spellings, and the version's choice of one.
+    """A launch script with the command for old and for new versions; it runs the one that fits.
 
     Args:
         what: the end of the sentence "Trains ...".

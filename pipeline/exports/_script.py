@@ -1,4 +1,4 @@
-"""Launch scripts: how all of them begin, and how a command is spelled over several lines."""
+"""Writes launch scripts: the common beginning, and a command over several lines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MODEL=${{1:?give the model directory}}
 shift
 """
 
-RATE = "2e-5"  # of reward models on small sets, unless told
+RATE = "2e-5"  # default learning rate of reward models on small sets
 
-# A folder's name as the replacement of sed's s|||, where three characters mean something.
+# Escapes a folder's name for the replacement of sed's s|||, where &, | and \ have a meaning.
 PLAIN = "plain() { printf '%s' \"$1\" | sed 's/[&|\\\\]/\\\\&/g'; }\n"
 
 _VARIABLE = re.compile(r"\$(BUILD|MODEL|BATCH_SIZE|LEARNING_RATE|PROGRAM)\b")
@@ -39,10 +39,11 @@ def command(lines: Iterable[Iterable[str]]) -> str:
 
 
 def beginning(batch: int, length: int) -> tuple[list[str], str]:
-    """What a reward model's script says of batch size, learning rate and lengths, and sets.
+    """Notes on batch size, learning rate and lengths for a reward model's script, and the shell
+    lines that set them.
 
     Args:
-        batch: pairs in a batch of one GPU, unless told.
+        batch: the default number of pairs in a batch of one GPU.
         length: tokens of the build's longest side, at most.
     """
     notes = [

@@ -1,7 +1,7 @@
-"""Trainers that tokenize texts themselves: rows of text that are proved to become these ids again.
+"""Exports for trainers that tokenize texts themselves: rows of text that give the same ids again.
 
-Every row is decoded, encoded again as the trainer does it, and compared; one difference refuses the
-export, and the reason is said. Ids and labels stay beside the text, so nothing is lost by it.
+Every row is decoded, encoded again as the trainer encodes it, and compared; if one row differs, the
+export is refused with the reason. Ids and labels are stored beside the text, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Texts = dict[str, Any]
 
 
 class Exact:
-    """A build's tokenizer, to decode ids and to encode the text again as a trainer would."""
+    """Decodes ids with a build's tokenizer, and encodes text as a trainer would."""
 
     def __init__(self, facts: Facts) -> None:
         self._tokenizer = parsed(facts.tokenizer_json)
@@ -32,21 +32,21 @@ class Exact:
         self.eos_id: int = facts.model.eos_token_id
 
     def text(self, ids: list[int]) -> str:
-        """Of these ids, control tokens included."""
+        """The text of ids, control tokens included."""
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def ids(self, text: str, *, special: bool = False) -> list[int]:
-        """Of a text; with ``special``, what the tokenizer adds by itself (a bos token) too."""
+        """The ids of a text; with ``special``, also the tokens that the tokenizer adds (bos)."""
         return self._tokenizer.encode(text, add_special_tokens=special).ids
 
     @cached_property
     def added(self) -> list[int]:
-        """What the tokenizer puts in front of every text by itself."""
+        """The ids that the tokenizer puts before every text."""
         return self.ids("", special=True)
 
 
 def stretch(row: Row) -> tuple[int, int] | None:
-    """Where the trained tokens of an SFT row begin and end, if they are one stretch."""
+    """Where the trained tokens of an SFT row begin and end; None if they are not contiguous."""
     trained = np.flatnonzero(np.asarray(row["labels"]) != IGNORED)
     start, stop = int(trained[0]), int(trained[-1]) + 1
     return (start, stop) if stop - start == len(trained) else None
@@ -58,12 +58,13 @@ def projection(
     """The projection of an export whose rows are texts.
 
     Args:
-        name: of the export, and ``instead``: what its user should do, where a row cannot be text.
-        one: a row's texts, and why it would be tokenized otherwise; None when it would not.
+        name: of the export.
+        instead: what its user should do if a row cannot be exported as text.
+        one: a row's texts, and why they would not give the row's ids; None if they would.
     """
 
     def forward(table: pa.Table, exact: Exact) -> pa.Table:
-        made: list[Texts] = []
+        rows: list[Texts] = []
         problems: Counter[str] = Counter()
         first: dict[str, str] = {}
         for row in table.to_pylist():
@@ -71,14 +72,16 @@ def projection(
             if why is not None:
                 problems[why] += 1
                 first.setdefault(why, str(row["row_id"]))
-            made.append(texts)
+            rows.append(texts)
         if problems:
-            said = "; ".join(f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common())
-            raise UsageError(f"{name} would not train on this build's tokens. {said}.", instead)
-        return pa.Table.from_pylist(made)
+            reasons = "; ".join(
+                f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common()
+            )
+            raise UsageError(f"{name} would not train on this build's tokens. {reasons}.", instead)
+        return pa.Table.from_pylist(rows)
 
-    def made(facts: Facts) -> Projection:
+    def of_facts(facts: Facts) -> Projection:
         exact = Exact(facts)
         return Projection((), lambda table: forward(table, exact), lambda table: pa.table({}))
 
-    return made
+    return of_facts

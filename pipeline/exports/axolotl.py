@@ -59,8 +59,9 @@ def _files(facts: Facts) -> Mapping[str, str]:
     return {"axolotl.yaml": config}
 
 
-# axolotl finds what it prepared again by the folder's name alone, and datasets keeps its caches
-# beside the shards: so it works on links to them, in a folder that is named after the rows.
+# axolotl finds its prepared data again by the folder's name alone, and datasets writes caches
+# beside the shards. So axolotl gets links to the shards, in a folder named by a checksum of the
+# build.
 _FILL = """DATA=$PWD/axolotl-$(cksum < "$BUILD/manifest.json" | cut -d ' ' -f 1)
 for SPLIT in {splits}; do
     mkdir -p "$DATA/$SPLIT"
@@ -75,7 +76,7 @@ def _launch(facts: Facts) -> str:
     notes = [
         "The shards are linked into ./axolotl-NUMBER, and axolotl writes its prepared data there."
     ]
-    text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes)
+    text = script("with axolotl", "axolotl.sh", [["axolotl", "train", "CONFIG"]], notes=notes)
     text = text.replace("CONFIG", '"$DATA/axolotl.yaml" --base-model "$MODEL"')
     return text.replace("exec ", PLAIN + _FILL.format(splits=" ".join(facts.splits)) + "exec ")
 

@@ -16,7 +16,7 @@ from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _MEDIA = ("images", "videos", "audios")
 
-# A name is asked for under dataset before tokenized_path is looked at, and is not read.
+# LLaMA-Factory requires a name under dataset, but does not read it when there is a tokenized_path.
 _CONFIG = """# Written by the build; started by launch/llamafactory.sh MODEL_DIR.
 stage: {stage}
 do_train: true
@@ -65,7 +65,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 def _launch(facts: Facts) -> str:
     notes = ["The script writes both folders into the configuration."]
     lines = [["llamafactory-cli", "train", "CONFIG"]]
-    text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes)
+    text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes=notes)
     fill = (
         f"{PLAIN}CONFIG=$(mktemp -d)/llamafactory.yaml\n"
         'sed -e "s|BUILD_DIR|$(plain "$BUILD")|" -e "s|MODEL_DIR|$(plain "$MODEL")|" '
@@ -109,13 +109,13 @@ def _side(ids: pa.ListArray, prompt: Ints) -> pa.ListArray:
 
 def _pair(table: pa.Table) -> pa.Table:
     prompt = table.column("prompt_length").to_numpy().astype(np.int64)
-    made: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for side in ("chosen", "rejected"):
         ids = list_of(table, f"{side}_ids")
-        made[f"{side}_input_ids"] = ids
-        made[f"{side}_attention_mask"] = ones(ids)
-        made[f"{side}_labels"] = _side(ids, prompt)
-    return pa.table({**made, **_media(len(table))})
+        columns[f"{side}_input_ids"] = ids
+        columns[f"{side}_attention_mask"] = ones(ids)
+        columns[f"{side}_labels"] = _side(ids, prompt)
+    return pa.table({**columns, **_media(len(table))})
 
 
 def _unpair(table: pa.Table) -> pa.Table:
@@ -128,6 +128,8 @@ def _neat(width: int, pad_id: int) -> Projection:
     """Packs padded to one width, documents numbered from 1 in the mask."""
 
     def forward(table: pa.Table) -> pa.Table:
+        # place: where each token goes in the padded rows; number: of its document in the pack;
+        # within: its position in the document.
         offsets, ids = numbers(list_of(table, "input_ids"))
         labels = numbers(list_of(table, "labels"))[1]
         first, lengths = numbers(list_of(table, "seq_lengths"))
@@ -142,30 +144,31 @@ def _neat(width: int, pad_id: int) -> Projection:
             "position_ids": (within, 0),
             "labels": (labels, IGNORED),
         }
-        made: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for name, (values, rest) in filled.items():
             flat = np.full(count * width, rest, np.int32)
             flat[place] = values
-            made[name] = make_list(np.arange(count + 1) * width, pa.array(flat))
-        return pa.table({**made, **_media(count)})
+            columns[name] = make_list(np.arange(count + 1) * width, pa.array(flat))
+        return pa.table({**columns, **_media(count)})
 
     def back(table: pa.Table) -> pa.Table:
         offsets, numbered = numbers(list_of(table, "attention_mask"))
         real = numbered != 0
         row = np.repeat(np.arange(len(table)), np.diff(offsets))
         starts = offsets_of(np.bincount(row[real], minlength=len(table)))
-        made = {}
+        columns = {}
         for name in ("input_ids", "labels"):
             values = numbers(list_of(table, name))[1][real]
-            made[name] = make_list(starts, pa.array(values))
+            columns[name] = make_list(starts, pa.array(values))
         inside = numbered[real]
         opens = np.diff(inside, prepend=0) != 0
-        opens[starts[:-1]] = True  # a pack of one document after another such pack
+        # A row's first document is number 1, as the row before may have ended with: no difference.
+        opens[starts[:-1]] = True
         change = np.flatnonzero(opens)
         lengths = np.diff(np.append(change, len(inside))).astype(np.int32)
         per_row = np.searchsorted(change, starts)
-        made["seq_lengths"] = make_list(per_row, pa.array(lengths))
-        return pa.table(made)
+        columns["seq_lengths"] = make_list(per_row, pa.array(lengths))
+        return pa.table(columns)
 
     return Projection(("input_ids", "labels", "seq_lengths"), forward, back)
 

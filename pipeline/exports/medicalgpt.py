@@ -1,10 +1,10 @@
-"""MedicalGPT: conversations as text, where its own tokenizing gives our ids exactly.
+"""MedicalGPT: conversations as text, if its own tokenizing gives our ids exactly.
 
-Its scripts have no path for ids. But ``--template_name base`` prints one question and its answer as
-they are written, so a row whose question is the whole prompt, control tokens included, is tokenized
-to that prompt: with special tokens on, as its scripts do it, so a bos token that the tokenizer adds
-by itself is left out of the text. Its reward script tokenizes prompt and answer in one piece; the
-other one each alone, and puts the eos token after the answer.
+Its scripts take no ids. But ``--template_name base`` prints a question and its answer unchanged, so
+a question that is the whole prompt, control tokens included, is tokenized to that prompt. Its
+scripts tokenize with special tokens, so the text must not have the bos token that the tokenizer
+adds. The reward script tokenizes prompt and answer as one text; the other script tokenizes each
+alone, and puts the eos token after the answer.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ _NOTES = (
 
 
 def _question(ids: list[int], exact: Exact) -> str:
-    """A prompt's text, without what the tokenizer puts in front of it."""
+    """A prompt's text, without the tokens that the tokenizer will put before it."""
     lead = len(exact.added)
     return exact.text(ids[lead:] if ids[:lead] == exact.added else ids)
 
 
 def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
-    ids, found = row["input_ids"], stretch(row)
-    if found is None:
+    ids, span = row["input_ids"], stretch(row)
+    if span is None:
         return {}, "trains more than one stretch of tokens"
-    start, stop = found
+    start, stop = span
     if ids[stop - 1] != exact.eos_id:
         return {}, f"does not end in {exact.eos}"
     question, answer = _question(ids[:start], exact), exact.text(ids[start : stop - 1])
     turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
-    made: Texts = {"conversations": turns}
+    texts: Texts = {"conversations": turns}
     source, target = exact.ids(question, special=True), exact.ids(answer)
-    # It takes away an eos token at the front of one and at the end of the other.
+    # The script removes an eos token at the start of the prompt and at the end of the answer.
     if exact.eos_id in (source[:1] + target[-1:]) or (source, target) != (
         ids[:start],
         ids[start : stop - 1],
     ):
-        return made, _OTHERWISE
-    return made, None
+        return texts, _OTHERWISE
+    return texts, None
 
 
 def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     start = row["prompt_length"]
     question = _question(row["chosen_ids"][:start], exact)
-    made: Texts = {"conversations": [{"from": "human", "value": question}]}
-    made |= {"system": "", "history": [], "question": question}  # what it read before 2026-04
+    texts: Texts = {"conversations": [{"from": "human", "value": question}]}
+    texts |= {"system": "", "history": [], "question": question}  # what it read before 2026-04
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
-        made[side] = made[f"response_{side}"] = exact.text(ids[start:])
-        if exact.ids(question + made[side], special=True) != ids:
-            return made, _OTHERWISE
-    return made, None
+        texts[side] = texts[f"response_{side}"] = exact.text(ids[start:])
+        if exact.ids(question + texts[side], special=True) != ids:
+            return texts, _OTHERWISE
+    return texts, None
 
 
 def _projection(facts: Facts) -> Projection:
@@ -70,7 +70,8 @@ def _projection(facts: Facts) -> Projection:
 def _launch(facts: Facts) -> str:
     program = {CONVERSATION: "supervised_finetuning", PAIR: "reward_modeling"}[facts.kind.trains_as]
     held_out = "test" if "test" in facts.splits else "train"  # read with --do_eval alone
-    # Its cut is in proportion to prompt and answer, and leaves room for one token more.
+    # The script divides its limit between prompt and answer, and one token more must fit. These
+    # limits are so high that nothing is cut.
     its_own = {
         CONVERSATION: ["--model_max_length", str(3 * facts.max_length)],
         PAIR: [
@@ -80,8 +81,8 @@ def _launch(facts: Facts) -> str:
     }[facts.kind.trains_as]
     notes, before = list(_NOTES), ""
     if facts.kind.compares:
-        said, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
-        notes += said
+        about_sizes, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
+        notes += about_sizes
         its_own += ["--per_device_train_batch_size", "$BATCH_SIZE"]
         its_own += ["--learning_rate", "$LEARNING_RATE"]
     before += f'PROGRAM=training/{program}.py\n[ -e "$PROGRAM" ] || PROGRAM={program}.py\n'
@@ -93,7 +94,7 @@ def _launch(facts: Facts) -> str:
         its_own,
         ["--output_dir", "medicalgpt-output"],
     ]
-    return script("with MedicalGPT", "medicalgpt.sh", lines, notes, before)
+    return script("with MedicalGPT", "medicalgpt.sh", lines, notes=notes, before=before)
 
 
 def _detail(facts: Facts) -> str:

@@ -82,7 +82,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
 def _launch(facts: Facts) -> str:
     lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
     notes = ["It writes the dataset configuration; you provide the model's recipe and ranks."]
-    return script("with Megatron-Bridge", "megatron.sh", lines, notes)
+    return script("with Megatron-Bridge", "megatron.sh", lines, notes=notes)
 
 
 def _detail(facts: Facts) -> str:
@@ -100,6 +100,8 @@ def _projection(facts: Facts) -> Projection:
         first, lengths = numbers(list_of(table, "seq_lengths"))
         mask, values = trained(labels), numbers(ids)[1]
         starts = offsets_of(lengths)[:-1]
+        # Its loss leaves out every position whose input is the eos token: the token after it is
+        # not trained, unless that one begins a document, where nothing is predicted anyway.
         lost = np.flatnonzero(mask[1:] & (values[:-1] == eos)) + 1
         lost = lost[~np.isin(lost, starts)]
         if len(lost):
@@ -111,6 +113,8 @@ def _projection(facts: Facts) -> Projection:
             )
         if not np.array_equal(numbers(labels)[1][mask], values[mask]):
             raise UsageError("megatron trains on the ids only; this build has other labels.")
+        # Its mask is at the token that predicts, ours at the token that is predicted. The last
+        # token of a document predicts nothing: the next one is another document's.
         moved = np.append(mask[1:], False)
         ends = starts + lengths - 1
         moved[ends] = False

@@ -1,4 +1,4 @@
-"""open-r1: its SFT script with a recipe; the TRL that it pins reads a mask, not labels."""
+"""open-r1: its SFT script with a recipe; the TRL version that it pins reads a mask, not labels."""
 
 from __future__ import annotations
 

@@ -12,24 +12,30 @@ from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _RUN = ["deepspeed", "--no_python", "pipeline-openrlhf"]
 _VERSIONS = "openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)"
-_STEP = 128  # rows in a step of the optimizer, unless told
+_STEP = 128  # the trainer's default number of rows in a step of the optimizer
 
 
 def _step(facts: Facts) -> int:
-    # A power of two, as _STEP is: deepspeed refuses a step that micro batches and GPUs do not fill.
+    # The largest power of two up to the rows: deepspeed refuses a step that is not a multiple of
+    # the micro batch times the GPUs.
     return 1 << max(1, min(facts.rows, _STEP)).bit_length() - 1
 
 
 def micro(facts: Facts) -> int:
     """Rows in a micro batch, on one GPU."""
-    # One stored pack is many documents, and the trainer takes the micro batch apart again.
+    # One stored pack is already many documents, which the trainer gets as separate sequences.
     return 1 if facts.stored.packs else min(4, _step(facts))
 
 
-def sizes(facts: Facts, small: str, step: str, told: bool = False) -> list[str]:
-    """Rows in a micro batch (``told``: as $BATCH_SIZE says) and, where the build has fewer than the
-    trainer's own, in a step: it ends before its first one otherwise."""
-    size = "$BATCH_SIZE" if told else str(micro(facts))
+def sizes(facts: Facts, small: str, step: str, from_variable: bool = False) -> list[str]:
+    """The options for the rows of a micro batch and, where a step takes more rows than the build
+    has, for those of a step: otherwise the trainer ends before its first step.
+
+    Args:
+        small, step: what the two options are called.
+        from_variable: the script sets ``$BATCH_SIZE``, which gives the micro batch.
+    """
+    size = "$BATCH_SIZE" if from_variable else str(micro(facts))
     return [small, size, *([step, str(_step(facts))] if 0 < facts.rows < _STEP else [])]
 
 
@@ -44,7 +50,7 @@ def _flags(task: str, facts: Facts) -> Lines:
         [["--eval_dataset", "$BUILD", "--eval_split", "test"]] if "test" in facts.splits else []
     )
     template = ["--input_template", ""] if not facts.kind.marks else []
-    # Padded rows reach the model with their own mask; anything else it pads, and un-pads again.
+    # Padded rows keep the mask that is stored. With packing the trainer removes its own padding.
     packing = ["--packing_samples"] if task != _DPO and not facts.stored.pads else []
     lines = [
         [*_RUN, task],
@@ -61,19 +67,29 @@ def _flags(task: str, facts: Facts) -> Lines:
     if scores:
         lines += [["--margin_loss"]] if "margin" in facts.columns else []
         lines += [["--learning_rate", "$LEARNING_RATE"]]
-    return [*lines, sizes(facts, "--micro_train_batch_size", "--train_batch_size", scores)]
+    return [
+        *lines,
+        sizes(
+            facts,
+            small="--micro_train_batch_size",
+            step="--train_batch_size",
+            from_variable=scores,
+        ),
+    ]
 
 
 def _launch(facts: Facts) -> str:
     lines = _flags(COMMANDS[facts.kind.trains_as], facts)
     if facts.kind.marks:
         notes = ["Needs openrlhf 0.7.4 to 0.9.5: newer ones have no such trainer."]
-        return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes)
+        return script("a process reward model with OpenRLHF", "openrlhf.sh", lines, notes=notes)
     if facts.kind.trains_answers:
         return by_version("with OpenRLHF", "openrlhf.sh", lines)
     notes, before = beginning(micro(facts), facts.max_length)
     notes = ["The trainer pads left and reads the reward at the last token.", *notes]
-    return by_version("a reward model with OpenRLHF", "openrlhf.sh", lines, notes, before)
+    return by_version(
+        "a reward model with OpenRLHF", "openrlhf.sh", lines, notes=notes, before=before
+    )
 
 
 def _files(facts: Facts) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
-"""OpenRLHF without the launcher: text rows, where tokenizing them again gives our ids exactly.
+"""OpenRLHF without our launcher: rows of text, if its own tokenizing gives our ids exactly.
 
-What a template prints after the end of turn (a newline) is untrained, and OpenRLHF cuts it off.
+A newline that the template prints after the end of turn is not trained, and OpenRLHF removes it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def _ending(exact: Exact, prompt: str, answer: str, ids: list[int]) -> str | Non
 
 
 def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
-    ids, found = row["input_ids"], stretch(row)
-    if found is None:
+    ids, span = row["input_ids"], stretch(row)
+    if span is None:
         return {}, "trains more than one stretch of tokens"
-    start, stop = found
+    start, stop = span
     prompt, answer = exact.text(ids[:start]), exact.text(ids[start:stop])
     why = _ending(exact, prompt, answer, ids[:stop])
     if why is None and exact.ids(prompt) != ids[:start]:
@@ -39,18 +39,18 @@ def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
 
 def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     start = row["prompt_length"]
-    made: Texts = {"prompt": exact.text(row["chosen_ids"][:start])}
-    if exact.ids(made["prompt"]) != row["chosen_ids"][:start]:
-        return made, "has a prompt that is tokenized differently alone"
+    texts: Texts = {"prompt": exact.text(row["chosen_ids"][:start])}
+    if exact.ids(texts["prompt"]) != row["chosen_ids"][:start]:
+        return texts, "has a prompt that is tokenized differently alone"
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
-        made[side] = exact.text(ids[start:])
-        why = _ending(exact, made["prompt"], made[side], ids)
+        texts[side] = exact.text(ids[start:])
+        why = _ending(exact, texts["prompt"], texts[side], ids)
         if why is not None:
-            return made, why
+            return texts, why
     if "margin" in row:
-        made["margin"] = row["margin"]
-    return made, None
+        texts["margin"] = row["margin"]
+    return texts, None
 
 
 def _projection(facts: Facts) -> Projection:
@@ -59,12 +59,12 @@ def _projection(facts: Facts) -> Projection:
     def prm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
         text = exact.text(row["input_ids"])
         labels = [good if label == 1 else bad for label in row["step_labels"]]
-        made = {"input": text, "label": labels}
+        texts = {"input": text, "label": labels}
         if any(label not in (0, 1) for label in row["step_labels"]):
-            return made, "has steps that are unlabelled or softly labelled"
+            return texts, "has steps that are unlabelled or softly labelled"
         if exact.ids(text) != row["input_ids"]:
-            return made, "is tokenized differently as text"
-        return made, None
+            return texts, "is tokenized differently as text"
+        return texts, None
 
     one = {CONVERSATION: _sft, PAIR: _rm, STEPS: prm}[facts.kind.trains_as]
     instead = "Export for openrlhf, whose launcher reads the ids themselves."
@@ -75,7 +75,12 @@ def _flags(facts: Facts) -> Iterator[list[str]]:
     yield ["deepspeed", "--module", f"openrlhf.cli.train_{COMMANDS[facts.kind.trains_as]}"]
     yield ["--pretrain", "$MODEL", "--dataset", "$BUILD"]
     yield ["--max_len", str(facts.max_length), "--packing_samples"]
-    yield sizes(facts, "--micro_train_batch_size", "--train_batch_size", facts.kind.compares)
+    yield sizes(
+        facts,
+        small="--micro_train_batch_size",
+        step="--train_batch_size",
+        from_variable=facts.kind.compares,
+    )
     if facts.kind.trains_answers:
         yield ["--input_key", "input", "--output_key", "output", "--input_template", ""]
     elif facts.kind.compares:
@@ -93,7 +98,7 @@ def _launch(facts: Facts) -> str:
     if facts.kind.marks:
         return script(what, file, lines)
     notes, before = beginning(micro(facts), facts.max_length) if facts.kind.compares else ([], "")
-    return by_version(what, file, lines, notes, before)
+    return by_version(what, file, lines, notes=notes, before=before)
 
 
 def _detail(facts: Facts) -> str:

@@ -158,7 +158,7 @@ def _launch(facts: Facts) -> str:
     if facts.kind.marks:
         notes = ["Needs trl 0.15.2 to 1.13.0: newer ones have no such trainer."]
     lines = [["accelerate", "launch", "$BUILD/launch/train_trl.py"], ["$BUILD", "$MODEL"]]
-    return script("with TRL", "trl.sh", lines, notes)
+    return script("with TRL", "trl.sh", lines, notes=notes)
 
 
 def _detail(facts: Facts) -> str:

@@ -23,16 +23,16 @@ def _launch(facts: Facts) -> str:
         "Each epoch drops the documents that do not fill a last data.train_batch_size (256);",
         "a smaller build trains nothing until it is set lower.",
     ]
-    return script("with verl", "verl.sh", lines, notes)
+    return script("with verl", "verl.sh", lines, notes=notes)
 
 
 def _detail(facts: Facts) -> str:
-    said = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
+    details = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
     if facts.stored.packs:
-        said.append("packs are split into documents, and the trainer packs them again")
+        details.append("packs are split into documents, and the trainer packs them again")
     if "loss_weights" in facts.columns:
-        said.append("loss weights are its loss mask, and the loss is divided by their sum")
-    return "; ".join(said)
+        details.append("loss weights are its loss mask, and the loss is divided by their sum")
+    return "; ".join(details)
 
 
 EXPORT = Export(

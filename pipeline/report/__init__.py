@@ -1,4 +1,4 @@
-"""``report.html``: one page for people, made from the build's own files and nothing else."""
+"""``report.html``: a page about a build, made from the build's files only."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ def make(build: Build) -> str:
     """The page of a build, staged or published.
 
     Args:
-        build: its manifest may be without ``files`` while they are not known; the page does not
-            list them.
+        build: its manifest need not have ``files`` yet, since the page does not list them.
     """
     return render(Shards(build))
 
@@ -28,7 +27,7 @@ def write(build: Build) -> None:
 
 
 def remake(folder: Path) -> tuple[bytes, str]:
-    """A published build's page, made again, and the sha256 that its manifest names.
+    """The page of a published build, made again, and the sha256 of the page in its manifest.
 
     Raises:
         UsageError: the folder is not a build, or an export, which has no page.

@@ -1,4 +1,4 @@
-"""Examples of refused rows, from the first of them."""
+"""Picks the refused rows that the report shows, the first few of each code."""
 
 from __future__ import annotations
 
@@ -30,9 +30,13 @@ def _cut(text: str) -> str:
 
 def losses(rejects: Iterable[Reject]) -> dict[str, list[Loss]]:
     """The first few refused rows of each code."""
-    found: dict[str, list[Loss]] = {}
+    by_code: dict[str, list[Loss]] = {}
     for one in islice(rejects, READ):
-        listed = found.setdefault(one.code, [])
+        listed = by_code.setdefault(one.code, [])
         if len(listed) < SHOWN:
-            listed.append(Loss(visible(one.id), one.stage, _cut(one.detail), _cut(one.raw)))
-    return found
+            listed.append(
+                Loss(
+                    id=visible(one.id), stage=one.stage, detail=_cut(one.detail), raw=_cut(one.raw)
+                )
+            )
+    return by_code

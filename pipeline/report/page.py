@@ -1,7 +1,7 @@
-"""The page's content, gathered from a build's files, and its rendering.
+"""Collects the content of the report from a build's files, and renders the page.
 
-Every text is escaped by the template engine, and the page forbids itself scripts and the network,
-so that a value can be nothing but text.
+The template engine escapes every text, and the page's content policy forbids scripts and network
+access, so no value of the data can be more than text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _figure(figure: FigureRecord) -> str:
 
 
 def _spelled(value: object) -> str:
-    """An option as JSON, the same before and after it has been through a file."""
+    """An option as JSON; a tuple is spelled like the list that it is in the manifest."""
     return orjson.dumps(value).decode()
 
 
@@ -85,11 +85,11 @@ def _rows(count: int) -> list[int]:
 
 
 def _samples(shards: Shards) -> list[dict[str, Any]]:
-    found = []
+    samples = []
     for number in _rows(shards.build.splits["train"].record.rows):
         strips = shards.strips(shards.row("train", number), EXAMPLES, TOKENS)
-        found.append({"number": number, "strips": strips})
-    return found
+        samples.append({"number": number, "strips": strips})
+    return samples
 
 
 def _warnings(audits: Audits) -> list[AuditRecord]:
@@ -97,26 +97,29 @@ def _warnings(audits: Audits) -> list[AuditRecord]:
 
 
 def _ledger(build: Build) -> list[dict[str, Any]]:
-    """Every loss: code, rows, examples, and the first rows of it."""
-    rows, made = build.manifest.rows.rejected_by_code, build.manifest.examples.rejected_by_code
+    """For each code, the refused rows and examples, and the first few rows; the most rows first."""
+    rows, examples_by_code = (
+        build.manifest.rows.rejected_by_code,
+        build.manifest.examples.rejected_by_code,
+    )
     examples = losses(build.rejects())
-    found = [
+    entries = [
         {
             "code": code,
             "rows": rows.get(code, 0),
-            "examples": made.get(code, 0),
+            "examples": examples_by_code.get(code, 0),
             "shown": examples.get(code, []),
         }
-        for code in {**rows, **made}
+        for code in {**rows, **examples_by_code}
     ]
-    return sorted(found, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
+    return sorted(entries, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
 
 
 def render(shards: Shards) -> str:
     """The page.
 
     Args:
-        shards: the build, in whatever folder; no byte of the page depends on its name.
+        shards: of the build; the page does not depend on the folder's name.
     """
     build = shards.build
     kind = tasks.kind_of(build.manifest.task)

@@ -1,4 +1,4 @@
-"""Plots as numbers: what the page draws as bars, computed once, without a script."""
+"""Computes the bars of the page's plots, so that the page needs no script."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
     step = 100 / max(1, len(counts))
     bars = tuple(
         Bar(
-            round(i * step, 3),
-            round(step * 0.92, 3),
-            round(100 * count / highest, 3),
-            f"{i * width:g} to {(i + 1) * width:g} {unit}: {count}",
+            x=round(i * step, 3),
+            width=round(step * 0.92, 3),
+            height=round(100 * count / highest, 3),
+            title=f"{i * width:g} to {(i + 1) * width:g} {unit}: {count}",
         )
         for i, count in enumerate(counts)
         if count
@@ -61,9 +61,13 @@ def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
 
 
 def lengths(audits: Audits) -> Histogram | None:
-    """The examples' lengths, as the audit of that name binned them."""
-    found = next((audit for audit in audits.audits if audit.name == "lengths"), None)
-    bins = next((figure.bins for figure in found.figures if figure.bins), ()) if found else ()
+    """A histogram of the examples' lengths, from the bins of the audit ``lengths``."""
+    lengths_audit = next((audit for audit in audits.audits if audit.name == "lengths"), None)
+    bins = (
+        next((figure.bins for figure in lengths_audit.figures if figure.bins), ())
+        if lengths_audit
+        else ()
+    )
     if not bins:
         return None
     width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 1
@@ -72,7 +76,7 @@ def lengths(audits: Audits) -> Histogram | None:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """One pack as a strip: the share of the room that each example takes, in percent."""
+    """One pack: the share of ``max_length`` that each of its examples takes, in percent."""
 
     number: int
     tokens: int
@@ -101,7 +105,7 @@ def packing(shards: Shards) -> Packing | None:
             stored = np.diff(numbers(batch.column("input_ids"))[0])
             fills.append(stored)
             if len(drawn) < PACKS:
-                drawn += _strips(batch, stored.tolist(), room, len(drawn))
+                drawn += _strips(batch, stored.tolist(), room=room, first=len(drawn))
     fill = np.concatenate(fills)
     places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)
     counts = np.bincount(places, minlength=FILL_BINS).tolist()
@@ -111,12 +115,12 @@ def packing(shards: Shards) -> Packing | None:
 def _strips(batch: Any, stored: list[int], room: int, first: int) -> list[Pack]:
     at, sizes = numbers(whole(batch.column("seq_lengths")))
     names = list_parts(whole(batch.column("row_ids")))[1]
-    found = []
+    strips = []
     for row in range(min(len(stored), PACKS - first)):
         span = range(int(at[row]), int(at[row + 1]))
         examples = tuple(
             (round(100 * int(sizes[i]) / room, 4), f"{names[i].as_py()}: {sizes[i]} tokens")
             for i in span
         )
-        found.append(Pack(first + row, stored[row], examples))
-    return found
+        strips.append(Pack(first + row, stored[row], examples))
+    return strips

@@ -1,7 +1,7 @@
-"""Where data comes from: files, URLs, standard input and the hub, each as local files to open.
+"""Finds input data (files, URLs, standard input, the hub) and gives local files to read.
 
-What does not lie on this machine is fetched once, whole, into the cache: splits, offsets, hashes
-and a second attempt need bytes that stay where they are. A build reads that one copy.
+Data that is not on this machine is fetched whole into the cache first: splits, offsets, hashes and
+second attempts need bytes that do not change. The build reads that copy.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Located:
     """One file of the input.
 
     Attributes:
-        path: as it is opened on this machine.
-        parts: its full name in pieces; rows are named by the shortest end that no other shares.
+        path: on this machine.
+        parts: its full name in pieces. Row ids have the shortest end of it that no other input has.
         origin: where it came from, without passwords, keys or signatures.
         reader: the name of its reader, where its suffix does not say so.
     """
@@ -29,7 +29,7 @@ class Located:
 
 
 def locate(argument: str, cache_dir: Path) -> list[Located]:
-    """The files behind what the user points at, in a stable order.
+    """The files that an argument of the command line stands for, in a stable order.
 
     Raises:
         UsageError: there is nothing there.

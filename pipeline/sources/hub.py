@@ -1,7 +1,7 @@
 """Datasets of the hub by id: ``org/name``, ``org/name:split`` or ``org/name:config:split``.
 
-``datasets`` says which files make up a split; the files themselves are read like any other, row by
-row as they were written, since loading them as one table changes values.
+``datasets`` only says which files a split consists of. We read the files ourselves, row by row as
+they were written: loading them as one table would change values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+){0,2}")
 
 
 def is_dataset_id(argument: str) -> bool:
-    """Whether it may be one: two words and a slash, and no suffix of a data file."""
+    """Whether an argument looks like an id: two words and a slash, no suffix of a data file."""
     return _ID.fullmatch(argument) is not None and readers.of_path(argument) is None
 
 
@@ -32,11 +32,13 @@ def _builder(name: str, config: str | None) -> Any:
 def _files(name: str, config: str | None, split: str | None) -> list[str]:
     """URLs of the files of one split."""
     try:
-        found = _builder(name, config).config.data_files or {}
+        data_files = _builder(name, config).config.data_files or {}
     except (OSError, ValueError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:300]
-        raise UsageError(f"Dataset {name} cannot be resolved: {said}", "Check its name.") from error
-    by_split = {str(key): [str(url) for url in urls] for key, urls in found.items()}
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"Dataset {name} cannot be resolved: {reason}", "Check its name."
+        ) from error
+    by_split = {str(key): [str(url) for url in urls] for key, urls in data_files.items()}
     if split is None and len(by_split) == 1:
         (split,) = by_split
     if split not in by_split:
@@ -64,7 +66,7 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
             "Load it with datasets, save_to_disk, and give that folder.",
         )
     return [
-        found
+        file
         for url in urls
-        for found in (remote.locate(url, cache_dir) if "://" in url else local.locate(url))
+        for file in (remote.locate(url, cache_dir) if "://" in url else local.locate(url))
     ]

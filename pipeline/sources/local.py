@@ -13,12 +13,12 @@ from stages import readers
 from stages.errors import UsageError
 from stages.readers import hf
 
-# What datasets writes beside its data.
+# Files that datasets writes beside its data; they hold no rows.
 SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
 
 
 def _file(path: str, reader: str | None = None) -> Located:
-    return Located(path, Path(os.path.abspath(path)).parts, path, reader)
+    return Located(path, parts=Path(os.path.abspath(path)).parts, origin=path, reader=reader)
 
 
 def _unlisted(error: OSError) -> NoReturn:
@@ -26,46 +26,46 @@ def _unlisted(error: OSError) -> NoReturn:
 
 
 def _in_folder(folder: str) -> list[Located]:
-    found: list[Located] = []
+    located: list[Located] = []
     entered = set()
     for root, folders, files in os.walk(folder, onerror=_unlisted, followlinks=True):
         real = os.path.realpath(root)
-        if real in entered:  # a link to what was read already, or to where it stands in
+        if real in entered:  # a link to a folder that was read already, or to one of its parents
             folders.clear()
             continue
         entered.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         saved = hf.files(root)
-        if saved is not None:  # its files are its own affair
-            found += [_file(path, hf.READER.name) for path in saved]
+        if saved is not None:  # saved by datasets: its state.json lists the files
+            located += [_file(path, hf.READER.name) for path in saved]
             folders.clear()
             continue
         names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
-        found += [_file(os.path.join(root, name)) for name in names if readers.of_path(name)]
-    if not found:
+        located += [_file(os.path.join(root, name)) for name in names if readers.of_path(name)]
+    if not located:
         raise UsageError(
             f"Folder {folder} has no data files.",
             f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
         )
-    return found
+    return located
 
 
 def left_out(arguments: Sequence[str]) -> list[str]:
-    """Files of the folders that were named that no reader is for; hidden ones are not looked at."""
-    found: list[str] = []
+    """Files in the given folders that have no reader; hidden files are not counted."""
+    unread: list[str] = []
     for folder in filter(os.path.isdir, arguments):
         for root, folders, files in os.walk(folder):
-            if hf.files(root) is not None:  # what datasets saved is all its own
+            if hf.files(root) is not None:  # saved by datasets, which may keep other files there
                 folders.clear()
                 continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
-            found += [os.path.join(root, name) for name in names if not readers.of_path(name)]
-    return found
+            unread += [os.path.join(root, name) for name in names if not readers.of_path(name)]
+    return unread
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Files of folders that are not data, in words; of many the first few."""
+    """A sentence part that names files without a reader; of many the first few."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(names[:5])}{more} (no reader for the suffix)"
 

@@ -1,4 +1,5 @@
-"""URLs through fsspec: ``s3://``, ``gs://``, ``hf://``, ``https://`` and whatever else it knows."""
+"""Fetches URLs through fsspec: ``s3://``, ``gs://``, ``hf://``, ``https://`` and all others that it
+knows."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ ATTEMPTS = 3
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 PAUSE = 0.5  # seconds before the second attempt, doubled for each further one
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
-# What stores call the version of an object. Size alone is none: bytes change and it stays.
+# The keys under which stores give the version of an object. Its size alone is no version: other
+# bytes can have the same size.
 _VERSION = (
     "ETag etag e_tag VersionId version_id generation md5Hash Content-MD5 Digest Last-Modified "
     "LastModified last_modified mtime updated created blob_id xet_hash"
@@ -28,7 +30,7 @@ _VERSION = (
 
 
 def redacted(text: str) -> str:
-    """A URL, or a text with URLs in it, without what may be a secret."""
+    """A URL, or a text with URLs, without passwords and query strings (signatures, keys)."""
     text = re.sub(r"(?<=://)[^/@\s]*@", "", text)
     return re.sub(r"(\w://[^\s?'\")]+)\?[^\s'\")]*", r"\1", text)
 
@@ -65,7 +67,7 @@ def _missing(scheme: str, extra: str) -> UsageError:
 
 
 def _plain(error: Exception) -> Exception:
-    """What happened; over HTTP a server that does not answer is first told as a missing file."""
+    """The real error: over HTTP fsspec raises FileNotFoundError for any failed request."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
         missing = isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) in (404, 410)
@@ -77,22 +79,23 @@ def _trouble(url: str, error: Exception) -> PipelineError:
     shown = redacted(url)
     if isinstance(error, FileNotFoundError):
         return UsageError(f"There is nothing at {shown}.", "Check the address.")
-    said = redacted(" ".join(str(error).split()))[:200]
+    reason = redacted(" ".join(str(error).split()))[:200]
     return SurroundingsError(
-        f"{shown} cannot be read: {type(error).__name__}: {said}.",
+        f"{shown} cannot be read: {type(error).__name__}: {reason}.",
         "Check the connection and your credentials, then run again; what was fetched is kept.",
     )
 
 
 def _with_patience(url: str, action: Any, *arguments: Any) -> Any:
-    """Try a few times; a store that says no, or a full disk, is believed at once."""
+    """Try a few times. Errors that a second attempt cannot change are raised at once: a missing
+    file, missing rights, a full disk."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return action(*arguments)
         except PipelineError:
             raise
         except (TypeError, AttributeError, AssertionError):
-            raise  # a fault of a program, not of the store
+            raise  # a bug of a program, not a failure of the store
         except Exception as raised:
             error = _plain(raised)
             if isinstance(error, OSError) and error.errno in _OUR_DISK:
@@ -115,39 +118,40 @@ def _shown(names: list[str]) -> list[str]:
 
 
 def _paths(filesystem: Any, path: str, url: str) -> list[str]:
-    """The data files behind a path: itself, a folder's or a pattern's, sorted."""
+    """The data files of a path, sorted: itself, those in a folder, or those that a pattern fits."""
     if filesystem.protocol in (("http", "https"), "http", "https"):
         return [path]
     if any(char in path for char in "*?["):
         try:
-            found = _shown(filesystem.glob(path))
+            paths = _shown(filesystem.glob(path))
         except ValueError as error:
             raise UsageError(f"{redacted(url)}: {error}.", "Correct the pattern.") from error
-        if not found:
+        if not paths:
             raise UsageError(f"Nothing matches {redacted(url)}.", "Check the pattern.")
-        return found
+        return paths
     if not filesystem.isdir(path):
         return [path]
     names = [n for n in filesystem.find(path) if posixpath.basename(n) not in local.SIDECARS]
-    found = [name for name in _shown(names) if readers.of_path(name)]
-    if not found:
+    paths = [name for name in _shown(names) if readers.of_path(name)]
+    if not paths:
         raise UsageError(
             f"{redacted(url)} has no data files.",
             f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
         )
-    return found
+    return paths
 
 
 def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
-    """The local copy of one object, fetched unless it is there in this very version.
+    """The local copy of one object; fetched unless the cache has this version of it.
 
     Raises:
-        SurroundingsError: it changed, or broke off, while it was being fetched.
+        SurroundingsError: the object changed while it was fetched.
+        ConnectionError: fewer or more bytes arrived than the store says it has.
     """
     before = filesystem.info(path)
     version = _version(before)
     folder = cache_dir / spool.FOLDER / spool.key_of(str(filesystem.protocol), path, version or "")
-    if version is not None and (copy := spool.found(folder)) is not None:
+    if version is not None and (copy := spool.intact_copy(folder)) is not None:
         return copy
 
     def fetch(target: Path) -> None:
@@ -167,7 +171,7 @@ def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
 
 
 def fetch(url: str, cache_dir: Path) -> list[Located]:
-    """Every file behind a URL, as local copies.
+    """The files of a URL, as local copies.
 
     Raises:
         UsageError, SurroundingsError: see ``sources.locate``.

@@ -1,4 +1,4 @@
-"""Copies of what does not stay where it is, in the cache, written whole or not at all."""
+"""Copies of remote data and of standard input in the cache; a copy is complete or absent."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def found(folder: Path) -> Path | None:
-    """The copy in a folder, if its bytes are those that were written."""
+def intact_copy(folder: Path) -> Path | None:
+    """The copy in a folder, if its bytes still have the hash that was noted; else None."""
     try:
         note = json.loads((folder / "copy.json").read_bytes())
         path = folder / str(note["name"])
         if file_hash.sha256(path) != note["sha256"]:
             return None
-        for used in (path, folder / "copy.json"):  # a copy in use is not pruned
+        for used in (path, folder / "copy.json"):  # pipeline cache prune removes old files
             used.touch()
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -42,7 +42,10 @@ def found(folder: Path) -> Path | None:
 
 
 def keep(folder: Path, name: str, fetch: Callable[[Path], None]) -> Path:
-    """Fetch into a temporary file; move it to its place when that ended well."""
+    """Fetch into a temporary file, and rename it once it is complete.
+
+    A name without a known suffix gets one from the first bytes, since readers go by suffixes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{uuid.uuid4().hex}.tmp"
     try:

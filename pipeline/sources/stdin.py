@@ -1,4 +1,5 @@
-"""Standard input: spooled, so that it can be cut, hashed and read twice. Rows are ``stdin:1``."""
+"""Copies standard input into the cache, so that it can be split, hashed and read twice. Its rows
+are ``stdin:1`` and so on."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ def locate(cache_dir: Path) -> list[Located]:
 
     waiting = cache_dir / spool.FOLDER / uuid.uuid4().hex
     path = spool.keep(waiting, NAME, fetch)
+    # Named by its content, so that the same input piped again is kept only once.
     home = waiting.with_name(sha256[:32])
-    if spool.found(home) is None:
+    if spool.intact_copy(home) is None:
         home.mkdir(exist_ok=True)
         for name in (path.name, "copy.json"):
             (waiting / name).replace(home / name)

@@ -1,6 +1,7 @@
-"""Does a trained model stop? A checkpoint or a server is given prompts of a build, and watched.
+"""``pipeline stops``: whether a trained model ends its answers.
 
-A finding names what is wrong, the file or the server where it is, and what to do about it.
+A checkpoint or a server gets prompts of a build, and each answer must end in the build's end of
+turn. A finding names the problem, the file or server that has it, and the fix.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a prompt.
+    """The answer to a prompt.
 
     Attributes:
+        way: of decoding, ``greedy`` or ``sampled``.
         ended: it ended in the declared end of turn.
         at: the id or string that it ended at; empty where it ran on.
-        passed_over: it ran on although the end of turn stands in it.
+        passed_over: it contains the end of turn, but generation went on after it.
     """
 
     kind: str
@@ -50,10 +52,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong.
+    """A problem, or something worth knowing.
 
     Attributes:
-        fault: False for what is only worth knowing.
+        fault: False if it is no problem.
     """
 
     code: str
@@ -65,7 +67,11 @@ class Finding:
 
 @dataclass
 class Examined:
-    """All that was seen of one checkpoint or server."""
+    """The result for one checkpoint or server.
+
+    Attributes:
+        asked: prompts were run; False with ``--tokenizer-only``.
+    """
 
     target: str
     answers: list[Answer] = field(default_factory=list)
@@ -84,7 +90,7 @@ class Examined:
 
     def counts(self) -> list[dict[str, Any]]:
         """By kind of prompt and way of decoding: answers, those that ended, and where."""
-        found = []
+        rows = []
         for kind in KINDS:
             for way in (GREEDY, SAMPLED):
                 mine = [a for a in self.answers if (a.kind, a.way) == (kind, way)]
@@ -93,7 +99,7 @@ class Examined:
                 places = sorted({answer.at for answer in mine if answer.at})
                 ends = {at: sum(answer.at == at for answer in mine) for at in places}
                 ended = sum(answer.ended for answer in mine)
-                found.append(
+                rows.append(
                     {
                         "prompts": kind,
                         "decoding": way,
@@ -103,4 +109,4 @@ class Examined:
                         "at": ends,
                     }
                 )
-        return found
+        return rows

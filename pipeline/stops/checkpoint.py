@@ -1,4 +1,5 @@
-"""A model directory beside the build that it was trained on: tokenizer, template, stop ids, pad."""
+"""Compares a model directory with the build that it was trained on: tokenizer, template, stop ids
+and pad token."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ def _overlay(folder: Path, build: Declared) -> str:
 
 
 def first_difference(one: str, other: str) -> str:
-    """Where two texts part, with a few characters of both."""
+    """A sentence part with the characters around the first difference of two texts."""
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
     at = min(len(one), len(other)) if at is None else at
     start = max(0, at - 12)
     return f"{one[start : at + 24]!r} in the build, {other[start : at + 24]!r} there"
 
 
-def compare(folder: Path, build: Declared, asked: list[Prompt], found: Examined) -> None:
+def compare(folder: Path, build: Declared, asked: list[Prompt], examined: Examined) -> None:
     """Compare the directory's files with the build's.
 
     Raises:
@@ -38,15 +39,15 @@ def compare(folder: Path, build: Declared, asked: list[Prompt], found: Examined)
             f"{folder} has no config.json.", "Give a model directory as transformers saves it."
         )
     try:
-        _tokenizer(folder, build, asked, found)
-        _template(folder, build, found)
+        _tokenizer(folder, build, asked, examined)
+        _template(folder, build, examined)
     except ModelError as error:
-        found.add("unreadable", str(folder), error.what, _overlay(folder, build))
-    _stops(folder, build, found)
-    _pads(folder, build, found)
+        examined.add("unreadable", str(folder), error.what, _overlay(folder, build))
+    _stops(folder, build, examined)
+    _pads(folder, build, examined)
 
 
-def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examined) -> None:
+def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], examined: Examined) -> None:
     path = folder / "tokenizer.json"
     tokenizer = Tokenizer.from_str(directory.tokenizer_json(folder).decode())
     theirs = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items()}
@@ -55,7 +56,7 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examin
     if other:
         named = ", ".join(f"{text!r} = {index}" for text, index in list(other.items())[:4])
         what = f"tokens of the build's tokenizer are missing or have other ids: {named}"
-        found.add("other_tokenizer", str(path), what, _overlay(folder, build))
+        examined.add("other_tokenizer", str(path), what, _overlay(folder, build))
         return
     for prompt in asked:
         mine = build.tokenizer.encode(prompt.text, add_special_tokens=False).ids
@@ -65,11 +66,11 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], found: Examin
                 f"the prompt of {prompt.row} gives {len(ids)} ids, but the build's "
                 f"tokenizer gives {len(mine)}, or other ids"
             )
-            found.add("other_tokenizer", str(path), what, _overlay(folder, build))
+            examined.add("other_tokenizer", str(path), what, _overlay(folder, build))
             return
 
 
-def _template(folder: Path, build: Declared, found: Examined) -> None:
+def _template(folder: Path, build: Declared, examined: Examined) -> None:
     config = directory.read(folder, "tokenizer_config.json")
     named = {key: directory.token_text(config.get(key)) for key in ("bos_token", "eos_token")}
     tokens = {key: text for key, text in named.items() if isinstance(text, str)}
@@ -80,18 +81,18 @@ def _template(folder: Path, build: Declared, found: Examined) -> None:
     try:
         judge_template(
             build,
-            str(where),
-            theirs.render(ANSWERED),
-            theirs.render(ASKED, add_generation_prompt=True, **build.arguments),
-            found,
+            where=str(where),
+            whole=theirs.render(ANSWERED),
+            prompt=theirs.render(ASKED, add_generation_prompt=True, **build.arguments),
+            examined=examined,
         )
     except RowError as error:
         what = f"its chat template fails on a question and an answer: {error.detail}"
-        found.add("other_template", str(where), what, _overlay(folder, build))
+        examined.add("other_template", str(where), what, _overlay(folder, build))
 
 
 def judge_template(
-    build: Declared, where: str, whole: str, prompt: str | None, found: Examined
+    build: Declared, where: str, whole: str, prompt: str | None, examined: Examined
 ) -> None:
     """Compare how a question and its answer are rendered there with how the build renders them.
 
@@ -103,41 +104,41 @@ def judge_template(
     use = "Use the build's chat template: tokenizer/tokenizer_config.json of the build has it."
     if end not in whole.rpartition(answer)[2]:
         what = f"the chat template prints no {build.end} after an answer; the build's does"
-        found.add("template_without_end_of_turn", where, what, use)
+        examined.add("template_without_end_of_turn", where, what, use)
         return
     ours = build.template.render(ANSWERED)
     if whole != ours:
         what = f"the chat template prints a different text: {first_difference(ours, whole)}"
-        found.add("other_template", where, what, use)
+        examined.add("other_template", where, what, use)
         return
     ours = build.template.render(ASKED, add_generation_prompt=True, **build.arguments)
     if prompt is not None and prompt != ours:
         what = f"the generation prompt is different: {first_difference(ours, prompt)}"
-        found.add("other_template", where, what, use)
+        examined.add("other_template", where, what, use)
 
 
-def _stops(folder: Path, build: Declared, found: Examined) -> None:
-    said = claims.read(folder)
+def _stops(folder: Path, build: Declared, examined: Examined) -> None:
+    claimed = claims.read(folder)
     end = build.model.end_of_turn_id
-    where, ids = next(iter(said.eos_ids.items()), ("generation_config.json", ()))
+    where, ids = next(iter(claimed.eos_ids.items()), ("generation_config.json", ()))
     if end not in ids:
         listed = f"lists {list(ids)}" if ids else "lists none"
         what = f"eos_token_id {listed}, so generation does not stop at {build.end}"
         remedy = f'Set "eos_token_id": {build.stop_ids} there. {_overlay(folder, build)}'
-        found.add("eos_not_in_generation_config", str(folder / where), what, remedy)
+        examined.add("eos_not_in_generation_config", str(folder / where), what, remedy)
     ours = build.model.profile.eos_token
-    if said.eos_token is not None and said.eos_token != ours:
-        what = f"eos_token is {said.eos_token!r}, but {ours!r} in the build's tokenizer"
+    if claimed.eos_token is not None and claimed.eos_token != ours:
+        what = f"eos_token is {claimed.eos_token!r}, but {ours!r} in the build's tokenizer"
         path = str(folder / "tokenizer_config.json")
-        found.add("other_eos_token", path, what, _overlay(folder, build))
+        examined.add("other_eos_token", path, what, _overlay(folder, build))
 
 
-def _pads(folder: Path, build: Declared, found: Examined) -> None:
-    said = claims.read(folder)
+def _pads(folder: Path, build: Declared, examined: Examined) -> None:
+    claimed = claims.read(folder)
     profile = build.model.profile
-    places: list[tuple[str, Any]] = [("tokenizer_config.json", said.pad_token)]
+    places: list[tuple[str, Any]] = [("tokenizer_config.json", claimed.pad_token)]
     ids = {build.model.end_of_turn_id: profile.end_of_turn, build.model.eos_id: profile.eos_token}
-    places += [(file, ids[index]) for file, index in said.pad_ids.items() if index in ids]
+    places += [(file, ids[index]) for file, index in claimed.pad_ids.items() if index in ids]
     for file, token in places:
         if token is not None and token in (profile.end_of_turn, profile.eos_token):
             what = (
@@ -148,4 +149,4 @@ def _pads(folder: Path, build: Declared, found: Examined) -> None:
                 f"Train again with the build's labels and its pad token {profile.pad_token!r}: "
                 f"{_overlay(folder, build)}"
             )
-            found.add("pad_is_end_of_turn", str(folder / file), what, remedy)
+            examined.add("pad_is_end_of_turn", str(folder / file), what, remedy)

@@ -1,4 +1,4 @@
-"""What a build declares about stopping, and the prompts that it was made of."""
+"""The stop tokens and the template that a build declares, and prompts from its examples."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
 
 @dataclass(frozen=True)
 class Declared:
-    """A build, as far as stopping goes.
-
-    Attributes:
-        arguments: of the chat template, where the build trains one prompt of several.
-    """
+    """A build, with its model and everything that it declares about stopping."""
 
     source: Build
     model: TargetModel
@@ -66,8 +62,9 @@ class Declared:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        said = self.source.manifest.inference
-        return dict(said.arguments or {}) if said else {}
+        """Arguments of the chat template for the generation prompt that the build trains."""
+        inference = self.source.manifest.inference
+        return dict(inference.arguments or {}) if inference else {}
 
     @property
     def end(self) -> str:
@@ -111,11 +108,12 @@ def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
 
 
 def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
-    """Where the last trained answer starts."""
+    """Where the last trained answer starts; the ids before it are a prompt. 0 if there is none."""
     trained = [i for i, label in enumerate(labels) if label != IGNORED]
     if build.source.manifest.options.get("train_on") != "all":
         last = [i for i in trained if i == 0 or labels[i - 1] == IGNORED]
         return last[-1] if last else 0
+    # With --train-on all the labels do not show where an answer begins, but its prompt does.
     flat = pa.array(ids, pa.int32()).to_numpy()
     known = (prompt.tail for prompt in generation_prompts(build.model))
     ends = [int(at[-1]) + len(tail) for tail in known if len(at := matches(flat, tail))]
@@ -123,7 +121,7 @@ def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
 
 
 def _literal(build: Declared, with_it: dict[str, Any], without: dict[str, Any]) -> str:
-    """The longest line that one rendering has and another has not."""
+    """The longest line that the template prints only with some arguments; it shows their use."""
     try:
         one = build.template.render(ASKED, add_generation_prompt=True, **with_it)
         other = build.template.render(ASKED, add_generation_prompt=True, **without)
@@ -151,22 +149,23 @@ def prompts(build: Declared, count: int) -> list[Prompt]:
     question = str(ASKED[0]["content"])
     opened = build.template.render(ASKED, add_generation_prompt=True)
     header = opened.rpartition(question)[2].split("<think>")[0]
-    found: dict[str, list[Prompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
+    by_kind: dict[str, list[Prompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
     for number, (row, ids, labels) in enumerate(_examples(build)):
-        if number >= _LOOKED_AT or all(len(some) >= count for some in found.values()):
+        if number >= _LOOKED_AT or all(len(some) >= count for some in by_kind.values()):
             break
         cut = _cut(build, ids, labels)
         if cut < 1:
             continue
         text = build.tokenizer.decode(ids[:cut], skip_special_tokens=False)
         kind = _kind(build, text, header, tools)
-        if len(found[kind]) < count:
-            found[kind].append(Prompt(kind, row, tuple(ids[:cut]), text))
-    every = [prompt for some in found.values() for prompt in some]
+        if len(by_kind[kind]) < count:
+            by_kind[kind].append(Prompt(kind, row, tuple(ids[:cut]), text))
+    every = [prompt for some in by_kind.values() for prompt in some]
     if not every:
         raise UsageError(
             f"No example of {build.folder} has a prompt.", "Give a build of questions and answers."
         )
+    # The shortest and the longest prompts together need the most padding.
     by_length = sorted(every, key=lambda prompt: len(prompt.ids))
     batch = [*by_length[: count // 2], *by_length[-(count - count // 2) :]]
     batched = dict.fromkeys(replace(prompt, kind=BATCH) for prompt in batch)

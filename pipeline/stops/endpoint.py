@@ -1,9 +1,9 @@
-"""A server that speaks OpenAI's HTTP interface, and what it shows of its tokenizer and template.
+"""Asks a server with OpenAI's HTTP interface, and compares its tokenizer and template.
 
-Prompts go to ``/completions`` as ids, which is exactly what was trained: a chat interface renders
-messages by a template of its own, and the messages of a build are stored as ids only. A server
-that takes no ids gets the same prompt as text. The template is compared apart from that, through
-vLLM's and SGLang's ``/tokenize`` or llama.cpp's ``/apply-template``.
+Prompts go to ``/completions`` as ids, exactly as they were trained. ``/chat/completions`` would
+render messages with the server's own template, and a build stores no messages. A server that takes
+no ids gets the same prompt as text. Tokenizer and template are compared separately, through
+``/tokenize`` (vLLM, SGLang) or ``/apply-template`` (llama.cpp).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.stops.declared import ANSWERED, ASKED, Declared
 from stages.errors import SurroundingsError
 
 _SHOWN = {"skip_special_tokens": False}  # of vLLM and SGLang; others refuse or ignore it
-_UNTAKEN = (400, 404, 405, 415, 422, 500, 501)
+_UNTAKEN = (400, 404, 405, 415, 422, 500, 501)  # statuses of servers without an address or a field
 
 
 @dataclass
@@ -30,8 +30,10 @@ class Server:
 
     Attributes:
         url: its base, such as ``http://localhost:8000/v1``.
-        model: the name it serves; asked for where empty.
-        key: of the interface, if it wants one.
+        model: the name that it serves; if empty, the first that the server lists.
+        key: of the interface; empty for none.
+        as_text: prompts are sent as text, since the server took no ids.
+        extras: fields that are not in OpenAI's interface; empty once the server refused them.
     """
 
     url: str
@@ -52,10 +54,11 @@ class Server:
         return self.url.removesuffix("/v1")
 
     def call(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One request.
+        """Send one request; returns the JSON object of the reply.
 
         Raises:
-            SurroundingsError: nothing answers, or not in JSON, or with a failure.
+            SurroundingsError: there is no reply, it is not JSON, or its status is an error, which
+                ``errno`` then has.
         """
         headers = {"Content-Type": "application/json"}
         if self.key:
@@ -64,11 +67,11 @@ class Server:
         request = urllib.request.Request(url, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
-                found = json.loads(answer.read())
+                reply = json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            said = error.read(300).decode("utf-8", "replace")
+            reason = error.read(300).decode("utf-8", "replace")
             problem = SurroundingsError(
-                f"{url} answers {error.code}: {' '.join(said.split())}.",
+                f"{url} answers {error.code}: {' '.join(reason.split())}.",
                 "Give the base URL, which ends in /v1, and the name of the model with --served.",
             )
             problem.errno = error.code
@@ -77,10 +80,10 @@ class Server:
             raise SurroundingsError(
                 f"{url} cannot be reached: {error}.", "Start the server, and check the URL."
             ) from error
-        return found if isinstance(found, dict) else {"found": found}
+        return reply if isinstance(reply, dict) else {"found": reply}
 
     def _maybe(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """What an optional address answers; None where the server has no such."""
+        """The reply of an address that not every server has; None from a server without it."""
         try:
             return self.call("POST", f"{self.root}{path}", body)
         except SurroundingsError as error:
@@ -89,14 +92,14 @@ class Server:
             raise
 
     def tokens(self, text: str) -> list[int] | None:
-        """Ids that the server's tokenizer gives a text; None where it does not show them."""
-        for body in (
+        """Ids that the server's tokenizer gives a text; None if it does not show them."""
+        for body in (  # as vLLM takes it, then as llama.cpp does
             {"model": self.model, "prompt": text, "add_special_tokens": False},
             {"content": text, "add_special": False, "parse_special": True},
         ):
-            found = self._maybe("/tokenize", body)
-            if found and isinstance(found.get("tokens"), list) and found["tokens"]:
-                return [int(token) for token in found["tokens"]]
+            reply = self._maybe("/tokenize", body)
+            if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
+                return [int(token) for token in reply["tokens"]]
         return None
 
     def rendered(
@@ -104,59 +107,65 @@ class Server:
     ) -> list[int] | str | None:
         """Ids or text of messages by the server's template; None where it does not show them."""
         body = {"model": self.model, "messages": messages, "add_generation_prompt": prompt}
-        found = self._maybe("/tokenize", body | {"chat_template_kwargs": arguments})
-        if found and isinstance(found.get("tokens"), list) and found["tokens"]:
-            return [int(token) for token in found["tokens"]]
-        found = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
-        return str(found["prompt"]) if found and "prompt" in found else None
+        reply = self._maybe("/tokenize", body | {"chat_template_kwargs": arguments})
+        if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
+            return [int(token) for token in reply["tokens"]]
+        reply = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
+        return str(reply["prompt"]) if reply and "prompt" in reply else None
 
     def complete(self, prompts: Sequence[Prompt], **settings: Any) -> list[dict[str, Any]]:
         """A completion for each prompt, in one request.
 
-        The first request settles whether the server takes ids, and whether it takes what is not
-        in OpenAI's own interface.
+        A server may refuse ids, or fields that are not in OpenAI's interface. The first request
+        tries the forms one after another, and later ones use the form that was accepted.
 
         Raises:
-            SurroundingsError: it takes neither.
+            SurroundingsError: the request failed in every form, or for another reason.
         """
         while True:
             given = [p.text if self.as_text else list(p.ids) for p in prompts]
             body = {"model": self.model, "prompt": given if len(given) > 1 else given[0]}
             try:
-                found = self.call("POST", f"{self.url}/completions", body | settings | self.extras)
+                reply = self.call("POST", f"{self.url}/completions", body | settings | self.extras)
             except SurroundingsError as error:
                 if error.errno not in (400, 422) or (self.as_text and not self.extras):
                     raise
                 self.as_text, self.extras = self._next()
                 continue
-            choices = sorted(found.get("choices", []), key=lambda one: one.get("index", 0))
-            return [{**one, "usage": found.get("usage") or {}} for one in choices]
+            choices = sorted(reply.get("choices", []), key=lambda one: one.get("index", 0))
+            return [{**one, "usage": reply.get("usage") or {}} for one in choices]
 
     def _next(self) -> tuple[bool, dict[str, Any]]:
-        """The next way of asking: ids without extras, text with them, text without."""
+        """The next form to try, after ids with extras: ids without, text with, text without."""
         if self.extras:
             return self.as_text, {}
         return True, dict(_SHOWN)
 
 
-def compare(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
+def compare(server: Server, build: Declared, asked: list[Prompt], examined: Examined) -> None:
     """Compare the server's tokenizer and template with the build's, as far as it shows them."""
-    _tokenizer(server, build, asked, found)
+    _tokenizer(server, build, asked, examined)
     use = "Compare its template yourself: the build's is in tokenizer/tokenizer_config.json."
-    whole = server.rendered(ANSWERED, False, {})
+    whole = server.rendered(ANSWERED, prompt=False, arguments={})
     if whole is None:
         what = "the server does not show how its chat template renders messages"
-        found.add("template_not_shown", server.url, what, use, fault=False)
+        examined.add("template_not_shown", server.url, what, use, fault=False)
         return
-    opened = server.rendered(ASKED, True, build.arguments)
+    opened = server.rendered(ASKED, prompt=True, arguments=build.arguments)
     texts = [
         build.tokenizer.decode(one, skip_special_tokens=False) if isinstance(one, list) else one
         for one in (whole, opened)
     ]
-    judge_template(build, f"{server.url} (chat template)", str(texts[0]), texts[1], found)
+    judge_template(
+        build,
+        where=f"{server.url} (chat template)",
+        whole=str(texts[0]),
+        prompt=texts[1],
+        examined=examined,
+    )
 
 
-def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Examined) -> None:
+def _tokenizer(server: Server, build: Declared, asked: list[Prompt], examined: Examined) -> None:
     serve = (
         f"Start the server with the build's tokenizer (vLLM: --tokenizer {build.folder}/tokenizer)"
         ", or serve the directory that pipeline overlay writes."
@@ -165,21 +174,26 @@ def _tokenizer(server: Server, build: Declared, asked: list[Prompt], found: Exam
         mine = build.tokenizer.encode(prompt.text, add_special_tokens=False).ids
         theirs = server.tokens(prompt.text)
         if theirs is None:
-            _by_count(server, asked[0], mine, serve, found)
+            _by_count(server, asked[0], mine, serve, examined)
             return
         if theirs != mine:
             what = f"the server's tokenizer gives the prompt of {prompt.row} {len(theirs)} ids"
             what += f", but the build's gives {len(mine)}, or other ids"
-            found.add("other_tokenizer", server.url, what, serve)
+            examined.add("other_tokenizer", server.url, what, serve)
             return
     for text, index in build.serving.added_tokens.items():
         if (theirs := server.tokens(text)) != [index]:
             what = f"the server writes {text!r} as {theirs}, but the build as {index}"
-            found.add("other_tokenizer", server.url, what, serve)
+            examined.add("other_tokenizer", server.url, what, serve)
 
 
-def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found: Examined) -> None:
-    """The number of tokens of a prompt, where a server shows nothing else."""
+def _by_count(
+    server: Server, prompt: Prompt, mine: list[int], serve: str, examined: Examined
+) -> None:
+    """Compare the number of tokens of a prompt, for servers that show no ids.
+
+    The prompt is sent as text, so that the server has to encode it; ``usage`` then has the number.
+    """
     before = server.as_text
     server.as_text = True
     try:
@@ -190,9 +204,9 @@ def _by_count(server: Server, prompt: Prompt, mine: list[int], serve: str, found
     theirs = usage.get("prompt_tokens")
     if theirs is not None and theirs not in (len(mine), len(mine) + 1):  # one more is a bos
         what = f"it counts {theirs} tokens in the prompt of {prompt.row}, but the build {len(mine)}"
-        found.add("other_tokenizer", server.url, what, serve)
+        examined.add("other_tokenizer", server.url, what, serve)
         return
     seen = "nothing of its tokenizer" if theirs is None else "the number of tokens of a prompt"
     what = f"the server shows no ids, so {seen} was compared"
     remedy = "Compare the model directory that it loads: pipeline stops DIR --tokenizer-only."
-    found.add("tokenizer_not_shown", server.url, what, remedy, fault=False)
+    examined.add("tokenizer_not_shown", server.url, what, remedy, fault=False)

@@ -1,4 +1,4 @@
-"""Asks a checkpoint or a server, reads where its answers end, and says why others do not."""
+"""Runs prompts through a checkpoint or a server, and explains answers that do not end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ask = Callable[[Sequence[Prompt], float], list[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for; names as on the command line.
+    """The options of a run; names as on the command line.
 
     Attributes:
         prompts: of each kind.
@@ -40,7 +40,7 @@ def is_url(target: str) -> bool:
 
 
 def examine(wanted: Wanted) -> Examined:
-    """Compare, ask, and explain.
+    """Compare the target with the build, run the prompts, and look for the causes of failures.
 
     Raises:
         UsageError: the build, the model directory or what it needs is missing.
@@ -48,29 +48,29 @@ def examine(wanted: Wanted) -> Examined:
     """
     build = read(wanted.build)
     asked = prompts(build, wanted.prompts)
-    found = Examined(wanted.target)
+    examined = Examined(wanted.target)
     if is_url(wanted.target):
         server = endpoint.Server(wanted.target, wanted.served, wanted.key)
-        endpoint.compare(server, build, asked, found)
+        endpoint.compare(server, build, asked, examined)
         if not wanted.tokenizer_only:
-            _run(asked, _from_server(server, build, wanted), wanted, found)
-            _explain_server(server, build, wanted, asked, found)
-        return found
+            _run(asked, _from_server(server, build, wanted), wanted, examined)
+            _explain_server(server, build, wanted, asked, examined)
+        return examined
     folder = Path(wanted.target).expanduser()
-    checkpoint.compare(folder, build, asked, found)
+    checkpoint.compare(folder, build, asked, examined)
     if not wanted.tokenizer_only:
-        _run(asked, _from_checkpoint(folder, build, wanted), wanted, found)
-        _explain_checkpoint(folder, build, found)
-    return found
+        _run(asked, _from_checkpoint(folder, build, wanted), wanted, examined)
+        _explain_checkpoint(folder, build, examined)
+    return examined
 
 
-def _run(asked: list[Prompt], ask: Ask, wanted: Wanted, found: Examined) -> None:
-    found.asked = True
+def _run(asked: list[Prompt], ask: Ask, wanted: Wanted, examined: Examined) -> None:
+    examined.asked = True
     batch = [prompt for prompt in asked if prompt.kind == BATCH]
     groups = [[prompt] for prompt in asked if prompt.kind != BATCH] + ([batch] if batch else [])
     for temperature in (0.0, wanted.temperature):
         for group in groups:
-            found.answers += ask(group, temperature)
+            examined.answers += ask(group, temperature)
 
 
 def _way(temperature: float) -> str:
@@ -97,7 +97,9 @@ def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
 
     def ask(group: Sequence[Prompt], temperature: float) -> list[Answer]:
         most = wanted.most or build.room
-        ids = model.answer([p.ids for p in group], most, temperature, wanted.seed)
+        ids = model.answer(
+            [p.ids for p in group], most=most, temperature=temperature, seed=wanted.seed
+        )
         return [answer(*pair, temperature) for pair in zip(group, ids, strict=True)]
 
     def answer(prompt: Prompt, ids: list[int], temperature: float) -> Answer:
@@ -108,7 +110,16 @@ def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
         ended = stopped and last in declared
         passed = not ended and bool(declared.intersection(ids))
         way = _way(temperature)
-        return Answer(prompt.kind, way, prompt.row, ended, at, len(ids), text, passed)
+        return Answer(
+            kind=prompt.kind,
+            way=way,
+            row=prompt.row,
+            ended=ended,
+            at=at,
+            tokens=len(ids),
+            text=text,
+            passed_over=passed,
+        )
 
     return ask
 
@@ -125,7 +136,16 @@ def _read_choice(
     tokens = (choice.get("usage") or {}).get("completion_tokens") or 0
     way = _way(temperature)
     where = at if stopped else ""
-    return Answer(prompt.kind, way, prompt.row, stopped, where, int(tokens), text, passed)
+    return Answer(
+        kind=prompt.kind,
+        way=way,
+        row=prompt.row,
+        ended=stopped,
+        at=where,
+        tokens=int(tokens),
+        text=text,
+        passed_over=passed,
+    )
 
 
 def _from_server(server: endpoint.Server, build: Declared, wanted: Wanted, **more: Any) -> Ask:
@@ -148,55 +168,61 @@ def _from_server(server: endpoint.Server, build: Declared, wanted: Wanted, **mor
     return ask
 
 
-def _not_learnt(where: str, build: Declared, found: Examined) -> None:
-    faults = {finding.code for finding in found.findings if finding.fault}
+def _not_learnt(where: str, build: Declared, examined: Examined) -> None:
+    faults = {finding.code for finding in examined.findings if finding.fault}
+    # Each of these explains why the model did not learn it.
     if faults & {"pad_is_end_of_turn", "template_without_end_of_turn", "other_tokenizer"}:
-        return  # which is why
+        return
     what = f"answers run on and never contain {build.end}: the model did not learn to end a turn"
     remedy = (
         "Look at how it was trained: labels that leave out the end of a turn (pipeline show "
         f"{build.folder} shows the build's), too few steps, or another chat template."
     )
-    found.add("end_of_turn_not_learnt", where, what, remedy)
+    examined.add("end_of_turn_not_learnt", where, what, remedy)
 
 
-def _explain_checkpoint(folder: Path, build: Declared, found: Examined) -> None:
-    ran = [answer for answer in found.answers if not answer.ended]
-    codes = {finding.code for finding in found.findings}
+def _explain_checkpoint(folder: Path, build: Declared, examined: Examined) -> None:
+    ran = [answer for answer in examined.answers if not answer.ended]
+    codes = {finding.code for finding in examined.findings}
     if any(answer.passed_over for answer in ran) and "eos_not_in_generation_config" not in codes:
         what = f"answers go on after {build.end}, at which generation does not stop"
         remedy = f'Set "eos_token_id": {build.stop_ids} there.'
         where = str(folder / "generation_config.json")
-        found.add("eos_not_in_generation_config", where, what, remedy)
+        examined.add("eos_not_in_generation_config", where, what, remedy)
     if ran and not any(answer.passed_over for answer in ran):
-        _not_learnt(str(folder), build, found)
-    _padding(build, found)
+        _not_learnt(str(folder), build, examined)
+    _padding(build, examined)
 
 
-def _padding(build: Declared, found: Examined) -> None:
-    """Answers of a padded batch that run on where the same prompts alone do not."""
-    alone = {a.row: a.ended for a in found.answers if a.way == GREEDY and a.kind != BATCH}
-    batch = [a for a in found.answers if a.way == GREEDY and a.kind == BATCH]
+def _padding(build: Declared, examined: Examined) -> None:
+    """Find prompts whose answers run on in a padded batch, but end when the prompt is alone."""
+    alone = {a.row: a.ended for a in examined.answers if a.way == GREEDY and a.kind != BATCH}
+    batch = [a for a in examined.answers if a.way == GREEDY and a.kind == BATCH]
     worse = [a.row for a in batch if not a.ended and alone.get(a.row)]
     if worse:
         what = f"in a padded batch the prompt of {worse[0]} runs on, but alone it does not"
         remedy = "Check positions and the attention mask of the model's code under padding."
-        found.add("padding_changes_answers", found.target, what, remedy)
+        examined.add("padding_changes_answers", examined.target, what, remedy)
 
 
 def _explain_server(
-    server: endpoint.Server, build: Declared, wanted: Wanted, asked: list[Prompt], found: Examined
+    server: endpoint.Server,
+    build: Declared,
+    wanted: Wanted,
+    asked: list[Prompt],
+    examined: Examined,
 ) -> None:
-    ran = {answer.row for answer in found.answers if not answer.ended and answer.way == GREEDY}
+    ran = {answer.row for answer in examined.answers if not answer.ended and answer.way == GREEDY}
     first = next((prompt for prompt in asked if prompt.row in ran), None)
     if first is None:
         return
+    # One failed prompt again, with the build's own stops: if it ends now, the server is at fault.
     by_id = {"stop_token_ids": build.stop_ids}
     again = _from_server(server, build, wanted, stop=list(build.serving.stop_strings[:4]), **by_id)
-    passed = any(answer.passed_over for answer in found.answers)
+    passed = any(answer.passed_over for answer in examined.answers)
     stopped = again([first], 0.0)[0]
     if not (stopped.ended or passed):
-        _not_learnt(server.url, build, found)
+        _not_learnt(server.url, build, examined)
         return
     how = f"with the stop strings and ids of serving.json it stops, at {stopped.at}"
     what = f"the server does not stop at {build.end} by itself" + (
@@ -207,4 +233,4 @@ def _explain_server(
         f"serves (vLLM: --generation-config {build.folder}/tokenizer), or send stop and "
         "stop_token_ids with each request, as serving.json has them."
     )
-    found.add("eos_not_in_generation_config", server.url, what, remedy)
+    examined.add("eos_not_in_generation_config", server.url, what, remedy)

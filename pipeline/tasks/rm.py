@@ -38,7 +38,7 @@ class Rm:
     kind = kinds.load(kinds.PAIR)
     help = "Reward models: pairs of answers to one prompt."
     options = ("reasoning", "reasoning_in", "thinking", "stop_text")
-    layouts = ("ragged", "padded")
+    layouts: tuple[str, ...] = ("ragged", "padded")
     with_steps = False
     kept = ("chosen_ids", "rejected_ids", "prompt_length", "margin")
     stored = kept

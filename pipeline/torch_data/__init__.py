@@ -1,6 +1,6 @@
-"""Builds as torch reads them: a map-style dataset, collators, a sampler that resumes.
+"""Builds for torch: a map-style dataset, collators, and a sampler that can resume.
 
-The only package here that imports torch, which is not installed with the rest. ::
+No other package here imports torch, which posttrain-pipeline does not install. ::
 
     rows = Rows("build")
     loader = DataLoader(rows, batch_size=1, sampler=Order(rows, seed=0), collate_fn=Flatten())

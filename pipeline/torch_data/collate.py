@@ -1,8 +1,8 @@
-"""Collators: training rows to the tensors of a batch, for each way of storing and of attending.
+"""Collators: training rows to the tensors of a batch, one for each layout and kind of attention.
 
-All ids and labels are int64, as torch's embeddings and losses want them. Rows of a build with loss
-weights give ``loss_weights``, float32 in the shape of ``labels`` and 0 where padded; a loss that
-reads labels alone does not see them.
+All ids and labels are int64, as torch's embeddings and losses take them. Rows of a build with loss
+weights also give ``loss_weights``, float32 in the shape of ``labels`` and 0 in padding. A loss that
+reads only labels ignores them.
 """
 
 from __future__ import annotations
@@ -40,25 +40,37 @@ def _padded(
     width: int = 0,
     of: Callable[[Any], Tensor] = _long,
 ) -> Tensor:
-    """[rows, width] from sequences of different lengths."""
+    """[rows, width] from sequences of different lengths.
+
+    Args:
+        fill: the value of padding.
+        side: ``left`` or ``right``, where padding goes.
+        width: of the result, at least; longer sequences make it wider.
+        of: turns a sequence into a tensor, which also gives the dtype.
+    """
     width = max(width, max(len(values) for values in sequences))
-    made = torch.full((len(sequences), width), fill, dtype=of([]).dtype)
+    batch = torch.full((len(sequences), width), fill, dtype=of([]).dtype)
     for row, values in enumerate(sequences):
         place = slice(0, len(values)) if side == "right" else slice(width - len(values), width)
-        made[row, place] = of(values)
-    return made
+        batch[row, place] = of(values)
+    return batch
 
 
 def _weights(rows: Sequence[Row], side: str, width: int) -> Batch:
     """``loss_weights`` of rows that have them, float32 [rows, width]; untrained padding is 0."""
     if WEIGHTS not in rows[0]:
         return {}
-    return {WEIGHTS: _padded([row[WEIGHTS] for row in rows], 0, side, width, _floats)}
+    return {
+        WEIGHTS: _padded([row[WEIGHTS] for row in rows], fill=0, side=side, width=width, of=_floats)
+    }
 
 
 def _positions(mask: Tensor, start: int) -> Tensor:
-    """Positions that count real tokens from ``start``; padding stands at ``start``'s predecessor,
-    or 0: what models with absolute positions need under left padding."""
+    """Positions [rows, width] that count real tokens from ``start``, wherever padding is, so that
+    models with absolute positions see the same ones as without padding.
+
+    Padding gets ``start - 1``, but not less than 0: RoBERTa reserves the position before its first.
+    """
     return (mask.cumsum(-1) - 1 + start) * mask + (1 - mask) * max(start - 1, 0)
 
 
@@ -66,8 +78,9 @@ def _positions(mask: Tensor, start: int) -> Tensor:
 class Flatten:
     """Packs, or single rows, to one row of documents: [1, tokens], for varlen attention.
 
-    There is no attention mask: positions restart with each document, ``cu_seq_lens_q/k`` (int32)
-    say where, and models that read either keep documents apart. Needs ``use_cache=False``.
+    There is no attention mask. Positions restart with each document, and ``cu_seq_lens_q/k``
+    (int32) have the bounds; a model that reads either attends within documents only. Train with
+    ``use_cache=False``: a key-value cache would let documents see each other.
 
     Attributes:
         position_start: of each document's first token (2 for RoBERTa).
@@ -98,8 +111,8 @@ class Flatten:
 class BlockDiagonal:
     """Packs to [rows, width] with a mask [rows, 1, width, width] that is causal inside documents.
 
-    For SDPA, which takes a mask of booleans (true may be seen). Padding sees itself alone, so that
-    no row of the mask is empty and nothing becomes NaN.
+    For SDPA, whose boolean mask is true where a token may attend. A padding token attends to
+    itself: softmax over an empty row of the mask would give NaN.
     """
 
     pad_id: int
@@ -117,6 +130,8 @@ class BlockDiagonal:
         ]
         ids = _padded([pack["input_ids"] for pack in joined], self.pad_id, "right")
         labels = _padded([pack["labels"] for pack in joined], IGNORED, "right")
+        # Each token gets the number of its document, from 1; padding keeps 0. Two tokens may attend
+        # to each other if their numbers are equal.
         numbers, places = [], []
         for docs in packs:
             sizes = [len(doc["input_ids"]) for doc in docs]
@@ -158,13 +173,15 @@ class Pad:
     def __call__(self, rows: Iterable[Row]) -> Batch:
         docs = [doc for row in rows for doc in documents(row)]
         ids = [doc["input_ids"] for doc in docs]
-        width = -(-max(map(len, ids)) // self.multiple) * self.multiple
-        mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
+        width = -(-max(map(len, ids)) // self.multiple) * self.multiple  # rounded up
+        mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=self.side, width=width)
         return {
-            "input_ids": _padded(ids, self.pad_id, self.side, width),
+            "input_ids": _padded(ids, fill=self.pad_id, side=self.side, width=width),
             "attention_mask": mask,
             "position_ids": _positions(mask, self.position_start),
-            "labels": _padded([doc["labels"] for doc in docs], IGNORED, self.side, width),
+            "labels": _padded(
+                [doc["labels"] for doc in docs], fill=IGNORED, side=self.side, width=width
+            ),
             **_weights(docs, self.side, width),
         }
 
@@ -180,11 +197,11 @@ class Stack:
         names = ("input_ids", "attention_mask", "labels")
         batch = {name: torch.stack([_long(row[name]) for row in listed]) for name in names}
         batch["position_ids"] = _positions(batch["attention_mask"], self.position_start)
-        return batch | _weights(listed, "right", 0)
+        return batch | _weights(listed, "right", 0)  # stored at full width: nothing is padded here
 
 
 def _pairs(rows: list[Row], batch: Batch) -> Batch:
-    """Add the margins, where the build has them; a pair without one has 0, the loss without it."""
+    """Add margins if the build has them; a pair without one gets 0, which leaves its loss alone."""
     if "margin" in rows[0]:
         given = [0.0 if row["margin"] is None else row["margin"] for row in rows]
         batch["margin"] = torch.tensor(given, dtype=torch.float32)
@@ -193,9 +210,9 @@ def _pairs(rows: list[Row], batch: Batch) -> Batch:
 
 @dataclass(frozen=True)
 class PadPairs:
-    """Pairs to [2 * rows, longest]: first every chosen side, then every rejected one.
+    """Pairs to [2 * rows, longest]: first all chosen sides, then all rejected ones.
 
-    ``pair_collator`` makes the one that a build needs.
+    ``pair_collator`` makes the collator that fits a build.
 
     Attributes:
         side: right for encoders, whose reward is read at the first token.
@@ -214,15 +231,15 @@ class PadPairs:
         pairs = [(row, row[f"{side}_ids"]) for side in ("chosen", "rejected") for row in listed]
         ids = [values for _, values in pairs]
         width = -(-max(map(len, ids)) // self.multiple) * self.multiple
-        mask = _padded([np.ones(len(x)) for x in ids], 0, self.side, width)
+        mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=self.side, width=width)
         batch = {
-            "input_ids": _padded(ids, self.pad_id, self.side, width),
+            "input_ids": _padded(ids, fill=self.pad_id, side=self.side, width=width),
             "attention_mask": mask,
             "position_ids": _positions(mask, self.position_start),
         }
         if self.token_types:
             types = [np.arange(len(values)) >= row["prompt_length"] for row, values in pairs]
-            batch["token_type_ids"] = _padded(types, 0, self.side, width)
+            batch["token_type_ids"] = _padded(types, fill=0, side=self.side, width=width)
         return _pairs(listed, batch)
 
 

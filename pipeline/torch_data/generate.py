@@ -1,4 +1,4 @@
-"""A checkpoint answers prompts that are given as ids, as it would for any user of transformers."""
+"""Generates answers to prompts of ids with a checkpoint, through transformers' ``generate``."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class Checkpoint:
     @property
     def stops(self) -> list[int]:
         """Ids at which its own configuration stops."""
-        said = self._model.generation_config.eos_token_id
-        return [] if said is None else list(said) if isinstance(said, list) else [said]
+        eos = self._model.generation_config.eos_token_id
+        return [] if eos is None else list(eos) if isinstance(eos, list) else [eos]
 
     def _ended(self, ids: list[int]) -> list[int]:
-        """Without the padding behind the stop."""
+        """The ids up to the first stop id; ``generate`` fills the rest of a batch with padding."""
         at = next((i for i, token in enumerate(ids) if token in self.stops), len(ids) - 1)
         return ids[: at + 1]
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether there is something to load."""
+    """Whether the folder has files of weights."""
     index = folder / "model.safetensors.index.json"
     names = set(json.loads(index.read_bytes())["weight_map"].values()) if index.is_file() else ()
     return bool(names) or any(

@@ -1,7 +1,7 @@
-"""OpenRLHF's three dataset classes, reading shards instead of text; packs are taken apart again.
+"""Replacements for OpenRLHF's three dataset classes, which read shards instead of text.
 
-They take what its trainers pass to its own classes, and give what those give: items of tensors
-[1, length], batches of tensors [rows, 1, longest], which the trainers squeeze.
+They have the interface of its own classes: items are tensors [1, length], batches are tensors
+[rows, 1, longest], which its trainers squeeze. Packs are split into their documents.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Tensor = Any
 def _pad(tensors: Sequence[Tensor], value: float, side: str = "right") -> Tensor:
     """[rows, 1, longest] from [1, length] each: every trainer since 0.7.1 squeezes the middle."""
     longest = max(tensor.size(-1) for tensor in tensors)
-    made = []
+    padded = []
     for tensor in tensors:
         room = longest - tensor.size(-1)
         widths = (0, room) if side == "right" else (room, 0)
-        made.append(torch.nn.functional.pad(tensor, widths, value=value))
-    return torch.stack(made)
+        padded.append(torch.nn.functional.pad(tensor, widths, value=value))
+    return torch.stack(padded)
 
 
 def _require_columns(dataset: Any, names: Iterable[str]) -> None:
@@ -112,13 +112,13 @@ class ShardPRM(ShardSFT):
         super().__init__(dataset, tokenizer, max_length, strategy)
         self._fill = self._pad_id  # as theirs does; the loss reads step tokens alone
         token = strategy.args.placeholder_token
-        found = tokenizer.encode(token, add_special_tokens=False)
-        if len(found) != 1:
+        ids = tokenizer.encode(token, add_special_tokens=False)
+        if len(ids) != 1:
             raise UsageError(
-                f"--placeholder_token {token!r} is {len(found)} tokens of this tokenizer.",
+                f"--placeholder_token {token!r} is {len(ids)} tokens of this tokenizer.",
                 "Train from a model directory that pipeline overlay made for this build.",
             )
-        self._step = found[0]
+        self._step = ids[0]
         self._check_rewards(tokenizer, strategy.args.reward_tokens)
         ratings = {label for labels in dataset["step_labels"] for label in labels}
         if None in ratings and not ratings <= {0.0, 1.0, None}:

@@ -12,10 +12,10 @@ from stages.errors import UsageError
 
 
 class Order:
-    """A sampler for one rank. Every rank sees as many rows; what does not divide is left out.
+    """A sampler for one rank. All ranks get equally many rows; rows left over are dropped.
 
-    ``state_dict`` says how far an epoch has come and over which rows: a build whose rows or order
-    differ is refused on ``load_state_dict``, instead of resuming on other data.
+    ``state_dict`` has the progress of an epoch and a hash of the rows. ``load_state_dict`` refuses
+    a build with other rows or another order, so that no run resumes on other data.
 
     Args:
         seed: of the shuffle; ``shuffle=False`` keeps the stored order.
@@ -43,6 +43,7 @@ class Order:
         if self._shuffle:
             generator = torch.Generator().manual_seed(self._seed + self._epoch)
             order = torch.randperm(len(self._rows), generator=generator)
+        # Ranks take turns in one order, so another number of ranks can go on from the same place.
         mine = order[self._done : count][self._rank :: self._world].tolist()
         for index in mine:
             self._done += self._world

@@ -18,38 +18,39 @@ Row = dict[str, Any]
 
 
 def documents(row: Row) -> list[Row]:
-    """The examples of a training row, each with its own step positions; a single row is itself."""
+    """The examples of a training row, each with its own step positions; a row that is no pack is
+    returned as it is."""
     if "seq_lengths" not in row:
         return [row]
-    made, start = [], 0
+    docs, start = [], 0
     for index, length in enumerate(row["seq_lengths"]):
         span = slice(start, start + int(length))
-        one: Row = {n: row[n][span] for n in ("input_ids", "labels", "loss_weights") if n in row}
+        doc: Row = {n: row[n][span] for n in ("input_ids", "labels", "loss_weights") if n in row}
         if "row_ids" in row:
-            one["row_id"] = row["row_ids"][index]
+            doc["row_id"] = row["row_ids"][index]
         if "step_positions" in row:
             at = np.asarray(row["step_positions"])
             inside = (at >= start) & (at < span.stop)
-            one["step_positions"] = at[inside] - start
+            doc["step_positions"] = at[inside] - start
             labels = row["step_labels"]
-            one["step_labels"] = [labels[i] for i in np.flatnonzero(inside)]
-        made.append(one)
+            doc["step_labels"] = [labels[i] for i in np.flatnonzero(inside)]
+        docs.append(doc)
         start = span.stop
-    return made
+    return docs
 
 
 def _shards(folder: Path, split: str) -> tuple[Shard, ...]:
-    found = Build.open(folder).splits.get(split)
-    if found is None:
+    side = Build.open(folder).splits.get(split)
+    if side is None:
         raise UsageError(f"{folder / split} is not a split of a build.", "Give a build's folder.")
-    return found.shards
+    return side.shards
 
 
 class Rows:
     """Training rows of one split; works with any sampler, distributed ones included.
 
-    Items are dictionaries of numpy arrays (int32 ids and labels), strings and numbers. Workers open
-    the files themselves: a dataset that is sent to another process sends its paths alone.
+    Items are dictionaries of numpy arrays (int32 ids and labels), strings and numbers. Only paths
+    are pickled: each worker process opens the files itself.
 
     Args:
         build: its folder, in our columns (no ``--for``, or one that keeps them).
@@ -57,7 +58,7 @@ class Rows:
         explode: one item per document of a pack, instead of one per pack.
 
     Attributes:
-        order_hash: changes when a row, or the order of rows, does: what a resumed run compares.
+        order_hash: changes with any row and with their order; a resumed run compares it.
 
     Raises:
         UsageError: the folder is not a build, or has no such split.
@@ -83,12 +84,12 @@ class Rows:
 
     def _documents(self) -> list[tuple[int, int]]:
         """Row and place in it of each document."""
-        made, row = [], 0
+        places, row = [], 0
         for table in self._open():
             for lengths in table.column("seq_lengths").to_pylist():
-                made += [(row, place) for place in range(len(lengths))]
+                places += [(row, place) for place in range(len(lengths))]
                 row += 1
-        return made
+        return places
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_tables": None}
@@ -99,7 +100,7 @@ class Rows:
         return self._rows[-1] if self._rows else 0
 
     def _row(self, index: int) -> Row:
-        shard = bisect.bisect_right(self._rows, index)
+        shard = bisect.bisect_right(self._rows, index)  # _rows: rows up to the end of each shard
         table = self._open()[shard]
         place = index - (self._rows[shard - 1] if shard else 0)
         row = table.slice(place, 1)

@@ -1,0 +1,131 @@
+"""The files of CONTRIBUTING.md work: each is installed as a package from outside, and used."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_from_disk
+from support import ROOT, Ran, example_groups, install_examples, read_manifest
+
+from pipeline import recipe
+from pipeline.build_dir.build import Build
+from pipeline.check import check
+from pipeline.drawing import Shards
+from pipeline.exporting import export_build
+from stages import catalog, readers
+
+QUIZ = "stem,key\n2 + 2?,It is 4.\n3 + 4?,It is 7.\nOne too many?,yes,no\n"
+PAIRS = [
+    {"prompt": f"{n} + 1?", "chosen": f"It is {n + 1}." + " Yes." * n, "rejected": f"{n}, I think."}
+    for n in range(4)
+]
+
+
+def forget() -> None:
+    """Look for packages again."""
+    for cached in (catalog._foreign, recipe.code_version, readers.suffixes):
+        cached.cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Every example, as one package; its folder."""
+    folder = install_examples(tmp_path_factory.mktemp("elsewhere"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        forget()
+        yield folder
+    for path in folder.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+    forget()
+
+
+@pytest.fixture
+def quiz(make: Callable[..., Path], tmp_path: Path) -> Path:
+    """A build that uses the reader, the format, the family, the probe, the engine, the invariant
+    and the audit."""
+    data = tmp_path / "quiz.csv"
+    data.write_text(QUIZ)
+    return make("sft", data, model="acme-1.5b", engine="serial", layout="ragged")
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A file of rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_there_is_one_for_each_thing_that_can_be_added() -> None:
+    """For every entry of the table, and every folder whose files are found by name."""
+    groups = example_groups()
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    table = set(re.findall(r"^\| an? .* \| `\w+/(\w+)/<\w+>\.py` \|", text, re.MULTILINE))
+    assert groups == table
+    used = re.compile(r"catalog\.(?:load|names)\(\s*(?:__name__|\"[\w.]+\"|\w+\.__name__)")
+    folders = {
+        path.parent.name
+        for package in ("stages", "expectations", "pipeline")
+        for path in (ROOT / package).rglob("__init__.py")
+        if used.search(path.read_text("utf-8"))
+    }
+    assert folders <= groups
+
+
+def test_reader_format_and_family(quiz: Path) -> None:
+    """Rows of a CSV file become conversations in the template of the new family."""
+    manifest = read_manifest(quiz)
+    assert manifest["format"] == "quiz"
+    assert manifest["model"]["name"] == "acme-1.5b"
+    assert manifest["rows"]["rejected_by_code"] == {"bad_csv": 1}
+    rows = load_from_disk(str(quiz))["train"]
+    assert sorted(rows["row_id"]) == ["quiz.csv:1", "quiz.csv:2"]
+    shards = Shards(Build.open(quiz))
+    strips = [shards.strips(shards.row("train", number)) for number in range(2)]
+    texts = {"".join(piece.text for piece in strip.pieces) for (strip,) in strips}
+    assert any("<|im_start|>assistant\nIt is 4.<|im_end|>" in text for text in texts)
+
+
+def test_probe_invariant_audit_and_engine(quiz: Path) -> None:
+    """Each is in what the build says of itself."""
+    build = Build.open(quiz)
+    assert build.manifest.probes["enough_positions"].detail == "32768 positions"
+    assert "no_long_runs" in {law.name for law in build.validation.expectations}
+    assert build.manifest.audits["short_examples"].status == "pass"
+    assert build.run.engine == "serial"
+
+
+def test_trainer(quiz: Path, tmp_path: Path, cache_dir: Path) -> None:
+    """The export has the trainer's columns, and its rows are judged when it is checked."""
+    export_build("acme", quiz, tmp_path / "acme")
+    assert set(load_from_disk(str(tmp_path / "acme"))["train"].column_names) == {
+        "tokens",
+        "targets",
+    }
+    assert not check(tmp_path / "acme", cache_dir).faults
+    assert Build.open(quiz).manifest.trainers["acme"].supported
+
+
+def test_command(quiz: Path, pipeline: Callable[..., Ran], installed: Path) -> None:
+    """It runs like ours."""
+    ran = pipeline("sizes", quiz, PYTHONPATH=str(installed))
+    assert re.fullmatch(r"train: 2 rows, \d+ tokens\n", ran.out), ran.err
+
+
+@pytest.mark.parametrize("task", ["dpo", "sorted_rm"])
+def test_task_and_layout(
+    make: Callable[..., Path], tmp_path: Path, cache_dir: Path, task: str
+) -> None:
+    """Both build from pairs; the layout stores the longest first."""
+    layout = {"dpo": "ragged", "sorted_rm": "longest_first"}[task]
+    folder = make(task, lines(tmp_path / "pairs.jsonl", PAIRS), layout=layout)
+    rows = load_from_disk(str(folder))["train"]
+    lengths = [len(ids) for ids in rows["chosen_ids"]]
+    assert len(lengths) == len(PAIRS)
+    assert task == "dpo" or lengths == sorted(lengths, reverse=True)
+    assert not check(folder, cache_dir).faults
