@@ -62,7 +62,7 @@ class Sampled:
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
         refused: rows by refusal code; ``first``: where the first ones of each code stand;
-            ``details``: what the first of each was told.
+            ``details``: the detail of the first of each.
         filtered: rows that ``--where`` leaves out, by input.
         unread: rows by input and by column that nothing reads.
         notes: rows by what is odd about them.
@@ -93,7 +93,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What ``pipeline plan`` tells."""
+    """What ``pipeline plan`` prints."""
 
     recipe: Recipe
     files: int

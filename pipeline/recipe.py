@@ -270,7 +270,7 @@ def resolve_recipe(
 
     Raises:
         UsageError: model, format, layout or columns do not go together.
-        DataError: an input's format cannot be told.
+        DataError: an input's format cannot be detected.
     """
     task = tasks.load(config.task)
     config = config.but(layout=_layout(config, task))
