@@ -273,7 +273,7 @@ def resolve_recipe(
         DataError: an input's format cannot be detected.
     """
     task = tasks.load(config.task)
-    config = config.but(layout=_layout(config, task))
+    config = config.but(layout=_layout(config, task))  # before any row is read
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
     resolved, model = find_model(config)
     if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all
