@@ -59,7 +59,8 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 _CODE = re.compile(
-    r"""(?:(?:RowError|Refused)\(\s*|refuse\(\w+, \w+, |None, \(|open_question\(.*, )"(\w+)\""""
+    r"""(?:(?:RowError|Refused)\(\s*|refuse\(\w+, \w+, |(?:None, |error=)\("""
+    r"""|open_question\(.*, )"(\w+)\""""
 )
 
 

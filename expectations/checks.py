@@ -1,8 +1,9 @@
-"""The two things an invariant can say about a column of metrics, each in both languages.
+"""The two kinds of checks on columns of metrics, each for polars and for Great Expectations.
 
-A check is data: bounds on one column, or two columns that must agree. From it come the polars
-predicate that looks at every row in stream, and the Great Expectations expectation that judges the
-metrics of what was written. A bound may be the name of a parameter, such as ``max_length``.
+A check is data: bounds on one column, or two columns that must be equal. Both are derived from it:
+the polars predicate that checks every row while parts are made, and the Great Expectations
+expectation that checks the metrics of what was written. A bound may be the name of a parameter,
+such as ``max_length``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ Bound = int | str | None
 
 
 class Check(Protocol):
-    """One statement about metrics.
+    """One check of metrics.
 
     Attributes:
-        needs: where it is made, as ``contract.Scope.needs``; empty means everywhere.
+        needs: traits of the rows it applies to, as ``contract.Scope.needs``; empty means any.
     """
 
     @property
@@ -30,7 +31,7 @@ class Check(Protocol):
     def columns(self) -> tuple[str, ...]: ...
 
     def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
-        """Selects the rows that break it; null where it cannot be said."""
+        """Selects the rows that break it; null where a value is missing."""
         ...
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
@@ -39,12 +40,12 @@ class Check(Protocol):
 
 
 def _number(name: str) -> pl.Expr:
-    return pl.col(name).cast(pl.Int64)  # booleans among them
+    return pl.col(name).cast(pl.Int64)  # a boolean becomes 0 or 1
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A column's values lie between two bounds, both included."""
+    """The values of a column are between two bounds, both included."""
 
     column: str
     low: Bound = None
@@ -76,7 +77,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Two columns agree in every row."""
+    """Two columns are equal in every row."""
 
     column: str
     other: str
@@ -95,13 +96,13 @@ class Equal:
 
 
 def none(column: str, *needs: str) -> Between:
-    """Nothing of this is found."""
-    return Between(column, 0, 0, needs)
+    """A count is 0, or a boolean is false."""
+    return Between(column, low=0, high=0, needs=needs)
 
 
 def holds(column: str, *needs: str) -> Between:
-    """A yes or no is yes."""
-    return Between(column, 1, 1, needs)
+    """A boolean is true."""
+    return Between(column, low=1, high=1, needs=needs)
 
 
 def every_sequence(check: Between) -> tuple[Between, ...]:

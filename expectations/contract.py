@@ -1,9 +1,9 @@
-"""What an invariant is, and the metrics that it is about: declared once, run wherever rows are.
+"""Invariants and metrics: declared once, checked while parts are made and on written shards.
 
-A subject (labels, packs, shards, ...) holds both. Its metrics are columns of whole numbers that
-are measured on rows as they are stored; its invariants are checks on such columns. The same
-declarations are run on every row in stream (refusing it early, by name) and on the shards as they
-were written (judging what a trainer will read).
+A subject (labels, packs, shards, ...) has both. Its metrics are columns of whole numbers, computed
+from rows as they are stored; its invariants are checks on such columns. The same declarations are
+checked on every row while parts are made (refusing it early, by name) and on the written shards
+(which a trainer will read).
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ SHARD = "shards"  # one per file
 DATASET = "dataset"  # one in all
 LEVELS = (EXAMPLE, ROW, SHARD, DATASET)
 
-# What rows can be, for what is said of some of them only.
+# Traits of rows, for metrics and invariants that apply to some rows only.
 ANSWERS = "answers"  # every answer is trained
 COMPARES = "compares"  # a loss compares two sequences of an example
 LABELLED = "labelled"  # a label for each token
 MARKS = "marks"  # labels are read at markers
 PACKS, PADS = "packs", "pads"  # their layout
 ENCODER, DECODER = "encoder", "decoder"  # the family of the model
-STREAM = "stream"  # in the place of a layout: examples on their way to a part, before any shard
+STREAM = "stream"  # instead of a layout: examples while a part is made, before any shard
 
-ALONE = "row"  # a row alone, in stream
-STORED = "shard"  # with its name, in a finished build
-PLANNED = "plan"  # with the plan and the parts that it was written from
+# What is known besides the rows themselves; each value includes the ones before it.
+ALONE = "row"  # nothing: rows while a part is made
+STORED = "shard"  # their row ids: rows of a finished build
+PLANNED = "plan"  # the plan and the parts from which the shards were written
 _EVIDENCE = (ALONE, STORED, PLANNED)
 
 SEVERITIES = ("critical", "warning", "info")
@@ -47,12 +48,12 @@ Columns = Mapping[str, npt.ArrayLike]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What rows are judged against.
+    """What the checks of rows depend on.
 
     Attributes:
         kind: of the examples; ``layout``: of the rows: the build's, or ``STREAM``.
-        model: None where suites are only written down, not run: they are those of decoders.
-        evidence: what is at hand beside the row itself.
+        model: None where suites are only written, not run; these are the suites of decoders.
+        evidence: what is known besides the rows themselves.
     """
 
     kind: Kind
@@ -68,7 +69,7 @@ class Context:
 
     @property
     def traits(self) -> frozenset[str]:
-        """What such rows are, in the words that a ``Scope`` needs."""
+        """The traits of such rows, by the names in ``Scope.needs``."""
         layout = None if self.layout == STREAM else layouts.load(self.layout)
         traits = {
             ANSWERS: self.kind.trains_answers,
@@ -96,12 +97,12 @@ def parameters(context: Context) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where metrics are measured, or an invariant says something.
+    """Where metrics or an invariant apply.
 
     Attributes:
-        level: which table it is about.
-        needs: what rows must be (``Context.traits``); empty means any.
-        evidence: what it needs; where there is less it is left out.
+        level: the table.
+        needs: traits that rows must have (``Context.traits``); empty means any rows.
+        evidence: what must be known; where less is known it does not apply.
     """
 
     level: str = EXAMPLE
@@ -109,7 +110,7 @@ class Scope:
     evidence: str = ALONE
 
     def applies(self, context: Context, level: str) -> bool:
-        """Whether it belongs to this table of such a build."""
+        """Whether it applies to this table of such a build."""
         return (
             level == self.level
             and context.traits.issuperset(self.needs)
@@ -119,10 +120,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics(Scope):
-    """Columns that one function measures.
+    """Columns that one function computes.
 
     Attributes:
-        measure: gets what its level is about (``StoredRows`` for examples and rows, ``ShardFile``
+        measure: gets the object of its level (``StoredRows`` for examples and rows, ``ShardFile``
             for shards, ``Dataset`` for the dataset; all in ``expectations.readback``) and returns
             columns by name: booleans or whole numbers, one for each example, row or file, and never
             missing. No two functions may measure a column of one name.
@@ -133,17 +134,17 @@ class Metrics(Scope):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invariant(Scope):
-    """One law.
+    """One rule that must hold.
 
     Attributes:
         name: also the reject code of a row that breaks it.
         why: what goes wrong in training when it does not hold.
-        checks: what it says about metrics; a row that fails one of them breaks it.
-        breaks: metrics that must trip it, and no other: a check never seen to fail is no check.
-        evidence: ``ALONE`` where it is about what our own code makes of a row: in stream, an
-            example of ours that breaks it ends the build as a fault of this program. What the data
-            itself may break is ``STORED``: judged on the shards.
-        severity: a broken critical one fails the build; warning and info are only told.
+        checks: on metrics; a row that fails one of them breaks it.
+        breaks: metrics that break it and no other; a test sees the check fail on these.
+        evidence: ``ALONE`` where only a bug of this program can break it: an example that breaks it
+            while a part is made ends the build as an internal error. ``STORED`` where the data can
+            break it: then it is checked on the shards.
+        severity: a broken critical one fails the build; warning and info are only reported.
     """
 
     name: str
@@ -153,21 +154,21 @@ class Invariant(Scope):
     severity: str = "critical"
 
     def checks_for(self, context: Context) -> tuple[Check, ...]:
-        """What it says of such rows."""
+        """Its checks that apply to such rows."""
         return tuple(c for c in self.checks if context.traits.issuperset(c.needs))
 
     def bad(self, context: Context) -> pl.Expr:
-        """Selects the metrics rows that break it; null where that cannot be said."""
+        """Selects the rows of metrics that break it; null where a value is missing."""
         bounds = parameters(context)
         return pl.any_horizontal([check.bad(bounds) for check in self.checks_for(context)])
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured about one subject, and what must be true of it: one file.
+    """The metrics and invariants of one subject: one file.
 
     Attributes:
-        metrics: its columns; an invariant may also look at those of other subjects.
+        metrics: its columns; an invariant may also use those of other subjects.
     """
 
     metrics: tuple[Metrics, ...]

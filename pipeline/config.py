@@ -1,4 +1,4 @@
-"""A build's options, in five groups by what depends on them; checked once, frozen.
+"""A build's options, each in the phase that it decides about; checked once, frozen.
 
 A part is named by a hash of ``source`` and ``parts``, and of the longest example that ``plan`` has
 room for. A build's recipe is a hash of ``source``, ``parts``, ``plan`` and ``judge``. What is in

@@ -62,7 +62,7 @@ class Sampled:
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
         refused: rows by refusal code; ``first``: where the first ones of each code stand;
-            ``details``: what the first of each was told.
+            ``details``: the detail of the first of each.
         filtered: rows that ``--where`` leaves out, by input.
         unread: rows by input and by column that nothing reads.
         notes: rows by what is odd about them.
@@ -93,7 +93,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What ``pipeline plan`` tells."""
+    """What ``pipeline plan`` prints."""
 
     recipe: Recipe
     files: int
@@ -209,6 +209,7 @@ def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> Non
 
 
 def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
+    # Lengths of all examples, whatever the build allows: the packing table is over many limits.
     unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
     made = Sampled(
@@ -307,7 +308,7 @@ def packing_table(estimate: Forecast) -> list[dict[str, Any]]:
         }
         if packs and len(fitting):
             wanted = max(1, round(estimate.examples * len(fitting) / len(lengths)))
-            planned = np.resize(fitting, min(wanted, PLANNED))
+            planned = np.resize(fitting, min(wanted, PLANNED))  # repeats the sample to that size
             made = int(packing.plan(planned, limit).max()) + 1
             entry["packs"] = max(1, round(made * wanted / len(planned)))
             entry["efficiency"] = round(int(planned.sum()) / (made * limit), 6)

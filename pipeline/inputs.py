@@ -58,6 +58,7 @@ def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
         SurroundingsError: something cannot be fetched.
     """
     files = [file for argument in arguments for file in locate(argument, cache_dir)]
+    # One file under two names, by a link or another spelling, would be trained on twice.
     real = Counter(os.path.realpath(file.path) for file in files)
     twice = next((file for file in files if real[os.path.realpath(file.path)] > 1), None)
     if twice is not None:
@@ -70,6 +71,8 @@ def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
 
 def short_names(files: Sequence[Located]) -> list[str]:
     """The shortest end of each file's name that no other shares."""
+    # How many files share each ending of one, two, ... parts: counted once for all of them, since
+    # a folder may have thousands.
     deepest = max((len(file.parts) for file in files), default=0)
     shared = [Counter(file.parts[-n:] for file in files) for n in range(1, deepest + 1)]
     names = []

@@ -41,6 +41,7 @@ def _spelled(value: Any, option: click.Option) -> list[str]:
         if not isinstance(value, bool):
             raise TypeError("true or false")
         return [flag if value else option.secondary_opts[-1]]
+    # {prompt = "question"} is --map prompt=question; tables in tables become dotted names.
     if isinstance(value, Mapping) and option.metavar and "=" in option.metavar:
         value = [f"{left}={right}" for left, right in _flat(value)]
     values = value if option.multiple and isinstance(value, list | tuple) else [value]

@@ -127,6 +127,7 @@ def _digests(column: pa.ChunkedArray) -> npt.NDArray[np.void]:
 
 def _mixed(values: Ints, seed: int) -> npt.NDArray[np.uint64]:
     """SplitMix64 of each number: an order that looks random and depends on the seed alone."""
+    # Sums and products wrap at 64 bits: the constants are those of the published generator.
     mixed = values.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -135,6 +136,8 @@ def _mixed(values: Ints, seed: int) -> npt.NDArray[np.uint64]:
 
 def _test_rows(rows: Ints, size: float, seed: int) -> npt.NDArray[np.bool_]:
     """Which examples go to the test side: all sequences of a row together."""
+    # Rows are ranked by a hash of their number, not drawn one after another, so that a larger size
+    # takes the same rows and more.
     distinct = np.unique(rows)
     wanted = int(size) if size >= 1 else round(size * len(distinct))
     ranked = distinct[np.argsort(_mixed(distinct, seed), kind="stable")]
@@ -172,6 +175,7 @@ def make_plan(options: PlanOptions, examples: Examples) -> Plan:
         chosen = chosen[np.argsort(_mixed(chosen, options.seed), kind="stable")]
     longest = int(examples.length[chosen].max(initial=0))
     width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
+    # Only now: duplicates that are dropped are no rows of a test split, and shuffling moves none.
     in_test = _test_rows(examples.row[chosen], options.test_size, options.seed)
     if len(in_test) and in_test.all():
         raise UsageError(

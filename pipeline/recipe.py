@@ -273,10 +273,10 @@ def resolve_recipe(
 
     Raises:
         UsageError: model, format, layout or columns do not go together.
-        DataError: an input's format cannot be told.
+        DataError: an input's format cannot be detected.
     """
     task = tasks.load(config.task)
-    config = config.but(layout=_layout(config, task))
+    config = config.but(layout=_layout(config, task))  # before any row is read
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
     resolved, model = find_model(config)
     if model.profile.pair is not None:  # absolute positions: a longer row cannot be read at all

@@ -79,6 +79,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")
     stored = _stored(metrics, shards)
+    # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     digests = set(stored.values()) if config.plan.dedup else set()
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
@@ -86,7 +87,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence", "digest"))
         for row, line, sequence, digest in zip(names, *columns, strict=True):
-            halves = np.frombuffer(digest, "<i8")
+            halves = np.frombuffer(digest, "<i8")  # as the metrics have the 16 bytes
             made = (int(halves[0]), int(halves[1]))
             there = stored.get((ordinal, line + 1, sequence))
             if there is None and made not in digests:

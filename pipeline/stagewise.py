@@ -43,6 +43,7 @@ class StageFile:
 
 def _metadata(recipe: Recipe, stage: str) -> dict[bytes, bytes]:
     config = recipe.config
+    # By their spelling too, since a later stage must find the model again.
     named = {"data": config.source.data, "model": config.parts.model}
     content = {"stage": stage, "config": config.for_build | named, "formats": recipe.formats}
     return {METADATA: json.dumps(content, sort_keys=True).encode()}
@@ -87,7 +88,7 @@ def _write_rejects(path: Path, refused: Sequence[Reject]) -> int:
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
     for source, name in zip(inputs, recipe.formats, strict=True):
         normalize = recipe.normalize(name)
-        first = 0
+        first = 0  # the line of the file at which the split starts
         for split in source.splits:
             lines_read = 0
             for lines in readers.load(split.reader).read(split):

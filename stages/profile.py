@@ -1,8 +1,8 @@
-"""What a model is declared to be (ModelProfile) and what was proved of it (TargetModel).
+"""What is declared of a model (ModelProfile), and the model after it was checked (TargetModel).
 
-A profile is data. ``bind`` puts it beside the tokenizer's bytes and refuses unless every token
-that a build relies on is one id, inside the embedding, and distinct where it must be. Nothing in
-a TargetModel is missing, so no stage asks "is there a pad token".
+A profile is data. ``bind`` checks it against the tokenizer's bytes: every token that a build needs
+must be one id, inside the embedding, and distinct where it must be. A TargetModel has all of these
+ids, so no stage has to ask whether there is a pad token.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stages.encoders import parsed
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A token beside the vocabulary; ``special`` makes it a control token.
+    """A token outside the vocabulary; ``special`` makes it a control token.
 
-    ``flag_order`` is how the vendor's file orders its flags, by their initials.
+    ``flag_order`` is the order of the flags in the vendor's file, by their initials.
     """
 
     content: str
@@ -38,8 +38,8 @@ class RankLayout:
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
         builder: module of ``stages.tokenizers`` that rebuilds it.
         carrier: key of the package, see ``stages.tokenizers.carriers``.
-        of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are proved equal
-            to the vendor's own encoder instead.
+        of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are checked
+            against the vendor's own encoder.
     """
 
     sha256: str
@@ -57,7 +57,7 @@ class StepTokens:
     Tokens that the vocabulary has keep their ids; others take the first free ones.
 
     Attributes:
-        separator: the text between a step's marker and the next step.
+        separator: the text between the marker of a step and the next step.
     """
 
     step: str = "<|step|>"
@@ -71,11 +71,11 @@ class StepTokens:
 
 @dataclass(frozen=True, slots=True)
 class PairFraming:
-    """How an encoder is given two texts: the control tokens before, between and after them.
+    """The control tokens before, between and after the two texts that an encoder reads.
 
     Attributes:
         token_types: the second text has token type 1 (BERT); other families have no such input.
-        position_offset: what the first token's position is (RoBERTa: pad id + 1).
+        position_offset: position of the first token (RoBERTa: pad id + 1).
     """
 
     before: tuple[str, ...]
@@ -90,32 +90,32 @@ class ModelProfile:
     """One model as declared.
 
     Attributes:
-        name: what ``--model`` takes.
-        model_ids: the hub's names for it.
+        name: its name for ``--model``.
+        model_ids: its names on the hub.
         chat_template: Jinja source.
         end_of_turn: the token that ends an assistant turn.
         eos_token: of the emitted tokenizer.
         generation_eos: tokens at which generation stops.
         bos_policy: ``none``, or ``template`` when the template prints it.
         vocab_size: of the tokenizer's own vocabulary without added tokens.
-        embedding_size: rows of the embedding; no id may reach it.
-        context_length: positions the model was trained for.
-        date_string: what ``strftime_now`` prints; never the clock.
+        embedding_size: rows of the embedding; all ids must be below it.
+        context_length: positions that the model was trained for.
+        date_string: the date that ``strftime_now`` prints, instead of today's.
         template_variants: keyword sets of the generation prompt; training starts after the
             longest generation prompt that the rendered example begins with.
-        one_example_per_turn: the template is not prefix-stable over several turns.
-        ranks: how the tokenizer file is rebuilt; None where it must be found.
-        is_base: a base model, which never saw its own chat template.
+        one_example_per_turn: the template prints earlier turns differently once later ones follow.
+        ranks: how the tokenizer file is rebuilt; None where it must be found elsewhere.
+        is_base: a base model, which was not trained on its chat template.
         token_ids: ids that the family's tokenizer must give; a copy that differs is refused.
-        promoted: added tokens that the vendor does not flag as special though they open turns;
-            they become special, so that text cannot forge them. Ids stay.
+        promoted: added tokens that open turns but are not special in the vendor's file; they
+            become special, so that text cannot forge them. Ids do not change.
         text_markers: turn markers that are ordinary text; rows whose texts hold one are refused.
-        text_lead: what the tokenizer puts before a text that no control token precedes.
-        file_sha256: of the vendor's ``tokenizer.json``, where it must be found; None if unknown.
-        unk_token: what ordinary text may become where the vocabulary has no word for it.
+        text_lead: what the tokenizer puts before a text at the start of a row.
+        file_sha256: of the vendor's ``tokenizer.json`` where it is not rebuilt; None if unknown.
+        unk_token: the token of text that the vocabulary cannot spell.
         pair: of encoder families, which read two texts and are trained as reward models only.
-        revision: the hub's commit that the files are of; None for files that are pinned by hash.
-        added_tokens: texts that a build registers as ordinary tokens: one id wherever they stand.
+        revision: the hub's commit of the files; None for files that are pinned by hash.
+        added_tokens: texts that a build registers as ordinary tokens, one id each.
     """
 
     name: str
@@ -156,14 +156,14 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class TargetModel:
-    """A profile proved against its tokenizer. Ids are the tokenizer's own.
+    """A profile that was checked against its tokenizer. Ids are the tokenizer's own.
 
     Attributes:
-        tokenizer_json: the file that is emitted, step tokens included where the task has them.
+        tokenizer_json: the file that a build contains, with step tokens where the task has them.
         controls: id of every registered special token, by its text.
-        step_id, good_id, bad_id: -1 in tasks without steps, where nothing reads them.
-        vocab_size: ids that the tokenizer knows, added tokens included.
-        probes: what was proved, by name.
+        step_id, good_id, bad_id: -1 in tasks without steps.
+        vocab_size: number of ids of the tokenizer, added tokens included.
+        probes: what each probe saw, by its name.
     """
 
     profile: ModelProfile
@@ -186,7 +186,7 @@ class TargetModel:
 
     @property
     def unk_id(self) -> int:
-        """Id of the unknown token, which ordinary text may become; -1 where there is none."""
+        """Id of the unknown token, which ordinary text may give; -1 where there is none."""
         token = self.profile.unk_token
         index = parsed(self.tokenizer_json).token_to_id(token) if token else None
         return -1 if index is None else int(index)
@@ -212,7 +212,7 @@ def _registered(tokenizer_json: bytes, tokens: Iterable[str], special: bool) -> 
 
 
 def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
-    """The tokenizer with some of its added tokens flagged as special; ids stay."""
+    """The tokenizer with some of its added tokens flagged as special; ids do not change."""
     document = orjson.loads(tokenizer_json)
     for token in document["added_tokens"]:
         token["special"] |= token["content"] in names
@@ -220,14 +220,18 @@ def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
 
 
 def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
-    """Ids of three tokens; -1 for what is none, which no probe lets pass."""
+    """Ids of three tokens; -1 for a text that is no token, which a probe reports."""
     indices = [tokenizer.token_to_id(token) for token in tokens]
     first, second, third = (-1 if index is None else int(index) for index in indices)
     return first, second, third
 
 
 def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """A profile beside its tokenizer, nothing proved; step tokens are added where asked for."""
+    """The model of a profile and its tokenizer, before any probe has run.
+
+    Args:
+        with_steps: register the step tokens.
+    """
     if profile.promoted:
         tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
@@ -238,6 +242,17 @@ def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> T
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
     eos, end, pad = _ids(tokenizer, (profile.eos_token, profile.end_of_turn, profile.pad_token))
-    steps = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
-    size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return TargetModel(profile, tokenizer_json, controls, eos, end, pad, *steps, size, {})
+    step, good, bad = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
+    return TargetModel(
+        profile=profile,
+        tokenizer_json=tokenizer_json,
+        controls=controls,
+        eos_id=eos,
+        end_of_turn_id=end,
+        pad_id=pad,
+        step_id=step,
+        good_id=good,
+        bad_id=bad,
+        vocab_size=tokenizer.get_vocab_size(with_added_tokens=True),
+        probes={},
+    )

@@ -1,8 +1,8 @@
 """A profile as a TOML file: every field of ModelProfile, read by its type, checked by name.
 
-``like`` takes over another profile's fields; ``tokenizer`` says where the tokenizer is (a
-directory beside the file, a profile's name or a hub id); ``chat_template_file`` names a file
-beside it, and ``template`` one of the templates that come along, instead of a template's source.
+``like`` copies another profile's fields; ``tokenizer`` says where the tokenizer is (a directory
+next to the file, a profile's name or a hub id). Instead of the source of a template,
+``chat_template_file`` names a file next to it, and ``template`` one of the built-in templates.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _template(path: Path, keys: dict[str, Any]) -> None:
-    """Put the template's source where its file is named."""
+    """Replace the name of a template or of its file by its source."""
     ways = [key for key in ("chat_template", "chat_template_file", "template") if key in keys]
     if len(ways) > 1:
         raise ModelError(f"{path} gives {' and '.join(ways)}.", "Give one template.")
@@ -146,7 +146,7 @@ def load(path: Path) -> tuple[ModelProfile, str | None]:
     """A profile, and where its tokenizer is, if the file says so.
 
     Raises:
-        ModelError: the file, or one of its keys, named, is not what it must be.
+        ModelError: the file cannot be read, or one of its keys is wrong; the message names it.
     """
     keys = _content(path)
     hints = _hints(ModelProfile)

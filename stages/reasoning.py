@@ -1,8 +1,8 @@
-"""Where reasoning goes that a row keeps beside the answer.
+"""Reasoning that a row has in a field of its own: where it is printed, stripped, or not trained.
 
-Rows spell its field in several ways, and so do templates. A template that prints one gets it under
-its own name; for one that prints none, ``--reasoning-in think`` puts it into the answer, in the
-form that templates with reasoning print.
+Rows have several names for the field, and so do templates. A template that prints such a field gets
+it under the template's name. For templates that do not, ``--reasoning-in think`` puts it into the
+answer, in the form that other templates print.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from stages.contract import Message
 from stages.errors import RowError
 from stages.segments import TRAINED
 
-FIELD = "reasoning_content"  # how the formats spell it
+FIELD = "reasoning_content"  # the name in examples
 _SPELLINGS = (FIELD, "reasoning", "thinking")
 
 
 OPEN, CLOSE = "<think>", "</think>"
-_END = re.compile(r"</think>\s*")  # the blank lines belong to the block, and merge with its end
+_END = re.compile(
+    r"</think>\s*"
+)  # with the blank lines, which may merge with its end into one token
 
 
 def strip(messages: Iterable[Message]) -> None:
-    """Take the reasoning out of every answer: its field, and a ``<think>`` block in front.
+    """Remove the reasoning of every answer: its field, and a ``<think>`` block at its start.
 
     Raises:
         RowError: ``unclosed_reasoning``: the block has no end.
@@ -52,15 +54,16 @@ def _end_of_reasoning(run: str, before: str) -> int:
 
 
 def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
-    """Segments whose reasoning is context only: each answer is trained from behind it.
+    """Segments in which reasoning is not trained: each answer is trained from the end of it.
 
     Args:
-        texts, kinds: one conversation's segments, its answers alone trained.
+        texts, kinds: one conversation's segments, of which only the answers are trained.
 
     Raises:
         RowError: ``unclosed_reasoning``.
     """
     segments: list[tuple[str, int]] = []
+    # Go from answer to answer: a run of trained segments, whose reasoning may span some of them.
     before = ""
     at = 0
     while at < len(texts):
@@ -69,6 +72,7 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
             stop += 1
         left = _end_of_reasoning("".join(texts[at:stop]), before) if stop > at else 0
         stop = max(stop, at + 1)
+        # ``left`` characters of the run are reasoning: cut the segment in which they end.
         for text, kind in zip(texts[at:stop], kinds[at:stop], strict=True):
             head, tail = text[:left], text[left:]
             left -= len(head)
@@ -78,7 +82,7 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
 
 
 def spelled_by(template: str) -> str | None:
-    """The name under which a chat template looks for reasoning; None when it does not."""
+    """The field from which a chat template prints reasoning; None where it prints none."""
     for name in _SPELLINGS:
         if re.search(rf"(?:\.|\[['\"]|get\(['\"]){name}\b", template):
             return name

@@ -1,8 +1,8 @@
-"""How many rows a piece of a file has, counted without the reader that reads it.
+"""The number of rows in a piece of a file, counted without the reader that reads it.
 
-A reader that loses a row loses it without a trace: nothing downstream knows of it. So the rows of
-every split are counted a second time by other means: line ends in the bytes, commas between the
-items of a JSON array, the numbers that Parquet and Arrow keep of themselves. No row is parsed.
+A row that a reader loses leaves no trace, since no later stage knows of it. So the rows of every
+split are counted a second time in other ways: line ends in the bytes, commas between the items of a
+JSON array, the row counts that Parquet and Arrow files contain. No row is parsed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from stages.readers import _bytes
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
+# By byte: how it changes the nesting depth of JSON.
 _DEPTH = np.zeros(256, np.int64)
 _DEPTH[list(b"[{")] = 1
 _DEPTH[list(b"]}")] = -1
@@ -33,7 +34,7 @@ _DEPTH[list(b"]}")] = -1
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Rows of a split, the lines that they and blank lines stand on, and the last row's line.
+    """Rows of a split, its lines (blank ones included), and the line of the last row.
 
     Lines count from the split's start; ``last`` is -1 where there is no row.
     """
@@ -47,12 +48,12 @@ class Count:
 
 
 def _alone(rows: int) -> Count:
-    """A container without blank lines."""
+    """The count of a container that has no blank lines."""
     return Count(rows, rows, rows - 1)
 
 
 def _opened(split: Split) -> IO[bytes]:
-    """The version of the file that was hashed; a foreign reader may not have hashed it."""
+    """The version of the file that was hashed; readers of other packages may not hash it."""
     return split.version.open() if split.version else Path(split.path).open("rb")
 
 
@@ -62,7 +63,7 @@ def _stream(split: Split) -> Iterator[IO[bytes]]:
     with _opened(split) as file:
         if kind == "gz":
             with gzip.GzipFile(fileobj=file) as plain:
-                yield cast("IO[bytes]", plain)  # which it is, in all but its declared type
+                yield cast("IO[bytes]", plain)  # GzipFile is not declared as one
         elif kind == "zst":
             with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
                 yield plain
@@ -101,12 +102,13 @@ def _lines(split: Split) -> Count:
 
 
 def _unquoted(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """JSON without what stands inside strings, and without blanks; a string leaves a quote."""
+    """JSON text without blanks and without the contents of strings; a string leaves a quote."""
     inside, carry = False, b""
     for chunk in chunks:
         text = carry + chunk
-        body = text.rstrip(b"\\")  # a run of backslashes that may go on
+        body = text.rstrip(b"\\")  # a run of backslashes may continue in the next chunk
         carry, text = text[len(body) :], body
+        # Escaped backslashes first, then escaped quotes: what is left are the quotes of strings.
         pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = pieces[1::2] if inside else pieces[::2]
         inside ^= len(pieces) % 2 == 0
@@ -126,6 +128,7 @@ def _values(split: Split) -> Count | None:
                 continue
             data = np.frombuffer(text, np.uint8)
             in_array = data[0] == ord("[") if in_array is None else in_array
+            # The cumulative sum of the changes is the depth after each byte.
             steps = _DEPTH[data]
             after = depth + np.cumsum(steps)
             depth = int(after[-1])
@@ -135,7 +138,7 @@ def _values(split: Split) -> Count | None:
             loose |= bool(((steps == 0) & (after == 0)).any())
     if in_array:
         return _alone(commas + filled)
-    return None if loose else _alone(opened)  # values that are no objects have no marks
+    return None if loose else _alone(opened)  # numbers and words without brackets cannot be counted
 
 
 def _row_groups(split: Split) -> Count:
@@ -165,7 +168,7 @@ _DAMAGED = (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowExceptio
 
 
 def count(split: Split) -> Count | None:
-    """The rows of a split; None for a container of somebody else's, or one that is damaged."""
+    """The rows of a split; None for containers of other packages and for damaged ones."""
     counter = _COUNTERS.get(split.reader)
     try:
         return counter(split) if counter else None
@@ -176,10 +179,10 @@ def count(split: Split) -> Count | None:
 
 
 def require_covered(path: str, splits: Sequence[Split]) -> None:
-    """Every byte or row group of a file is in one split, and in one only.
+    """Check that every byte or row group of a file is in exactly one split.
 
     Raises:
-        ReadingError: it is not; a fault of ours.
+        ReadingError: one is not, which is a bug of a reader.
     """
     reader = splits[0].reader if splits else ""
     if reader == "jsonl":

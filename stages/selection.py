@@ -1,6 +1,6 @@
-"""Which rows and which of their columns are read at all: ``--where`` and ``--ignore``.
+"""Which rows and which of their columns are read: ``--where`` and ``--ignore``.
 
-Both look at the row as the file has it, before ``--map`` renames anything.
+Both are applied to the row as the file has it, before ``--map`` renames columns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Condition:
     """One ``--where``: a column, a sign and a value.
 
     Attributes:
-        value: a JSON value where the text is one (``true``, ``1``), else the text.
+        value: the JSON value of the text (``true``, ``1``); the text itself where it is not JSON.
     """
 
     column: str
@@ -57,7 +57,7 @@ class Condition:
     value: Any
 
     def holds(self, row: Row) -> bool:
-        """Whether a row meets it. A row without the column does not, whatever the sign."""
+        """Whether it is true of a row; false for a row without the column, whatever the sign."""
         value = lookup(row, self.column)
         if value is None:
             return self.sign == "=" and self.value is None
@@ -69,10 +69,10 @@ class Condition:
 
 
 def condition(text: str) -> Condition:
-    """What ``--where`` says.
+    """Parse the text of ``--where``.
 
     Raises:
-        UsageError: it is not COLUMN, a sign and a value.
+        UsageError: it is not a column, a sign and a value.
     """
     match = _TEXT.fullmatch(text)
     if match is None:
@@ -95,12 +95,12 @@ def condition(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What ``--where`` and ``--ignore`` make of a row before anything is renamed in it.
+    """The conditions of ``--where`` and the paths of ``--ignore``.
 
     Attributes:
-        where: all of them must hold.
-        ignore: columns that are left out; ``messages[].name`` is a key of every object in a list,
-            ``tree.**.state`` one of every object in a tree, at any depth.
+        where: all of them must be true of a row.
+        ignore: columns that are removed; ``messages[].name`` is a key of every object in a list,
+            ``tree.**.state`` a key of every object in a tree, at any depth.
     """
 
     where: tuple[Condition, ...] = ()
@@ -118,14 +118,14 @@ class Selection:
 
     @property
     def decided(self) -> frozenset[str]:
-        """Columns that have done their work when the row is taken."""
+        """Columns of conditions: they were used, so they do not count as unread."""
         return frozenset(condition.column for condition in self.where)
 
 
 def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
-    """The row with the columns that ``--map name=source`` names.
+    """The row after ``--map name=source``: columns renamed, or taken from inside others by a path.
 
-    What a path takes from inside a column is ``rest``'s to leave out of what was not read.
+    A column from inside of which something is taken stays; ``rest`` gives what is left of it.
     """
     if not mapping:
         return row
@@ -135,10 +135,10 @@ def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
 
 
 def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """What is left of a column from inside of which ``--map`` takes something.
+    """Path and value of everything in a column but what ``--map`` takes from inside it.
 
     Args:
-        taken: the paths that ``--map`` takes: ``ask.text``, ``replies.0.text``.
+        taken: paths of ``--map``: ``ask.text``, ``replies.0.text``.
     """
     inside = [one for one in taken if one == path or one.startswith(f"{path}.")]
     if path in inside or not inside or not isinstance(value, (dict, list)):
@@ -151,13 +151,13 @@ def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Columns whose place another one takes by ``--map``, so that nothing reads them."""
+    """Columns that ``--map`` replaces by another of the same name, so that nothing reads them."""
     for name in mapping.keys() & row.keys():
         yield from rest(name, row[name], mapping.values())
 
 
 def _without(row: Row, path: str) -> Row:
-    """The row without what a path names; the row itself is not changed."""
+    """A copy of the row without the value at a path."""
     if path in row:
         return {key: value for key, value in row.items() if key != path}
     here, _, behind = path.partition(".")
@@ -176,7 +176,7 @@ def _without(row: Row, path: str) -> Row:
 
 
 def _without_item(items: list[Any], path: str) -> list[Any]:
-    """A list without what a path (``0.text``) names; an item itself becomes null, in its place."""
+    """A list without the value at a path (``0.text``); a removed item becomes null."""
     here, _, behind = path.partition(".")
     if not (here.isascii() and here.isdigit()) or int(here) >= len(items):
         return items
@@ -191,12 +191,12 @@ def _without_item(items: list[Any], path: str) -> list[Any]:
 
 
 def _deep(value: Any, path: str) -> Any:
-    """A value without what a path names in any object inside it."""
+    """A value without the value at a path in any object inside it."""
     if isinstance(value, list):
         return [_deep(one, path) for one in value]
     return _without(value, f"**.{path}") if isinstance(value, dict) else value
 
 
 def names_something(row: Row, path: str) -> bool:
-    """Whether a row has what ``--ignore`` names."""
+    """Whether a row has a value at the path of ``--ignore``."""
     return _without(row, path) != row

@@ -1,7 +1,8 @@
-"""Input and label texts of a PRM row have equally many tokens.
+"""Check that input and label texts of a PRM row have equally many tokens.
 
-Older trainers encode a row twice: with the step token after every step, and with each rating's
-token in its place. They assert that both have as many tokens, since labels are read by position.
+Older trainers encode a row twice: with the step token after every step, and with the token of each
+rating in its place. They assert that both have the same number of tokens, since labels are read by
+position.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ def require_aligned(
     tokens: StepTokens,
     count: Callable[[str], int],
 ) -> None:
-    """Both texts of a row are equally long.
+    """Check that both texts of a row have equally many tokens.
 
     Args:
         text: of the row, with a step token after each step.
-        ratings: one for each step; None where it has none, and keeps its step token.
-        count: of a text's tokens.
+        ratings: one for each step; where it is None, the step token stays in both texts.
+        count: gives the number of tokens of a text.
 
     Raises:
-        ReadingError: they are not, or there are not as many step tokens as ratings.
+        ReadingError: they have not, or there are not as many step tokens as ratings.
     """
     spelled = [
         tokens.step if one is None else tokens.good if one >= 0.5 else tokens.bad for one in ratings

@@ -1,9 +1,9 @@
 """Stop tokens that were written as text at the end of an answer.
 
-Answers copied out of a chat log or a completion API often end in ``<|im_end|>`` or ``</s>``. In a
+Answers copied from a chat log or a completion API often end in ``<|im_end|>`` or ``</s>``. In a
 row that is ordinary text: the model would learn to write those characters, and then to stop. So
-such a row is refused until somebody says whether the text is an accident (``strip``) or meant
-(``keep``).
+such a row is refused unless ``--stop-text`` says whether to remove the text (``strip``) or to train
+it (``keep``).
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ _LAST = {stop[-1] for stop in STOPS}
 
 
 def ending_stop(text: str) -> str | None:
-    """The stop token that a text ends in, blanks aside; None when it ends in none."""
-    said = text.rstrip()
-    if said[-1:] not in _LAST or not said.endswith(STOPS):
+    """The stop token that a text ends in, not counting blanks; None when it ends in none."""
+    stripped_text = text.rstrip()
+    if stripped_text[-1:] not in _LAST or not stripped_text.endswith(STOPS):
         return None
-    stop = next(stop for stop in STOPS if said.endswith(stop))
-    struck = stop == "</s>" and said.count("<s>") >= said.count("</s>")  # HTML, strikethrough
+    stop = next(stop for stop in STOPS if stripped_text.endswith(stop))
+    struck = stop == "</s>" and stripped_text.count("<s>") >= stripped_text.count(
+        "</s>"
+    )  # HTML, strikethrough
     return None if struck else stop
 
 
 def stripped(text: str) -> str:
-    """A text without the stop tokens at its end; what stands before them stays as it is."""
+    """A text without the stop tokens at its end, and without the blanks behind them."""
     while stop := ending_stop(text):
         text = text.rstrip().removesuffix(stop)
     return text
@@ -81,7 +83,7 @@ def _treat_steps(chain: StepChain, policy: str) -> bool:
 
 
 def treat(example: Example, policy: str) -> str | None:
-    """Do what the policy says with stop tokens at the end of answers, in place.
+    """Apply ``--stop-text`` to the answers of an example, in place.
 
     Args:
         policy: one of ``POLICIES``.

@@ -1,8 +1,8 @@
-"""One JSON object, strictly: what is accepted is unambiguous and arrives exactly as written.
+"""Strict parsing of one JSON object: ambiguous text is refused, and no value is changed.
 
-orjson does the parsing. It already refuses bad grammar, bad UTF-8, NaN and lone surrogates; what
-it lets through silently (duplicate keys, integers beyond 64 bits turned to floats, deep nesting)
-is caught here: cheaply for ordinary rows, by a slow second parse for suspicious ones.
+orjson does the parsing. It refuses bad grammar, bad UTF-8, NaN and lone surrogates. What it accepts
+silently (duplicate keys, integers beyond 64 bits as floats, deep nesting) is caught here: cheaply
+for ordinary rows, by a slow second parse for suspicious ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 
 
 def _walk(value: Any, depth: int) -> tuple[int, bool]:
-    """Number of keys below a container, and whether a number may have been a big integer."""
+    """The number of keys in a container, and whether a number may have been a big integer."""
     if depth > MAX_DEPTH:
         raise RowError("json_too_deep", f"nested more than {MAX_DEPTH} levels deep")
     if type(value) is dict:
@@ -59,7 +59,7 @@ def _int64(text: str) -> int:
 
 
 def _wrap(value: Any) -> str:
-    """How a bare list of turns is made a row; nothing for any other value."""
+    """A hint for a bare list of turns; empty for any other value."""
     first = value[0] if isinstance(value, list) and value else None
     if not isinstance(first, dict) or not first.keys() & {"role", "from"}:
         return ""
@@ -70,7 +70,7 @@ def parse(raw: bytes) -> Row:
     """Parse one object.
 
     Raises:
-        RowError: it is not one, or its reading would be ambiguous.
+        RowError: it is not one object, or is ambiguous.
     """
     try:
         row = orjson.loads(raw)
@@ -85,9 +85,10 @@ def parse(raw: bytes) -> Row:
         raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object{_wrap(row)}")
     flat = _FLAT.issuperset(map(type, row.values()))  # most rows: nothing to walk into
     keys, big = (len(row), False) if flat else _walk(row, 1)
-    # Every key is followed by ':'; a count that differs from the tree's is an escaped quote in a
-    # text, or a key that stood twice. Only the slow parse can tell.
-    # A colon may also stand behind blanks; of these only spaces are allowed inside a text.
+    # Every key ends in '":'. If the bytes have more of these than the parsed object has keys, a
+    # text has an escaped quote before a colon, or a key was there twice; only the slow parse can
+    # tell. Blanks may also be between a key and its colon; of these, only spaces are allowed in a
+    # text.
     blanks = b'" ' in raw or b"\t" in raw or b"\n" in raw or b"\r" in raw
     spaced = blanks and _SPACED_COLON.search(raw) is not None
     if big or spaced or raw.count(b'":') != keys:

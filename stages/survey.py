@@ -1,7 +1,7 @@
-"""What sampled rows say beside what is read of them, before a build begins.
+"""Which columns of sampled rows nothing reads, before a build begins.
 
-The same questions that refuse a row one by one are asked here once, with figures, so that a build
-that would train something else than its rows say stops before its first row.
+Columns that would refuse rows one by one are reported here once, with their counts, so that a build
+that would ignore an important column stops before its first row.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stages.selection import Selection
 from stages.unread import Unread, left_over, repeats, require_asked, size_of, texts_of
 from stages.watched import Watched
 
-MOST_OF_THE_TEXT = 0.5  # of a row's text in one column that nothing reads
-LEAST_TEXT = 100  # characters a row of it; shorter texts are names, dates and numbers
+MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in one unread column
+LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class Column:
 
     Attributes:
         rows: sampled rows that have it; ``bytes``: of their values.
-        values: some of them.
-        asked: why it must not be left out without a question; None where it may be.
+        values: some of the values.
+        asked: why it must not be ignored without an option; None where it may be.
     """
 
     rows: int = 0
@@ -42,12 +42,12 @@ class Column:
 
 @dataclass(slots=True)
 class Survey:
-    """What became of the columns of sampled rows.
+    """The columns of sampled rows that nothing reads.
 
     Attributes:
         rows: rows that the format could read.
-        columns: those that nothing reads, by path.
-        most: the column that holds most of the rows' text without being read; None for none.
+        columns: by path.
+        most: the unread column that has most of the rows' text; None where no column has.
     """
 
     rows: int = 0
@@ -55,7 +55,7 @@ class Survey:
     most: str | None = None
 
     def take(self, left: Unread) -> Column:
-        """Count one row's value."""
+        """Count the value of one row."""
         column = self.columns.setdefault(left.path, Column())
         column.rows += 1
         column.bytes += size_of(left.value)
@@ -80,10 +80,10 @@ def survey(
     options: FormatOptions,
     selection: Selection,
 ) -> Survey:
-    """Read some rows, and collect what is left over.
+    """Read some rows, and collect the columns that nothing reads.
 
     Args:
-        rows: as ``selection`` and ``--map`` give them.
+        rows: after ``selection`` and ``--map`` were applied.
     """
     result = Survey()
     settled = formats.settled_by(format_, options.columns)
@@ -94,7 +94,7 @@ def survey(
         try:
             examples = format_.read(watched, options)
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
-            continue  # told of by the build, by name
+            continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
         for left in left_over(watched, examples, frozenset(), options.columns.values()):

@@ -1,8 +1,8 @@
 """Texts that already carry a chat template, and the turns inside them.
 
-A text is *already templated* when it opens with a turn marker and parses as turns from there to
-its end. Rendering it as the content of one turn would template it twice; its turns, read here,
-render once, to the ids that the conversation has without any template.
+A text is *already templated* when it begins with a turn marker and parses as turns from there to
+its end. Rendered as the content of one turn it would be templated twice. Its turns, parsed here,
+are rendered once, to the ids that the conversation has without any template.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def dialect_of(value: Any) -> str | None:
 
 
 def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
-    """Templated text is used only where somebody said so.
+    """Refuse templated text without ``--already-templated``.
 
     Raises:
-        RowError: nobody did.
+        RowError: the option was not given.
     """
     if not allowed:
         detail = f"{where} already carries a chat template ({dialect.name}); "
@@ -50,9 +50,9 @@ def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
 
 
 def _unclosed(answer: str, dialect: Dialect) -> str:
-    """An answer without the end marker that was cut out with it."""
+    """An answer without the end marker of a turn behind it."""
     text = answer
-    for _ in range(2):  # the end of a turn, and the end of the text behind it
+    for _ in range(2):  # the end of the turn, and the end of the text
         trimmed = text.rstrip()
         closer = next((c for c in dialect.closers if trimmed.endswith(c)), None)
         text = trimmed[: -len(closer)] if closer else text
@@ -60,9 +60,9 @@ def _unclosed(answer: str, dialect: Dialect) -> str:
 
 
 def _begun(start: str) -> str:
-    """What of the text that generation starts from belongs to the answer.
+    """The part of the generation prompt's text that belongs to the answer.
 
-    An empty block of reasoning says that there is none, which a template says by itself.
+    An empty block of reasoning does not: the template prints it by itself.
     """
     return "" if _NO_REASONING.fullmatch(start) else start
 
@@ -70,15 +70,15 @@ def _begun(start: str) -> str:
 def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
     """A templated prompt's turns and the answer to them.
 
-    Where the prompt opens the answer, with ``<think>`` for instance, the answer goes on from there,
-    unless it brings its own opening.
+    Where the prompt begins the answer, with ``<think>`` for instance, the answer continues it,
+    unless it has its own beginning.
     """
     messages = list(prompt.messages)
     last = messages[-1]
     own = dialect.parse(answer)
     if own is not None and own.messages[0].role != "assistant":
         own = None
-    if last.role == "assistant" and not prompt.closed:  # what generation starts from
+    if last.role == "assistant" and not prompt.closed:  # the generation prompt
         start = _begun(last.content or "")
         if own is not None and not start.strip():
             return [*messages[:-1], *own.messages]
@@ -86,7 +86,7 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
         if start.strip() == OPEN and text.lstrip().startswith(OPEN):
             start = ""
         elif dialect.strips and start == OPEN:
-            start += "\n"  # which the dialect took for a blank of its own
+            start += "\n"  # which the dialect has stripped
         return [*messages[:-1], Message("assistant", start + text)]
     if own is not None:
         return messages + own.messages
@@ -94,13 +94,13 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
 
 
 def opening(prompt: Turns) -> str:
-    """What of the answer a templated prompt holds already (``<think>``); "" for nothing."""
+    """The beginning of the answer in a templated prompt (``<think>``); empty for none."""
     last = prompt.messages[-1]
     begins = last.role == "assistant" and not prompt.closed
     return _begun(last.content or "").strip() if begins else ""
 
 
 def question(prompt: Turns) -> list[Message]:
-    """A templated prompt's turns without what generation starts from, where that says nothing."""
+    """A templated prompt's turns without an empty beginning of the answer."""
     begins = prompt.messages[-1].role == "assistant" and not prompt.closed
     return prompt.messages[: -1 if begins and opening(prompt) in ("", OPEN) else None]

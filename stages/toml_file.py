@@ -1,4 +1,4 @@
-"""TOML that others wrote: read, or refused with the reason, whatever is in it."""
+"""TOML files of users: parsed, or refused with a reason, whatever is in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 LONGEST = 1 << 18  # bytes of a file
 DEEPEST = 16  # tables and arrays in one another
-# A key of many parts takes the parser the square of their number.
+# Parsing a dotted key takes time with the square of its number of parts.
 _DOTTED = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}"""
 )

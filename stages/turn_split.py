@@ -1,8 +1,8 @@
-"""What it costs that a template wants one example per trained turn.
+"""The cost of templates that need one example per trained turn.
 
 Where a template prints earlier turns differently once later ones follow, every trained turn becomes
 an example of its own that repeats all turns before it. The same turns are trained as in one
-example, behind many more tokens.
+example, with many more tokens of context.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REMEDY = (
 
 
 def count(batch: Batch) -> dict[str, int]:
-    """What became of the conversations of a batch that are several examples.
+    """Counts of the conversations in a batch that became several examples.
 
     Args:
         batch: encoded, without refused rows: ``line``, ``messages``, ``length``.
@@ -37,7 +37,8 @@ def count(batch: Batch) -> dict[str, int]:
         return dict.fromkeys(COUNTS, 0)
     continued = _continued(batch)
     lengths = batch.column("length").to_numpy().astype(np.int64)
-    several = np.append(continued, False) | np.append(False, continued)  # of the examples
+    # An example is one of several if the next one continues it, or if it continues the one before.
+    several = np.append(continued, False) | np.append(False, continued)
     last = several & ~np.append(continued, False)
     totals = (last.sum(), several.sum(), lengths[several].sum(), lengths[last].sum())
     return dict(zip(COUNTS, map(int, totals), strict=True))
@@ -51,10 +52,8 @@ def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
     alike: np.ndarray[Any, np.dtype[np.bool_]]
     alike = (lines[:-1] == lines[1:]) & (sizes[:-1] < sizes[1:]) & (sizes[:-1] > 0)
     candidates = np.flatnonzero(alike)
-    for place in (
-        np.zeros(len(candidates), np.int64),
-        sizes[candidates] - 1,
-    ):  # the first turn, the last
+    # Of the shorter one, the first and the last turn are compared with the turns at their places.
+    for place in (np.zeros(len(candidates), np.int64), sizes[candidates] - 1):
         ours, theirs = (
             turns.take(pa.array(starts[which] + place)) for which in (candidates, candidates + 1)
         )
@@ -65,7 +64,7 @@ def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def figures(counts: dict[str, int]) -> dict[str, Any] | None:
-    """The counts with the factor; None where no conversation became several examples."""
+    """The counts and the factor in tokens; None where no conversation became several examples."""
     if not counts.get("conversations"):
         return None
     figures = {name: counts[name] for name in COUNTS}
@@ -73,7 +72,7 @@ def figures(counts: dict[str, int]) -> dict[str, Any] | None:
 
 
 def sentence(split: dict[str, Any]) -> str:
-    """The same for people, with the way out."""
+    """The same in words, with the remedy."""
     return (
         f"{split['conversations']:,} conversations became {split['examples']:,} examples, one per "
         f"trained turn, because the chat template changes earlier turns: {split['tokens']:,} "

@@ -1,4 +1,4 @@
-"""Answers that were cut off: trained as whole ones, they teach a model to stop in the middle."""
+"""Answers that were cut off: trained like complete ones, they teach a model to stop too early."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stages.reasoning import CLOSE, OPEN
 
 _OPENED = re.compile(rf"(?:\A|\n)\s*{OPEN}")
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
-# What a turn may say of itself, and which of its values mean that there is more to come.
+# Fields of a turn, and which of their values mean that the turn is not complete.
 FLAGS: dict[str, Callable[[Any], bool]] = {
     "prefix": lambda value: value is True,
     "partial": lambda value: value is True,
@@ -24,7 +24,7 @@ FLAGS: dict[str, Callable[[Any], bool]] = {
 
 
 def opens_reasoning(text: str) -> bool:
-    """Whether a text begins a block of reasoning that it does not end."""
+    """Whether a text opens a block of reasoning and does not close it."""
     if OPEN not in text:
         return False
     last = text.rfind(CLOSE)
@@ -32,7 +32,7 @@ def opens_reasoning(text: str) -> bool:
 
 
 def require_finished(message: Message, where: str) -> None:
-    """An answer that is trained must be a whole one.
+    """Refuse a trained answer that is not complete.
 
     Raises:
         RowError: ``unclosed_reasoning``, ``unfinished_answer``.

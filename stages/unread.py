@@ -1,8 +1,8 @@
-"""What a row says and no format reads: counted by column, or asked about.
+"""Columns of a row that no format reads: counted by name, or a reason to refuse the row.
 
-Every column ends in an example, or is counted here under its name, or refuses its row. A row is
-refused where leaving the column out would probably train something else than the row says: a
-column that the model should see, a rating under sft, a weight, a flag of a turn.
+Every column ends up in an example, or is counted here under its name, or refuses its row. A row is
+refused where ignoring the column would probably train something wrong: a column that the model
+should see, a rating under sft, a weight, a flag of a turn.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from stages.watched import Watched
 _CHECKED = frozenset(("tool_calls", "reasoning_content"))
 _SPEAKER = frozenset(("role", "from"))
 _SAID = _SPEAKER | {"content", "value"}
-# What a turn may say about its own training; formats._turns reads them.
+# Keys of a turn about its own training; formats._turns reads them.
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was left out of the rows that became examples.
+    """Counts of what was ignored in the rows that became examples.
 
     Attributes:
-        rows: rows by column in which it said something.
+        rows: rows with a value in a column, by column.
         bytes: of those values, as JSON.
-        filtered: rows that ``--where`` left out.
+        filtered: rows that ``--where`` did not take.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ def texts_of(examples: Iterable[Example]) -> list[str]:
 
 
 def repeats(value: Any, texts: Sequence[str]) -> bool:
-    """Whether a column says again what the example says: a part of it, or all of it."""
+    """Whether a column repeats the texts of the example: a part of one, or all of them."""
     if not isinstance(value, str):
         return False
     plain = value.strip()
@@ -96,7 +96,7 @@ def _column_of(row: Row, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Something that a row says and no example holds.
+    """A value of a row that is in no example.
 
     Attributes:
         path: ``context``, ``question.source``, ``messages[].name``.
@@ -114,11 +114,11 @@ def left_over(
     printed: frozenset[str],
     taken: Collection[str] = (),
 ) -> list[Unread]:
-    """Everything in a row that no example holds.
+    """Every value of a row that is in no example.
 
     Args:
         printed: the fields of a turn that the chat template prints.
-        taken: what ``--map`` reads: the paths among them are taken from inside a column.
+        taken: what ``--map`` reads; paths among these take values from inside a column.
     """
     inside = [path for path in taken if "." in path]
     columns = [Unread(*left) for path, value in row.unread() for left in rest(path, value, inside)]
@@ -133,7 +133,7 @@ def left_over(
 
 
 def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
-    """Whether a field of a turn is printed, or says whether the turn is finished."""
+    """Whether a field of a turn is printed, or says whether the turn is complete."""
     if key in printed or "*" in printed:
         return True
     says = unfinished.FLAGS.get(key) if role == "assistant" else None
@@ -141,7 +141,7 @@ def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
 
 
 def _beside_steps(row: Watched) -> Iterator[Unread]:
-    """What turns say beside their steps: of these only role and text are used, not even flags."""
+    """Keys of turns in rows of steps, of which only role and text are used, not even flags."""
     for name, turns in row.items():
         if not isinstance(turns, list) or name not in row.read_columns:
             continue
@@ -153,10 +153,10 @@ def _beside_steps(row: Watched) -> Iterator[Unread]:
 
 
 def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None:
-    """Leave something out only where that changes nothing that is trained, as far as one can tell.
+    """Raise unless a value can be ignored without an option.
 
     Raises:
-        AskError: the row would be trained as something else than it says, or might be.
+        AskError: ignoring it would train something wrong, or might.
     """
     path, value = left.path, left.value
     shown = f"{path} is {_shown(value)}"
@@ -191,7 +191,7 @@ def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None
 
 
 def ignore(path: str) -> str:
-    """The option that leaves a column out, as a shell takes it."""
+    """The option that ignores a column, quoted for a shell."""
     quoted = path if path.replace("_", "").replace(".", "").isalnum() else f"'{path}'"
     return f"--ignore {quoted}"
 

@@ -1,7 +1,7 @@
 """A row that remembers which of its columns were read.
 
-A format reads a row by asking it for columns; whatever it did not ask for is not in the example.
-So nothing has to be declared for a column to be noticed that no format has ever heard of.
+A format reads a row by its columns; a column that it did not read is not in the example. So unread
+columns are noticed without a list of the columns that each format knows.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from stages.contract import Row
 
-# What is passed on whole: its keys belong to whoever wrote the tool or the call.
+# Columns that are passed on whole: their keys are those of the tool or the call.
 _PASSED_ON = frozenset(("tools", "functions", "tool_calls", "function_call"))
-EMPTY: tuple[Any, ...] = (None, "", [], {})  # what says nothing
+EMPTY: tuple[Any, ...] = (None, "", [], {})  # values that are the same as none
 
 
 class Watched(dict[str, Any]):
     """A row, or an object inside one. ``row[key]`` and ``row.get(key)`` count as reading.
 
-    To look without reading, for example to see whether a column is there, use ``peek``.
+    ``peek`` looks at a value without counting as reading.
     """
 
     __slots__ = ("_keys", "_read")
@@ -46,18 +46,18 @@ class Watched(dict[str, Any]):
 
     @property
     def read_columns(self) -> frozenset[str]:
-        """The columns that were asked for."""
+        """The columns that were read."""
         return frozenset(self._read)
 
     def read_keys(self, column: str) -> frozenset[str]:
-        """The keys of a column's turns that were read beside role and text."""
+        """The keys of a column's turns that were read besides role and text."""
         return frozenset(key for name, key in self._keys if name == column)
 
     def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
-        """Path and value of everything that says something and was not asked for.
+        """Path and value of everything that was not read and is not empty.
 
-        An object none of whose keys was asked for was used as a whole. A key counts as read in a
-        list of objects when it was read in one of them.
+        An object of which no key was read counts as used whole. In a list of objects, a key counts
+        as read when it was read in one of them.
         """
         if not self._read and before:
             return
@@ -72,7 +72,7 @@ class Watched(dict[str, Any]):
 
 
 class Overlaid(Watched):
-    """A row with the values of an object inside it in front; reading counts where a value is."""
+    """A row with the values of an object inside it on top; a read counts where the value is."""
 
     __slots__ = ("_over", "_under")
 
@@ -90,13 +90,13 @@ def peek(row: Row, key: str) -> Any:
 
 
 def read_key(row: Row, column: str, key: str) -> None:
-    """Say that a key of a column's turns was read: turns are not watched themselves."""
+    """Count a key of a column's turns as read; turns are not watched themselves."""
     if isinstance(row, Watched):
         row._keys.add((column, key))
 
 
 def _inside(value: Any) -> Any:
-    """Objects are watched too, but turns: these say themselves what they leave over."""
+    """Watch objects inside a row, but not turns, whose unread keys are in ``Message.fields``."""
     if type(value) is dict:
         return Watched(value)
     if not value or type(value[0]) is not dict or "role" in value[0] or "from" in value[0]:

@@ -1,8 +1,8 @@
 """Figures about the data as a whole, with tolerances that can fail a build: one audit per file.
 
-An invariant is broken by a row; an audit finds that rows which are all well-formed would together
-train something that nobody wants. It measures the written shards in chunks and judges the totals.
-Each file provides AUDIT.
+One row breaks an invariant; an audit finds that rows which are all well-formed would together train
+something unwanted. It measures the written shards in chunks and judges the totals. Each file
+provides AUDIT.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Totals:
         self._chunks: dict[str, list[npt.NDArray[Any]]] = {}
 
     def add(self, counts: Counts) -> None:
-        """One chunk's measures."""
+        """Add the measures of one chunk."""
         for name, values in counts.items():
             self._chunks.setdefault(name, []).append(values)
 
@@ -82,11 +82,11 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number and what it says.
+    """One number and what it means.
 
     Attributes:
         unit: ``share`` (0 to 1), ``auc`` (0.5 to 1), ``tokens`` or ``count``.
-        rows: ids of rows that show it.
+        rows: ids of some rows that it is about.
         bins: labels and counts of its distribution.
     """
 
@@ -108,11 +108,11 @@ class Audit:
         why: what goes wrong in training.
         judge: figures from facts, totals and tolerances.
         measure: what it needs from each chunk.
-        tolerances: ``warn`` and ``fail`` are the values above which a figure does; ``least`` is
-            the number of cases below which neither does. Without ``fail`` it never fails.
-        needs: what rows must be, as ``contract.Scope.needs``; empty means any.
-        whole: of a build with a test split it measures every row, not a sample.
-        instead: what to do about data that fails it, in words; else the data is to be changed.
+        tolerances: a figure above ``warn`` or ``fail`` warns or fails; with fewer cases than
+            ``least`` it does neither. Without ``fail`` the audit never fails.
+        needs: traits of rows, as ``contract.Scope.needs``; empty means any rows.
+        whole: in a build with a test split it measures every row, not a sample.
+        instead: what to do about data that fails it, as a clause.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """One audit's figures, worst first in meaning: ``status`` is that of the worst."""
+    """One audit's figures; ``status`` is the worst status of a figure."""
 
     name: str
     why: str
@@ -146,7 +146,7 @@ class AuditResult:
 
 
 def level(value: float, tolerances: Tolerances, cases: int) -> str:
-    """What a figure above its tolerances means; too few cases mean nothing."""
+    """The status of a figure by its tolerances; with too few cases it neither warns nor fails."""
     warn, fail = tolerances.get("warn", np.inf), tolerances.get("fail", np.inf)
     if value <= min(warn, fail):
         return PASS
@@ -156,7 +156,7 @@ def level(value: float, tolerances: Tolerances, cases: int) -> str:
 
 
 def share(part: float, whole: float) -> float:
-    """A rounded share; 0 of nothing."""
+    """A rounded share; 0 where the whole is 0."""
     return round(float(part) / float(whole), 6) if whole else 0.0
 
 
@@ -167,7 +167,7 @@ def audits() -> list[Audit]:
 
 
 def with_tolerances(overrides: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Each audit's tolerances, its own or those that were given as ``audit.limit``.
+    """Each audit's tolerances: its own, or those of ``--tolerance AUDIT.LIMIT=VALUE``.
 
     Raises:
         UsageError: there is no such audit, or it has no such limit.
@@ -204,10 +204,10 @@ def run_audits(
     """Every audit that applies to the task.
 
     Args:
-        sample, everything: open the shards, at evenly spaced rows or at all of them.
+        sample, everything: read the shards, evenly spaced rows or all of them.
 
     Raises:
-        GateError: one could not be computed, so nothing can be said.
+        GateError: an audit could not be computed.
     """
     tolerances = with_tolerances(overrides)
     applying = [a for a in audits() if facts.context.traits.issuperset(a.needs)]
@@ -221,7 +221,13 @@ def run_audits(
             allowed = tolerances[audit.name]
             figures = audit.judge(facts, totals[audit.name], allowed)
             status = max((f.status for f in figures), key=_RANK.index, default=PASS)
-            result = AuditResult(audit.name, audit.why, status, allowed, tuple(figures))
+            result = AuditResult(
+                audit.name,
+                audit.why,
+                status=status,
+                tolerances=allowed,
+                figures=tuple(figures),
+            )
             results.append(result)
     except _UNJUDGED as error:
         raise GateError(
@@ -232,7 +238,7 @@ def run_audits(
 
 
 def require(results: Iterable[AuditResult]) -> None:
-    """Refuse data that an audit fails.
+    """Refuse data that fails an audit.
 
     Raises:
         ExpectationError: naming the audit and its figures.

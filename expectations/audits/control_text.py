@@ -14,6 +14,7 @@ def _rows(side: Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.i
     model = chunk.context.model
     vocab = vocabulary.of(model)
     names = [name for name in model.controls if len(name) > 3]
+    # Ids of a token's text as ordinary text would give them; one id alone would be too common.
     phrases = {ids for name in names for ids in vocab.spelled(name, inner=True) if len(ids) > 1}
     if not phrases:
         return np.zeros(0, np.int64)
@@ -36,7 +37,8 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
     value = share(affected, examples)
     names = tuple(totals.joined("names")[:5].tolist()) if affected else ()
     detail = f"{affected} of {examples} examples contain the text of a control token"
-    return [Figure("examples", value, "share", detail, level(value, tolerances, examples), names)]
+    status = level(value, tolerances, examples)
+    return [Figure("examples", value, "share", detail, status=status, rows=names)]
 
 
 AUDIT = Audit(

@@ -17,12 +17,14 @@ def _prompt_ends(chunk: Chunk) -> Ints:
     if sequences.starts_at is not None:
         return sequences.starts_at
     starts, stops = sequences.offsets[:-1], sequences.offsets[1:]
+    # The first trained token at or after each start: searchsorted in the sorted trained indices.
     trained = np.append(np.flatnonzero(chunk.trained), len(chunk.trained))
     if not chunk.context.kind.marks:
         ends: Ints = np.minimum(trained[np.searchsorted(trained, starts)], stops)
         return ends
     markers = np.flatnonzero(sequences.ids == chunk.context.model.step_id)
     first = np.append(markers, len(sequences.ids))[np.searchsorted(markers, starts)]
+    # The problem ends in the last end-of-turn token before the first marker, if there is one.
     turns = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
     before = np.searchsorted(turns, first) - 1
     turn = np.append(turns, -1)[before]
@@ -30,6 +32,7 @@ def _prompt_ends(chunk: Chunk) -> Ints:
 
 
 def _hashes(chunk: Chunk) -> Ints:
+    """A 64-bit hash of each example's prompt."""
     view = memoryview(np.ascontiguousarray(chunk.sequences.ids).tobytes())
     starts = (chunk.sequences.offsets[:-1] * 4).tolist()
     digests = [
@@ -50,7 +53,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
     removed = "removed" if examples["duplicates"] else "kept"
     status = level(value, tolerances, kept) if removed == "kept" else "pass"
     detail = f"{equal} of {kept} examples equal an earlier one and were {removed}"
-    figures = [Figure("equal examples", value, "share", detail, status)]
+    figures = [Figure("equal examples", value, "share", detail, status=status)]
     test = totals.joined("test")
     if not len(test):
         return figures
@@ -63,7 +66,8 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
     for name, leaked, of, text in leaks:
         value = share(leaked, of)
         detail = f"{leaked} of {of} {text}"
-        figures.append(Figure(name, value, "share", detail, level(value, tolerances, of)))
+        status = level(value, tolerances, of)
+        figures.append(Figure(name, value, "share", detail, status=status))
     return figures
 
 

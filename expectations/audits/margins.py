@@ -35,8 +35,8 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
             value,
             "share",
             f"{negative} of {pairs} margins are below zero: the rejected answer is rated higher",
-            level(value, tolerances, pairs),
-            tuple(totals.joined("rows")[:5].tolist()) if negative else (),
+            status=level(value, tolerances, pairs),
+            rows=tuple(totals.joined("rows")[:5].tolist()) if negative else (),
         )
     ]
 

@@ -12,18 +12,19 @@ SHORT = 2  # tokens besides the one that ends an answer or a step
 
 
 def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
-    """Tokens of every answer but its last, and the example that has it."""
+    """Tokens of every answer without its last one, and the example that the answer is in."""
     if chunk.context.kind.marks:
         markers = np.flatnonzero(chunk.sequences.ids == chunk.context.model.step_id)
         owner = chunk.sequences.owner(markers)
         follows = np.diff(owner, prepend=-1) == 0  # a first step begins where the problem ends
         return np.diff(markers, prepend=0)[follows] - 1, owner[follows]
     starts, stops = chunk.trained_ends
-    # Neighbouring examples never touch: the first label of each is -100.
+    # Trained runs of two examples never touch, since the first label of each example is -100.
     return stops - starts - 1, chunk.sequences.owner(starts)
 
 
 def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
+    """The same for the two answers of each pair."""
     lengths = []
     for side in (chunk.sequences, chunk.other):
         assert side is not None
@@ -51,8 +52,8 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
             value,
             "share",
             f"{short} of {answers} {what} have at most {SHORT} tokens",
-            level(value, tolerances, answers),
-            tuple(totals.joined("rows")[:5].tolist()) if short else (),
+            status=level(value, tolerances, answers),
+            rows=tuple(totals.joined("rows")[:5].tolist()) if short else (),
         )
     ]
 

@@ -39,9 +39,9 @@ _WORDS = {"first token": "begins", "last token": "ends"}
 
 
 def _within(side: Sequences, at: Ints) -> Ints:
-    """How many of some ascending flat indices lie in each answer."""
+    """How many of some ascending flat indices are in each answer."""
     assert side.starts_at is not None
-    ends = np.maximum(side.offsets[1:] - 1, side.starts_at)  # the end-of-turn token is on both
+    ends = np.maximum(side.offsets[1:] - 1, side.starts_at)  # without the end-of-turn token
     return np.searchsorted(at, ends) - np.searchsorted(at, side.starts_at)
 
 
@@ -91,11 +91,11 @@ def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
         f"{side} {_NUMBERS[name]} in {max(more, less) / pairs:.1%} of {pairs} pairs; "
         f"the sides are equal in {ties / pairs:.1%}"
     )
-    return Figure(name, value, "auc", detail, level(value, tolerances, pairs))
+    return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
 
 
 def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
-    """Log odds of each token to stand on a chosen side."""
+    """Log odds of each token to be on a chosen side, with half a count added to both."""
     good, bad = (np.bincount(ids, minlength=size) for ids in (chosen, rejected))
     scores: npt.NDArray[np.float64] = np.log((good + 0.5) / (bad + 0.5))
     return scores
@@ -104,6 +104,7 @@ def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
 def _word(name: str, chosen: Ints, rejected: Ints, facts: Facts, tolerances: Tolerances) -> Figure:
     pairs = len(chosen)
     size = int(max(chosen.max(), rejected.max())) + 1
+    # Two folds: each half is scored with the counts of the other half.
     fold = np.arange(pairs) % 2 == 0
     sign = np.zeros(pairs)
     for half in (fold, ~fold):
@@ -119,7 +120,7 @@ def _word(name: str, chosen: Ints, rejected: Ints, facts: Facts, tolerances: Tol
     )
     if good[telling] == bad[telling]:
         detail = f"no token {_WORDS[name]} one side more often than the other, in {pairs} pairs"
-    return Figure(name, value, "auc", detail, level(value, tolerances, pairs))
+    return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.audits import PASS, WARN, Audit, Facts, Figure, Tolerances, Totals, share
+from expectations.audits import WARN, Audit, Facts, Figure, Tolerances, Totals, share
 
 MOST = 50  # inputs that are listed
 
@@ -15,10 +15,10 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
     empty = [source.name for source in facts.sources if source.rows and not source.examples]
     if empty:
         detail = f"no example is left of {', '.join(empty[:5])}"
-        figures.append(Figure("empty inputs", len(empty), "count", detail, WARN))
+        figures.append(Figure("empty inputs", len(empty), "count", detail, status=WARN))
     for source in ordered[:MOST]:
         detail = f"{source.rows} rows, {source.examples} examples, {source.tokens} {what}"
-        figures.append(Figure(source.name, share(source.tokens, total), "share", detail, PASS))
+        figures.append(Figure(source.name, share(source.tokens, total), "share", detail))
     return figures
 
 

@@ -8,7 +8,7 @@ from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals
 from expectations.contract import MARKS
 from expectations.readback.chunk import Chunk
 
-_PLACES = 20  # steps that are told apart; later ones count together
+_PLACES = 20  # steps that are counted separately; later ones are counted together
 
 
 def _measure(chunk: Chunk) -> Counts:
@@ -19,6 +19,7 @@ def _measure(chunk: Chunk) -> Counts:
     starts = np.searchsorted(owner, np.arange(len(chunk)))
     place = np.arange(len(owner)) - starts[owner]
     wrong = np.flatnonzero(bad)
+    # np.unique gives, with return_index, the first wrong step of each example that has one.
     with_error, first = np.unique(owner[wrong], return_index=True)
     return {
         "labels": np.array([good.sum(), bad.sum(), np.isnan(values).sum()]),
@@ -43,7 +44,7 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
             larger,
             "share",
             f"{share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
-            level(larger, tolerances, labelled),
+            status=level(larger, tolerances, labelled),
             bins=(("good", good), ("bad", bad), ("unlabelled", unlabelled)),
         ),
         Figure(

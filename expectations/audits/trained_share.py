@@ -9,7 +9,7 @@ from expectations.contract import ANSWERS
 from expectations.readback.chunk import Chunk
 from stages.columns import offsets_of
 
-_TURNS = 12  # turns that are told apart; later ones count together
+_TURNS = 12  # turns that are counted separately; later ones are counted together
 
 
 def _measure(chunk: Chunk) -> Counts:
@@ -17,12 +17,14 @@ def _measure(chunk: Chunk) -> Counts:
     sequences = chunk.sequences
     ends = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
     owner = sequences.owner(ends)
+    # A turn starts after the end of the turn before, the first one of an example at its start.
     starts = np.where(
         np.diff(owner, prepend=-1) > 0, sequences.offsets[owner], np.append(0, ends[:-1] + 1)
     )
     first = np.searchsorted(owner, np.arange(len(chunk)))
     place = np.minimum(np.arange(len(ends)) - first[owner], _TURNS)
     trained = offsets_of(chunk.trained.view(np.int8))
+    # Trained tokens in a turn: the difference of two cumulative counts.
     in_turn = trained[ends + 1] - trained[starts]
     size = _TURNS + 1
     return {

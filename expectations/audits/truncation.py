@@ -18,14 +18,14 @@ def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]
             lost,
             "share",
             f"{refused} of {examples['made']} examples are longer than {limit} tokens",
-            level(lost, tolerances, examples["made"]),
+            status=level(lost, tolerances, examples["made"]),
         ),
         Figure(
             "trimmed",
             cut,
             "share",
             f"{trimmed} tokens of whole turns or steps were left out",
-            level(cut, tolerances, examples["made"]),
+            status=level(cut, tolerances, examples["made"]),
         ),
     ]
 

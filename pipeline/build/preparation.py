@@ -76,7 +76,7 @@ def prepare(config: Config) -> Prepared:
 
     Raises:
         UsageError: an option, the model or an input does not exist or does not fit the others.
-        DataError: an input is empty or damaged, or its format cannot be told.
+        DataError: an input is empty or damaged, or its format cannot be detected.
         SurroundingsError: an input is not readable.
     """
     started = time.time()
@@ -88,11 +88,16 @@ def prepare(config: Config) -> Prepared:
 
 
 def suites_of(config: Config) -> list[Suite]:
-    """The users' suites. One process can load a file that defines expectations only once.
+    """The users' suites, which the judge needs, once its results can also be written down.
+
+    Suites are not stored with the records: a file may define expectations of its own, which each
+    process that judges must load, and can load only once.
 
     Raises:
-        GateError: one does not load.
+        UsageError: the folder for Data Docs has other files.
+        GateError: a suite does not load.
     """
+    data_docs.check(config.run.data_docs)
     return gate.user_suites(config.judge.expectations)
 
 
@@ -107,9 +112,7 @@ def refuse_early(prepared: Prepared) -> list[Suite]:
         UsageError: the folder for Data Docs has other files.
         GateError: a user's suite does not load.
     """
-    config = prepared.config
     preflight.require_hopeful(prepared.recipe, prepared.inputs)
-    if workers_of(config.run) > 1:
+    if workers_of(prepared.config.run) > 1:
         library.warm()  # a second of imports, while the workers encode
-    data_docs.check(config.run.data_docs)
-    return suites_of(config)
+    return suites_of(prepared.config)

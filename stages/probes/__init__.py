@@ -1,7 +1,7 @@
-"""One probe per file: each provides PROBE, a claim about a model that is proved before any row.
+"""One probe per file: each provides PROBE, a check of the model before any row is processed.
 
 A build runs every probe and stops at the first that fails; ``pipeline doctor`` runs them all and
-shows what each saw. A probe that breaks down in another way counts as failed, never as passed.
+shows what each saw. A probe that raises any other error counts as failed, never as passed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TOKENS, TEMPLATE, PAIR = "tokens", "template", "pair"  # what a probe looks at
 
 
 def rendering(model: TargetModel) -> str:
-    """The kind of probes that judge how a model's texts are put together."""
+    """The kind of probes that check how a model's texts are rendered."""
     return PAIR if model.profile.pair else TEMPLATE
 
 
 class BrokenError(Exception):
-    """A claim does not hold; the values are those of the probe's sentence."""
+    """A check fails; the values fill in the probe's sentence ``fails``."""
 
     def __init__(self, **values: object) -> None:
         super().__init__(values)
@@ -40,12 +40,12 @@ class BrokenError(Exception):
 
 @dataclass
 class Subject:
-    """A model to be proved, and how it will be used.
+    """The model to be checked, and how it will be used.
 
     Attributes:
         stock: the tokenizer's bytes before anything was added to it.
-        claims: what the files of a model directory say themselves.
-        wide: look at many texts (``pipeline doctor``), not at a few (every build's start).
+        claims: what the files of a model directory declare.
+        wide: try many texts (``pipeline doctor``), not only a few (start of every build).
     """
 
     model: TargetModel
@@ -64,7 +64,7 @@ class Subject:
     def encoder(self) -> SegmentEncoder:
         """The encoder of the build, by the reference tokenizer."""
         reference = encoders.load("tokenizers", self.model.tokenizer_json)
-        return SegmentEncoder(self.model, reference, 1 << 30, "reject")
+        return SegmentEncoder(self.model, reference, max_length=1 << 30, policy="reject")
 
     @functools.cached_property
     def template(self) -> Template:
@@ -77,21 +77,21 @@ class Subject:
         return Renderer(self.model, self.train_on)
 
 
-# What was seen; None where the claim does not concern the model.
+# Returns what was seen; None where the check does not apply to the model.
 Check: TypeAlias = Callable[[Subject], "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One claim.
+    """One check.
 
     Attributes:
-        proves: the claim, as a clause.
-        fails: what is wrong when it does not hold, with the values of ``BrokenError``.
+        proves: what holds when it passes, as a clause.
+        fails: what is wrong when it fails; a format string for the values of ``BrokenError``.
         remedy: what to do about it.
-        needs: probes without which this one has nothing to stand on.
-        kind: ``tokens`` are proved by ``bind``, ``template`` once rows can be rendered, and
-            ``pair`` in its place for encoders.
+        needs: probes that must pass first, or this one means nothing.
+        kind: ``tokens`` run in ``bind``, ``template`` when rows can be rendered, and ``pair``
+            instead of ``template`` for encoders.
     """
 
     name: str
@@ -105,10 +105,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a probe found.
+    """The result of a probe.
 
     Attributes:
-        passed: None where it was not run, since a probe that it needs has failed.
+        passed: None where it was not run because a probe that it needs has failed.
         detail: what was seen, or the sentence of the failure.
         remedy: empty when it passed.
     """
@@ -138,14 +138,14 @@ def _verdict(probe: Probe, subject: Subject) -> Verdict | None:
 
 
 def examine(subject: Subject, kinds: Iterable[str] = ()) -> dict[str, Verdict]:
-    """Run every probe of some kinds, those that others need first.
+    """Run every probe of some kinds; probes that others need come first.
 
     Args:
-        kinds: all that concern the model, unless given.
+        kinds: by default all that apply to the model.
 
     Returns:
-        What each found, in the order of their names; claims that do not concern the model are
-        left out.
+        Results in the order of the probes' names; probes that do not apply to the model are left
+        out.
     """
     kinds = kinds or (TOKENS, rendering(subject.model))
     known = {probe.name: probe for probe in probes() if probe.kind in kinds}
@@ -170,13 +170,13 @@ def _holds(verdict: Verdict | None) -> bool:
 
 
 def require(subject: Subject, kind: str) -> dict[str, str]:
-    """Prove all claims of a kind.
+    """Run all probes of a kind.
 
     Returns:
         What was seen, by probe.
 
     Raises:
-        ModelError: one does not hold.
+        ModelError: one fails.
     """
     verdicts = examine(subject, (kind,))
     for verdict in verdicts.values():

@@ -1,4 +1,4 @@
-"""What the probes that render have in common."""
+"""Helpers of the probes that render conversations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Turns = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A conversation's segments, and the path that rendered it."""
+    """A conversation's segments, and how it was rendered (see ``Renderer``)."""
 
     texts: list[str]
     kinds: bytes
@@ -46,22 +46,23 @@ class Rendering:
 
 
 def row_of(turns: Turns, trained: set[int] | None = None, tools: str | None = None) -> Row:
-    """A conversation as it stands in its columns; every answer is trained unless told which."""
+    """A conversation as columns; every answer is trained unless ``trained`` says which turns."""
     roles = [role for role, _ in turns]
     if trained is None:
         trained = {i for i, role in enumerate(roles) if role == "assistant"}
     flags = [i in trained for i in range(len(turns))]
-    return Row(roles, [text for _, text in turns], [None] * len(turns), flags, tools)
+    contents: list[str | None] = [text for _, text in turns]
+    return Row(roles, contents, fields=[None] * len(turns), trained=flags, tools=tools)
 
 
 def dialogue(subject: Subject) -> Turns:
-    """Three exchanges; one where everything is trained and turns cannot be told apart."""
+    """Three exchanges; only one where all is trained and each trained turn is its own example."""
     alone = subject.model.profile.one_example_per_turn and subject.train_on == "all"
     return _DIALOGUE[:2] if alone else _DIALOGUE
 
 
 def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
-    """What a build makes of a conversation: itself, or one example per trained turn."""
+    """The examples of a conversation in a build: itself, or one per trained turn."""
     everything = range(len(turns)) if subject.train_on == "all" else ()
     answers = [i for i, (role, _) in enumerate(turns) if role == "assistant" or i in everything]
     if not subject.model.profile.one_example_per_turn:
@@ -70,7 +71,7 @@ def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
 
 
 def rendered(subject: Subject, row: Row) -> Rendering:
-    """The segments of a row that every model must take.
+    """The segments of a row that every model must be able to render.
 
     Raises:
         BrokenError: it cannot be rendered.

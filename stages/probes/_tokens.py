@@ -1,4 +1,4 @@
-"""What the probes of single tokens have in common."""
+"""Helpers of the probes of single tokens."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from stages.probes import BrokenError, Subject
 
 
 def one_id(subject: Subject, token: str) -> int:
-    """The id of a token that the tokenizer gives as a whole.
+    """The id of a text that must be one token.
 
     Raises:
-        BrokenError: it is none, or several.
+        BrokenError: it is no token, or several.
     """
     if token.isdecimal():
         raise BrokenError(token=token, why="is a number; a token is named by its text")
@@ -21,5 +21,5 @@ def one_id(subject: Subject, token: str) -> int:
 
 
 def seen(token: str, index: int) -> str:
-    """How a token and its id are shown."""
+    """A token and its id for messages."""
     return f"{token} = {index}"

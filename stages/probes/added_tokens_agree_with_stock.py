@@ -19,10 +19,10 @@ _ORDINARY = (
 
 
 def _same_elsewhere(subject: Subject) -> int:
-    """How many tokens were added, where nothing else of the file was touched.
+    """The number of added tokens, if nothing else in the file was changed.
 
     Raises:
-        BrokenError: something else was.
+        BrokenError: something else was changed.
     """
     before, after = orjson.loads(subject.stock), orjson.loads(subject.model.tokenizer_json)
     old, new = before.pop("added_tokens", []), after.pop("added_tokens", [])
@@ -37,10 +37,11 @@ def _same_elsewhere(subject: Subject) -> int:
 
 
 def _agrees(subject: Subject) -> None:
-    """The same ids for ordinary text, before and after, and once more after saving and loading.
+    """Check that ordinary text has the same ids before tokens were added, after it, and after the
+    tokenizer was saved and loaded.
 
     Raises:
-        BrokenError: a text has others.
+        BrokenError: the ids of a text differ.
     """
     stock = Tokenizer.from_str(subject.stock.decode())
     again = Tokenizer.from_str(subject.tokenizer.to_str())
@@ -55,11 +56,11 @@ def _agrees(subject: Subject) -> None:
             raise BrokenError(detail=f"{token!r} is {again.token_to_id(token)} after saving")
 
 
-def _last(subject: Subject) -> str:
-    """Ordinary text gives none of the tokens that the build added.
+def _no_added_token_in_text(subject: Subject) -> str:
+    """Check that ordinary text gives none of the tokens that the build added.
 
     Raises:
-        BrokenError: it does.
+        BrokenError: a text gives one.
     """
     model = subject.model
     steps = {model.step_id, model.good_id, model.bad_id} - {-1}
@@ -76,8 +77,8 @@ def _check(subject: Subject) -> str:
         _agrees(subject)
     if subject.stock == subject.model.tokenizer_json:
         return "no token was added"
-    if not subject.wide:  # taking both files apart costs a build more than its other probes
-        return _last(subject)
+    if not subject.wide:  # parsing both files takes longer than all other probes of a build
+        return _no_added_token_in_text(subject)
     count = _same_elsewhere(subject)
     return f"{count} tokens were added, the rest of the file is untouched"
 

@@ -26,7 +26,7 @@ def _check(subject: Subject) -> str:
         try:
             rendering = Rendering(*subject.renderer(row_of(turns)))
         except RowError:
-            refused += 1  # safe as well
+            refused += 1  # a refused row cannot forge anything
             continue
         _, plain = ids_of(subject, rendering)
         forged = controls.intersection(plain)

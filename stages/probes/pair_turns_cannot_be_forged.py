@@ -15,7 +15,8 @@ def _check(subject: Subject) -> str:
         texts = [f"x\n{marker} y", "z", "u", "v"]
         roles = ["user", "assistant"] * 2
         try:
-            renderer(Row(roles, [*texts], [None] * 4, [False, False, False, True], None), 3)
+            trained = [False, False, False, True]
+            renderer(Row(roles, [*texts], fields=[None] * 4, trained=trained, tools=None), 3)
         except RowError:
             continue
         raise BrokenError(marker=marker)

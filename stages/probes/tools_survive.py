@@ -27,11 +27,11 @@ def _row(*trained: int) -> Row:
     output = json.dumps({"name": "look_up_word", "tool_call_id": "abcdefghi"})
     stop = trained[-1] + 1
     return Row(
-        ["user", "assistant", "tool", "assistant"][:stop],
-        ["What is a quince?", None, _OUTPUT, "It is a fruit."][:stop],
-        [None, fields, output, None][:stop],
-        [i in trained for i in range(stop)],
-        json.dumps([_TOOL]),
+        roles=["user", "assistant", "tool", "assistant"][:stop],
+        contents=["What is a quince?", None, _OUTPUT, "It is a fruit."][:stop],
+        fields=[None, fields, output, None][:stop],
+        trained=[i in trained for i in range(stop)],
+        tools=json.dumps([_TOOL]),
     )
 
 
@@ -44,7 +44,7 @@ def _check(subject: Subject) -> str:
     for word in ("look_up_word", "quince"):
         if word not in call.text(trained=True):
             raise BrokenError(detail=f"a call is trained as {call.text(trained=True)!r}")
-    # Where every turn is trained, the one that the tools are printed in is too.
+    # With --train-on all, the turn in which the tools are printed is trained, too.
     printed = call.whole if subject.train_on == "all" else call.text(trained=False)
     if "Looks a word up." not in printed:
         raise BrokenError(detail="the tools are not printed")

@@ -13,7 +13,7 @@ _STOP = "\x00"
 
 
 def _markers(subject: Subject) -> list[str]:
-    """What stands between two turns where no control token does."""
+    """The texts between two turns where no control token is."""
     row, _ = examples(subject, dialogue(subject))[-1]
     rendering = rendered(subject, row)
     pairs = zip(rendering.texts, rendering.kinds, strict=True)

@@ -1,7 +1,7 @@
-"""What a small file may become: bounds by count, so that reading one never takes for ever.
+"""Limits on rows and text for the size of a file, so that a small file cannot be read for ever.
 
-A file of plain lines has no more rows than bytes. A compressed one can claim a million rows in a
-kilobyte, and a table any number of them in a few bytes; rows of real text never come to that.
+A file of plain lines has no more rows than bytes. A compressed file can claim a million rows in a
+kilobyte, and a table any number of rows in a few bytes, which no real text does.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pyarrow as pa
 from stages.contract import Lines
 from stages.errors import ContainerError
 
-FREE_ROWS = 1 << 18  # rows or lines that any file may have; beyond them, one for each of its bytes
-FREE_TEXT = 1 << 30  # bytes that any file may expand to; beyond them, so many for each of its own
-EXPANSION = 1100  # gzip cannot reach it
+FREE_ROWS = 1 << 18  # rows or lines that any file may have; larger files, one for each byte
+FREE_TEXT = 1 << 30  # bytes that any file may expand to; larger files, EXPANSION times their size
+EXPANSION = 1100  # more than gzip can reach
 
 
 def require_rows(path: str, rows: int, size: int) -> None:
-    """A file has not many more rows than bytes.
+    """Check that a file does not have many more rows than bytes.
 
     Raises:
         ContainerError: it has.
@@ -33,7 +33,7 @@ def require_rows(path: str, rows: int, size: int) -> None:
 
 
 def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
-    """The same, as long as there are not too many of them.
+    """The same batches of lines, counted.
 
     Args:
         size: bytes of the file.
@@ -51,7 +51,7 @@ def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
 def counted_batches(
     batches: Iterator[pa.RecordBatch], path: str, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The same of a table, before any row of it becomes an object."""
+    """The same for a table, before any row of it becomes a Python object."""
     rows = 0
     for batch in batches:
         rows += batch.num_rows
@@ -60,5 +60,5 @@ def counted_batches(
 
 
 def expands_too_far(bytes_in: int, bytes_out: int) -> bool:
-    """Whether so many compressed bytes gave more text than anybody writes."""
+    """Whether compressed bytes expanded to more than any real text does."""
     return bytes_out > max(FREE_TEXT, EXPANSION * bytes_in)

@@ -1,4 +1,4 @@
-"""Opening what may be compressed, and naming bytes by their hash."""
+"""Opening files that may be compressed, and hashes of files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path_of(source: Source) -> str:
 
 
 def bytes_of(source: Source) -> IO[bytes]:
-    """The file's bytes as they are: those of a version, or whatever a path holds now."""
+    """The file's bytes, not decompressed: those of a version, or the current ones of a path."""
     return open(source, "rb", buffering=CHUNK) if isinstance(source, str) else source.open()
 
 
@@ -55,11 +55,11 @@ def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
     """Open for reading, decompressed, in memory that does not grow with the file.
 
     Args:
-        salvage: end quietly at a damage (see ``damage_of``) instead of raising.
+        salvage: end without an error at a damage (see ``damage_of``).
 
     Raises:
         ContainerError: the compressed stream is damaged or cut off; rows before the damage cannot
-            be trusted either, since only the checksum at the end would vouch for them.
+            be trusted either, since the checksum that covers them is at the end.
     """
     kind = compression(source)
     try:
@@ -77,13 +77,13 @@ def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
 
 
 def damage_of(file: IO[bytes]) -> str | None:
-    """What ended an opened stream too early; None when nothing did."""
+    """The damage that ended an opened stream early; None when there was none."""
     raw = getattr(file, "raw", None)
     return raw.damage if isinstance(raw, Inflated) else None
 
 
 def expansion(file: IO[bytes]) -> float:
-    """Bytes that an opened stream has given for each byte of its file, so far."""
+    """Decompressed bytes per byte of the file, as far as an opened stream was read."""
     raw = getattr(file, "raw", None)
     return raw.bytes_out / max(raw.bytes_in, 1) if isinstance(raw, Inflated) else 1.0
 
@@ -92,7 +92,7 @@ def version_of(split: Split) -> FileVersion:
     """The version that a split was cut from.
 
     Raises:
-        SurroundingsError: it does not carry one, and the file is another by now.
+        SurroundingsError: the split has none, and the file has changed since.
     """
     if split.version is not None:
         return split.version
@@ -103,8 +103,9 @@ def version_of(split: Split) -> FileVersion:
 
 
 def name_in_messages(split: Split) -> str:
-    """What a message about a file's damage calls it.
+    """The name of the file in a message about its damage.
 
-    A part keeps the damage that ended it, and depends on bytes alone: there the file has no name.
+    With ``--salvage`` the message is stored in a part, which depends on the bytes of the file alone
+    and not on its path.
     """
     return "The file" if split.salvage else split.path

@@ -1,4 +1,4 @@
-"""Looking at a file without reading it: some rows, and about how many there are."""
+"""A sample of a file's rows without reading all of it, and an estimate of their number."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stages.errors import ContainerError
 from stages.readers import _bounds, _bytes, _tables
 from stages.readers._bytes import Source
 
-WINDOW = 1 << 20  # bytes that are looked at in one place
-MOST = 200_000  # rows that are looked at, however small they are
+WINDOW = 1 << 20  # bytes that are read in one place
+MOST = 200_000  # rows that are read at most, however small they are
 Records = Callable[[IO[bytes], bool], Iterator[Lines]]
 
 
 def spread(records: list[Record], rows: int) -> list[Record]:
-    """At most so many of them: from the head, the middle and the tail alike."""
+    """At most so many of the records: a third each from the head, the middle and the tail."""
     if len(records) <= rows:
         return records
     third = max(1, rows // 3)
@@ -32,15 +32,15 @@ def spread(records: list[Record], rows: int) -> list[Record]:
 
 
 def of(records: list[Record], rows: int) -> Glimpse:
-    """A sample of records that are all there are."""
+    """A sample from all records of a file."""
     chosen = spread(records, rows)
     where = "all rows" if chosen is records else "head, middle and tail"
     return Glimpse(chosen, where, len(records), exact=True)
 
 
 def first_rows(source: Source, records: Records, rows: int, salvage: bool = False) -> Glimpse:
-    """Of a small file rows from everywhere; of a large one that cannot be entered, of its first
-    megabytes."""
+    """A sample from all rows of a small file, or from the first megabytes of a large one in which
+    reading cannot start in the middle."""
     size = _bytes.size_of(source)
     records_read: list[Record] = []
     with _bytes.opened(source, salvage) as file:
@@ -66,7 +66,7 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
 
 
 def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
-    """Whole lines from the first that begins at or behind ``start``."""
+    """Whole lines from the first that begins at or after ``start``, and where it begins."""
     if start:
         file.seek(start - 1)
         while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
@@ -114,7 +114,7 @@ def of_table(
     Args:
         counts: rows of each piece.
         fetch: a slice of a piece, by number, first row and number of rows.
-        enter: whether a piece can be entered anywhere; else its rows are read from its start.
+        enter: whether reading can start anywhere in a piece; else it starts at its first row.
     """
     starts = [0, *itertools.accumulate(counts)]
     total = starts[-1]

@@ -1,8 +1,8 @@
 """gzip members and zstandard frames, one after the other, in bounded memory.
 
-Unlike the libraries' own readers it notices a frame that is cut off, never makes more than about
-64 MB of text from one step (a bomb is read like any long file), and can stop at a damage and keep
-what came before it.
+Unlike the libraries' own readers it notices a frame that is cut off, never expands one step to more
+than about 64 MB (so a compression bomb is read like any long file), and can stop at a damage and
+keep the text before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import zstandard
 from stages.readers import _bounds
 
 _MAX_TEXT = 1 << 20
-# zstandard has no limit on what one step gives; a kilobyte of it expands to 32 MB at the very most.
+# zstandard has no limit on the output of one step; a kilobyte expands to 32 MB at most.
 _STEP = {"gz": 1 << 16, "zst": 1 << 10}
 
 
@@ -24,8 +24,8 @@ class Inflated(io.RawIOBase):
     """A stream of the decompressed bytes.
 
     Attributes:
-        damage: with ``salvage``, what ended the stream too early; None when nothing did.
-        bytes_in, bytes_out: compressed bytes read, and bytes made of them.
+        damage: with ``salvage``, the error that ended the stream early; None when there was none.
+        bytes_in, bytes_out: compressed bytes read, and decompressed bytes.
     """
 
     def __init__(self, file: IO[bytes], kind: str, salvage: bool = False) -> None:
@@ -46,7 +46,7 @@ class Inflated(io.RawIOBase):
 
     def _new(self) -> Any:
         if self._gzip:
-            return zlib.decompressobj(31)  # header, checksum and length included
+            return zlib.decompressobj(31)  # 31: gzip format, whose checksum and length are checked
         return zstandard.ZstdDecompressor().decompressobj()
 
     def _inflate(self) -> bytes:
@@ -73,7 +73,7 @@ class Inflated(io.RawIOBase):
             self._started = False
             self._frames += 1
         if self._gzip and self._frames and not self._started:
-            self._input = self._input.lstrip(b"\0")  # padding behind a member is allowed
+            self._input = self._input.lstrip(b"\0")  # zero bytes after a member are padding
         if not self._input:
             self._input = self._file.read(self._step)
             self.bytes_in += len(self._input)
@@ -82,7 +82,7 @@ class Inflated(io.RawIOBase):
                     raise EOFError("it is cut off")
                 return False
             if self._gzip and self._frames and not self._started:
-                return True  # may be padding
+                return True  # these bytes may be padding: look at them in the next round
         self._started = True
         self._ready = memoryview(self._inflate())
         self.bytes_out += len(self._ready)
@@ -113,7 +113,7 @@ class Inflated(io.RawIOBase):
 
 
 def _until_damage(frame: Any, compressed: bytes) -> bytes:
-    """What can be had before the byte that cannot be."""
+    """The text before the damaged byte: decompressed byte by byte until that one."""
     text = bytearray()
     try:
         for at in range(len(compressed)):

@@ -1,4 +1,4 @@
-"""What a JSON file is, from its first bytes: its encoding, and lines or free-standing values."""
+"""The structure of a JSON file, from its first bytes: its encoding, and lines or single values."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _WIDE = {
 
 
 def _encoding(head: bytes) -> str | None:
-    """The encoding that a byte-order mark or the places of zero bytes give away."""
+    """UTF-16 or UTF-32 by a byte-order mark or by the places of zero bytes; None for neither."""
     marked = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
     if marked is not None:
         return marked
+    # ASCII text in UTF-32 has zeros at three of four places, in UTF-16 at every second place.
     sample = head[: min(len(head), 256) // 4 * 4]
     zeros = [place % 4 for place, byte in enumerate(sample) if not byte]
     if len(zeros) * 10 > len(sample) * 7 and len(set(zeros)) == 3:
@@ -42,7 +43,7 @@ def _refuse_other_encodings(path: str, head: bytes) -> None:
             f"{path} is {encoding}, not UTF-8: byte {at} is 0x{head[at]:02x}.",
             f"Convert it with: iconv -f {encoding} -t UTF-8",
         )
-    # A zero byte between rows that are JSON is the damage of one row.
+    # With rows of JSON before or after it, a zero byte damages one row only.
     if b"\0" in head and not any(map(_is_object, head.removeprefix(BOM).split(b"\n"))):
         raise ContainerError(
             f"{path} is binary, not JSON: byte {at} is 0x00.", "Give a file of JSON."
@@ -57,9 +58,9 @@ def _is_object(line: bytes) -> bool:
 
 
 def _spans_lines(head: bytes) -> bool:
-    """Whether the first value is whole and has a line break in it or right behind it.
+    """Whether the first value is complete and spans lines, or a lone carriage return follows it.
 
-    A file whose lines end in a lone carriage return is such values too.
+    Lines that end in a lone carriage return are not lines here, so they are read as values.
     """
     text = head.decode("utf-8", "ignore")
     try:
@@ -71,16 +72,16 @@ def _spans_lines(head: bytes) -> bool:
 
 
 def is_lines(source: _bytes.Source, unless_told: bool, limit: int) -> bool:
-    """Whether a file has one value a line; otherwise it is an array, or values one by one.
+    """Whether a file has one value per line; otherwise it is an array, or values one after another.
 
     Args:
-        unless_told: what the file's name says, for a beginning that says nothing.
+        unless_told: the answer by the file's name, where its beginning does not show it.
         limit: bytes of the longest line.
 
     Raises:
         ContainerError: it is binary, or not UTF-8.
     """
-    with _bytes.opened(source, salvage=True) as file:  # a damage is told when rows are read
+    with _bytes.opened(source, salvage=True) as file:  # a damage is reported when rows are read
         head = file.read(HEAD)
         if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
             head += file.readline(limit)

@@ -16,7 +16,7 @@ BATCH_ROWS = 1024  # rows that are Python objects at a time
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold as it is; bytes as base64, anything else as text."""
+    """A value as JSON has it: bytes as base64, other types as text."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, dict):
@@ -33,7 +33,7 @@ def _has_json(kind: pa.DataType) -> bool:
 
 
 def _decoded(value: Any, kind: pa.DataType) -> Any:
-    """The value with its JSON columns parsed: ``datasets`` keeps values of mixed types so."""
+    """The value with its JSON columns parsed: ``datasets`` has values of mixed types in these."""
     if value is None or not _has_json(kind):
         return value
     if isinstance(kind, pa.JsonType):
@@ -49,15 +49,17 @@ def _record(number: int, values: dict[str, Any], coded: dict[str, pa.DataType]) 
         row = _plain({k: _decoded(v, coded[k]) if k in coded else v for k, v in values.items()})
     except (ValueError, RecursionError) as error:
         raw = json.dumps(_plain(values)).encode()
-        return Record(number, None, raw, None, ("bad_json", f"not JSON in a JSON column: {error}"))
-    return Record(number, None, json.dumps(row).encode(), row, typed=True)
+        message = f"not JSON in a JSON column: {error}"
+        return Record(number, offset=None, raw=raw, data=None, error=("bad_json", message))
+    raw = json.dumps(row).encode()
+    return Record(number, offset=None, raw=raw, data=row, typed=True)
 
 
 def _unreadable(number: int, error: Exception) -> Record:
     message = " ".join(str(error).split())
     if isinstance(error, UnicodeDecodeError):
-        return Record(number, None, b"", None, ("bad_encoding", message))
-    return Record(number, None, b"", None, ("bad_value", message))
+        return Record(number, offset=None, raw=b"", data=None, error=("bad_encoding", message))
+    return Record(number, offset=None, raw=b"", data=None, error=("bad_value", message))
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:

@@ -1,7 +1,7 @@
-"""JSON values one by one from a stream: the items of an array, or objects in a row.
+"""JSON values one by one from a stream: the items of an array, or objects one after another.
 
-Where an item ends is found by the standard library's scanner over a window of text; what it says is
-then read by the strict parser. No more than one item and a window of text is held.
+The standard library's scanner finds where an item ends in a window of text; its bytes are then
+parsed by the strict parser. No more than one item and the window are in memory.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ BATCH_BYTES = 4 << 20
 MAX_ITEM = 64 << 20
 WINDOW = 1 << 20
 _BLANKS = re.compile(r"[ \t\r\n]*")
-# Numbers stay text here: only where they end matters, and there is no limit on their digits.
+# Numbers stay text here, since only their end is needed and they may have any number of digits.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
-_NEAR_END = 16  # characters; an unfinished word, number or escape is no longer
+_NEAR_END = 16  # characters; an unfinished word, number or escape at the end is not longer
 
 
 class _Text:
     """A window of a stream's text.
 
     Attributes:
-        text: the window; ``at``: how far it was read.
+        text: the window; ``at``: index of the next character in it.
         offset: bytes of the file before ``at``.
     """
 
@@ -65,7 +65,7 @@ class _Text:
         return text
 
     def more(self) -> bool:
-        """Read on, at least as much as is left of the window; False at the end."""
+        """Read more, at least as much as is left in the window; False at the end of the file."""
         if self._ended:
             return False
         chunk = self._file.read(max(WINDOW, len(self.text) - self.at))
@@ -82,10 +82,10 @@ class _Text:
         return self._lines + self.text.count("\n", 0, at)
 
     def skip(self) -> str:
-        """Go past blanks; the character there, or nothing at the end."""
+        """Go past blanks; returns the character there, empty at the end of the file."""
         while True:
             blanks = _BLANKS.match(self.text, self.at)
-            assert blanks is not None  # it matches nothing, too
+            assert blanks is not None  # the pattern also matches the empty text
             start, self.at = self.at, blanks.end()
             self.offset += self.at - start
             if self.at < len(self.text):
@@ -99,10 +99,10 @@ class _Text:
         self.offset += 1
 
     def value(self) -> bytes:
-        """The value that begins here, as it is written; goes past it.
+        """The bytes of the value that begins here; goes past it.
 
         Raises:
-            ContainerError: there is none.
+            ContainerError: there is no value.
         """
         while True:
             try:
@@ -115,7 +115,7 @@ class _Text:
                     raise self.broken(error.msg, error.pos) from error
                 self._longer(error.msg, error.pos)
                 continue
-            if stop == len(self.text) and self.more():  # a number may go on
+            if stop == len(self.text) and self.more():  # a number may continue
                 continue
             raw = self.text[self.at : stop].encode()
             self.at = stop
@@ -170,10 +170,10 @@ def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
 
 
 def records(file: IO[bytes], at_start: bool = True, path: str = "The file") -> Iterator[Lines]:
-    """Each value as a record; what stands before a damage is yielded before it is raised.
+    """Each value as a record; values before a damage are yielded before the error is raised.
 
     Args:
-        at_start: always true here; readers of lines can begin in the middle.
+        at_start: always true here; only readers of lines can start in the middle.
 
     Raises:
         ContainerError: the text is damaged.
@@ -185,7 +185,8 @@ def records(file: IO[bytes], at_start: bool = True, path: str = "The file") -> I
             try:
                 batch.append(Record(number, offset, raw, strict_json.parse(raw)))
             except RowError as error:
-                batch.append(Record(number, offset, raw, None, (error.code, error.detail)))
+                reason = (error.code, error.detail)
+                batch.append(Record(number, offset, raw, data=None, error=reason))
             number += 1
             size += len(raw)
             if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:

@@ -31,13 +31,13 @@ def damaged(path: str, error: Exception) -> ContainerError:
     """The error for a table that cannot be read."""
     if isinstance(error, ContainerError) and error.what.startswith(path):
         return error
-    if isinstance(error, ContainerError):  # it does not know its file
+    if isinstance(error, ContainerError):  # raised where the path is not known
         return ContainerError(f"{path}: {error.what}", error.remedy)
     what = " ".join(str(error).split())
     return ContainerError(f"{path} is damaged: {what}.", "Fetch it again.")
 
 
-_ENOUGH = 4 << 20  # bytes of rows that a sample is taken from
+_ENOUGH = 4 << 20  # bytes of rows from which a sample is taken
 
 
 class _Arrow:
@@ -46,12 +46,13 @@ class _Arrow:
 
     def splits(self, path: str) -> list[Split]:
         version = file_version.take(path)
-        return [Split(path, 0, 0, version.sha256, self.name, version=version)]
+        sha256, reader = version.sha256, self.name
+        return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = _bytes.version_of(split)
         try:
-            # No memory map: a file that is cut off under one kills the process.
+            # No memory map: if another process truncates a mapped file, reading it kills this one.
             with version.open() as source:
                 batches = _bounds.counted_batches(_batches(source), split.path, version.size)
                 yield from _tables.records(batches)
@@ -67,7 +68,7 @@ class _Arrow:
             return self._first(source, rows, salvage)
         path = source
         try:
-            with pa.memory_map(path) as mapped:  # only what stands before the values is read
+            with pa.memory_map(path) as mapped:  # reads the headers only
                 batches = list(_batches(mapped))
             counts = [batch.num_rows for batch in batches]
             _bounds.require_rows(path, sum(counts), os.path.getsize(path))
@@ -76,8 +77,15 @@ class _Arrow:
             raise damaged(path, error) from error
 
     def _first(self, version: FileVersion, rows: int, salvage: bool) -> Glimpse:
-        """Of the first megabytes: a version is read from its start, since it is not mapped."""
-        split = Split(version.path, 0, 0, version.sha256, self.name, salvage=salvage)
+        """A sample from the first megabytes of a version, which is read from its start."""
+        split = Split(
+            version.path,
+            start=0,
+            stop=0,
+            sha256=version.sha256,
+            reader=self.name,
+            salvage=salvage,
+        )
         records: list[Record] = []
         size = 0
         for lines in self.read(replace(split, version=version)):
@@ -85,7 +93,8 @@ class _Arrow:
             size += sum(len(record.raw) for record in lines.records)
             if size >= _ENOUGH:
                 about = round(len(records) * version.size / size)
-                return Glimpse(_glimpse.spread(records, rows), "the first megabytes", about, False)
+                sample = _glimpse.spread(records, rows)
+                return Glimpse(sample, "the first megabytes", about, exact=False)
         return _glimpse.of(records, rows)
 
 

@@ -19,7 +19,8 @@ class _Json:
         version = file_version.take(path, jsonl.SPLIT_BYTES)
         if _shape.is_lines(version, unless_told=False, limit=jsonl.MAX_LINE):
             return jsonl.READER.line_splits(version)
-        return [Split(path, 0, 0, version.sha256, self.name, version=version)]
+        sha256, reader = version.sha256, self.name
+        return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = _bytes.version_of(split)

@@ -18,7 +18,7 @@ from stages.file_version import FileVersion
 from stages.readers import _bounds, _bytes, _glimpse, _shape, _values
 from stages.readers._bytes import Source
 
-SPLIT_BYTES = 16 << 20  # part of what a part's bytes are; a constant, never f(workers)
+SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1024
 BATCH_LINES = 1 << 16  # blank ones included
@@ -29,15 +29,15 @@ _BOM = _shape.BOM
 def _record(line: int, offset: int, raw: bytes) -> Record:
     if len(raw) > MAX_LINE:
         detail = f"{len(raw)} bytes in one line; the limit is {MAX_LINE}"
-        return Record(line, offset, raw[:4096], None, ("line_too_long", detail))
+        return Record(line, offset, raw[:4096], data=None, error=("line_too_long", detail))
     try:
         return Record(line, offset, raw, strict_json.parse(raw))
     except RowError as error:
-        return Record(line, offset, raw, None, (error.code, error.detail))
+        return Record(line, offset, raw, data=None, error=(error.code, error.detail))
 
 
 def _read_line(file: IO[bytes]) -> tuple[bytes, int]:
-    """One line and its length; of one beyond the limit only the beginning is kept."""
+    """One line and its length; of a line beyond the limit only the beginning is kept."""
     line = file.readline(MAX_LINE + 2)
     length = len(line)
     if length > MAX_LINE + 1 and not line.endswith(b"\n"):
@@ -50,14 +50,14 @@ def _read_line(file: IO[bytes]) -> tuple[bytes, int]:
 
 def _too_long(line: int, offset: int, body: bytes, length: int) -> Record:
     detail = f"{length} bytes in one line; the limit is {MAX_LINE}"
-    return Record(line, offset, body[:4096], None, ("line_too_long", detail))
+    return Record(line, offset, body[:4096], data=None, error=("line_too_long", detail))
 
 
 def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
     """Rows of a binary stream, in batches.
 
     Args:
-        at_start: the stream begins where its file does, where a byte-order mark may stand.
+        at_start: the stream begins at the start of its file, where a byte-order mark may be.
     """
     batch: list[Record] = []
     number = first = size = 0
@@ -95,18 +95,27 @@ class _Jsonl:
     def splits(self, path: str) -> list[Split]:
         version = file_version.take(path, SPLIT_BYTES)
         if not _shape.is_lines(version, unless_told=True, limit=MAX_LINE):
-            return [Split(path, 0, 0, version.sha256, "json", version=version)]
+            sha256 = version.sha256
+            return [Split(path, start=0, stop=0, sha256=sha256, reader="json", version=version)]
         return self.line_splits(version)
 
     def line_splits(self, version: FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
         path, size = version.path, version.size
         if _bytes.compression(version):
-            return [Split(path, 0, size, version.sha256, self.name, version=version)]
+            split = Split(path, start=0, stop=size, sha256=version.sha256, reader=self.name)
+            return [replace(split, version=version)]
         splits = []
         for run in version.lines():
             start, stop = run.pieces[0].start, run.pieces[-1].stop
-            split = Split(path, start, stop, run.range_sha256, self.name, int(start > 0))
+            split = Split(
+                path,
+                start=start,
+                stop=stop,
+                sha256=run.range_sha256,
+                reader=self.name,
+                piece=int(start > 0),
+            )
             splits.append(replace(split, version=run, lines=run.line_count))
         return splits
 

@@ -30,7 +30,14 @@ class _Parquet:
             raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
         _bounds.require_rows(path, meta.num_rows, version.size)
         splits = (
-            Split(path, group, group + 1, version.sha256, self.name, group)
+            Split(
+                path,
+                start=group,
+                stop=group + 1,
+                sha256=version.sha256,
+                reader=self.name,
+                piece=group,
+            )
             for group in range(meta.num_row_groups)
         )
         return [replace(split, version=version) for split in splits]

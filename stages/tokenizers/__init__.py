@@ -1,1 +1,1 @@
-"""Where a tokenizer's bytes come from: a directory, the hub's cache, the hub, or built in."""
+"""The source of a tokenizer's bytes: a directory, the hub's cache, the hub, or built in."""

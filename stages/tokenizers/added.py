@@ -1,7 +1,7 @@
-"""Texts that the user makes tokens: each is one id wherever it stands, in answers and in prompts.
+"""Tokens that the user adds (``--add-token``): each is one id wherever its text occurs.
 
-Such a token is registered as an ordinary added token, not as a special one. So a text becomes it,
-which is what it is for, and the rule that no text becomes a control token holds as before.
+Such a token is registered as an ordinary added token, not as a special one. Text is meant to become
+it, and the rule that no text becomes a control token still holds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _is_word(text: str, tokenizer_json: bytes) -> bool:
 
 
 def register(profile: ModelProfile, tokenizer_json: bytes, wanted: tuple[str, ...]) -> ModelProfile:
-    """The profile with the tokens that the tokenizer does not have yet.
+    """The profile with those of the wanted tokens that the tokenizer does not have yet.
 
     Raises:
         UsageError: a text cannot be a token of its own.

@@ -21,7 +21,7 @@ def _cached(path: Path, sha256: str) -> bytes | None:
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """Cache the file; a machine without a writable cache only loses a second per build."""
+    """Cache the file; without a writable cache each build takes a second longer."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> by
     """The profile's ``tokenizer.json``, the bytes that its sha256 names.
 
     Raises:
-        ModelError: the vocabulary cannot be had, or what was built is another file.
+        ModelError: the vocabulary is not available, or the rebuilt file has another hash.
     """
     path = cache / "tokenizers" / f"{layout.sha256}.json"
     content = _cached(path, layout.sha256)
@@ -44,7 +44,7 @@ def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> by
         carrier = carriers.CARRIERS[layout.carrier]
         table = carriers.vocabulary(carrier, others)
         if carriers.at_hand(carrier, cache) is None:
-            _keep(carriers.kept_at(carrier, cache), table)  # the check of the build's ids reads it
+            _keep(carriers.kept_at(carrier, cache), table)  # the oracle reads it
         builder = importlib.import_module(f"stages.tokenizers.{layout.builder}")
         content = bytes(builder.tokenizer_json(table, layout))
         if hashlib.sha256(content).hexdigest() != layout.sha256:

@@ -1,6 +1,6 @@
-"""What the byte-level tokenizers that are rebuilt from a rank table have in common.
+"""Helpers for the byte-level tokenizers that are rebuilt from a rank table.
 
-A rank table lists every token's bytes in merge order. ``tokenizer.json`` wants the merges
+A rank table lists the bytes of every token in merge order. ``tokenizer.json`` needs the merges
 themselves, in the printable alphabet of byte-level BPE.
 """
 
@@ -47,7 +47,7 @@ def spell(tokens: Iterable[bytes]) -> dict[bytes, str]:
 
 
 def _last_merge(token: bytes, ranks: dict[bytes, int]) -> Pair:
-    """The pair whose merge makes ``token``: byte-pair encoding with the ranks below its own."""
+    """The pair that merges to ``token`` when its bytes are encoded with the ranks below its own."""
     limit = ranks[token]
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
@@ -57,7 +57,7 @@ def _last_merge(token: bytes, ranks: dict[bytes, int]) -> Pair:
 
 
 def last_merges(tokens: list[bytes]) -> Iterator[Pair]:
-    """One merge a token: the one by which byte-pair encoding reaches it."""
+    """One merge for each token: the last one when byte-pair encoding builds it."""
     ranks = {token: rank for rank, token in enumerate(tokens)}
     for rank, token in enumerate(tokens):
         if len(token) == 1:
@@ -67,14 +67,14 @@ def last_merges(tokens: list[bytes]) -> Iterator[Pair]:
             for i in range(1, len(token))
             if ranks.get(token[:i], rank) < rank and ranks.get(token[i:], rank) < rank
         ]
-        if len(splits) == 1:  # the only way to make it; the common case, and ten times cheaper
+        if len(splits) == 1:  # only one way to make it: the common case, and ten times cheaper
             yield token[: splits[0]], token[splits[0] :]
         else:
             yield _last_merge(token, ranks)
 
 
 def all_merges(tokens: list[bytes]) -> Iterator[Pair]:
-    """Every pair of tokens that joins to a token: what a rank table by itself allows."""
+    """Every pair of tokens that joins to a token, best ranks first for each token."""
     ranks = {token: rank for rank, token in enumerate(tokens)}
     for token in tokens:
         pairs = [
@@ -130,5 +130,5 @@ def leading_token(token: str, index: int) -> dict[str, Any]:
 
 
 def dump(document: dict[str, Any]) -> bytes:
-    """The way ``tokenizers`` writes its files."""
+    """The document as the library ``tokenizers`` writes its files."""
     return json.dumps(document, ensure_ascii=False, indent=2).encode()

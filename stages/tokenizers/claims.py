@@ -1,4 +1,4 @@
-"""What a model directory's own files say, before anything is put right."""
+"""What the files of a model directory declare, before a build corrects any of it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Claims:
     """The special tokens that a directory declares; empty for a model that is no directory.
 
     Attributes:
-        pad_token: as it stands in ``tokenizer_config.json``, whatever its type.
-        pad_ids: ``pad_token_id`` by the file that says so.
+        pad_token: as ``tokenizer_config.json`` has it, whatever its type.
+        pad_ids: ``pad_token_id`` by the file that has it.
         eos_ids: ``eos_token_id`` of the file that generation reads it from.
     """
 
@@ -46,16 +46,16 @@ def read(folder: Path) -> Claims:
     files = {name: _read(folder / name) for name in _ID_FILES}
     ids = {name: content.get("pad_token_id") for name, content in files.items()}
     return Claims(
-        _token(config.get("pad_token")),
-        _token(config.get("eos_token")),
-        _token(config.get("unk_token")),
-        {name: index for name, index in ids.items() if isinstance(index, int)},
-        _eos_ids(files),
+        pad_token=_token(config.get("pad_token")),
+        eos_token=_token(config.get("eos_token")),
+        unk_token=_token(config.get("unk_token")),
+        pad_ids={name: index for name, index in ids.items() if isinstance(index, int)},
+        eos_ids=_eos_ids(files),
     )
 
 
 def _eos_ids(files: Mapping[str, dict[str, Any]]) -> dict[str, tuple[int, ...]]:
-    """What ends a generation: the last file that says so, which is the one that is read."""
+    """The eos ids of the last file that has some, which is the one that generation uses."""
     for name in reversed(_ID_FILES):
         declared = files[name].get("eos_token_id")
         ids = declared if isinstance(declared, list) else [declared]

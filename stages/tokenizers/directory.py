@@ -105,7 +105,7 @@ def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
     control = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
     plain = tail.strip().split("\n")[0]
     if control is None and plain:
-        return plain  # whatever it is, the probes judge it
+        return plain  # the probes check it
     if not controls or control is None:
         raise ModelError(
             f"{name}: the chat template prints no end-of-turn token after an answer.",
@@ -117,9 +117,9 @@ def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
 def _pad_token(
     name: str, declared: object, added: set[str], barred: set[str], unknown: object
 ) -> str:
-    """The declared pad token, or a usual one that is registered; never one that ends a turn.
+    """The declared pad token, or a common one that is registered; never one that ends a turn.
 
-    The unknown token, which text may become, is taken only where there is no other.
+    The unknown token is the last choice, since ordinary text may give it.
     """
     usual = [token for token in (declared, *_PADS) if isinstance(token, str) and token in added]
     for token in sorted(usual, key=lambda token: token == unknown):
@@ -137,12 +137,12 @@ def load(
     """Read ``tokenizer.json`` and declare a profile from the files beside it.
 
     Raises:
-        ModelError: a file is missing, or does not say what a build must know.
+        ModelError: a file is missing, or lacks what a build needs.
     """
     content = tokenizer_json(folder)
     config, model = read(folder, "tokenizer_config.json"), read(folder, "config.json")
     document = read(folder, "tokenizer.json")
-    parsed(content)  # from here on it is known to be shaped like a tokenizer
+    parsed(content)  # raises unless the document below has the structure of a tokenizer
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
     named = {key: token_text(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
@@ -161,11 +161,19 @@ def load(
         chat_template=source,
         end_of_turn=end_of_turn,
         eos_token=end_of_turn,
-        pad_token=_pad_token(name, named["pad_token"], set(added), set(stops), unknown),
+        pad_token=_pad_token(
+            name,
+            declared=named["pad_token"],
+            added=set(added),
+            barred=set(stops),
+            unknown=unknown,
+        ),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
-        embedding_size=number(model, "vocab_size", top, folder),
-        context_length=number(model, "max_position_embeddings", _LARGEST - 1, folder),
+        embedding_size=number(model, "vocab_size", default=top, folder=folder),
+        context_length=number(
+            model, "max_position_embeddings", default=_LARGEST - 1, folder=folder
+        ),
         is_base=False,
         bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
         template_variants=inference.variants(template),

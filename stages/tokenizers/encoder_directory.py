@@ -1,4 +1,4 @@
-"""Encoders in a model directory: their framing of two texts is read off their own tokenizer."""
+"""Encoders in a model directory: the tokens around two texts are read off their tokenizer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from stages.profiles import template
 from stages.profiles._encoder import TURN_MARKERS
 from stages.tokenizers import directory
 
-# Architectures by their exact "model_type": whether positions start behind the pad id, and whether
-# token types are an input.
+# Architectures by their exact "model_type": whether positions start after the pad id, and whether
+# the model has token types as an input.
 _TYPES = {
     "bert": (False, True),
     "camembert": (True, False),
@@ -27,7 +27,7 @@ _TYPES = {
 
 
 def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> PairFraming:
-    """What the tokenizer put around two one-word texts."""
+    """The tokens that the tokenizer puts around two texts of one word each."""
     owners = encoding.sequence_ids
     texts = [i for i, owner in enumerate(owners) if owner is not None]
     answer = owners.index(1) if 1 in owners else 0
@@ -39,11 +39,11 @@ def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> P
         )
     tokens = encoding.tokens
     return PairFraming(
-        tuple(tokens[: prompt[0]]),
-        tuple(tokens[prompt[-1] + 1 : answer]),
-        tuple(tokens[texts[-1] + 1 :]),
-        token_types,
-        offset,
+        before=tuple(tokens[: prompt[0]]),
+        between=tuple(tokens[prompt[-1] + 1 : answer]),
+        after=tuple(tokens[texts[-1] + 1 :]),
+        token_types=token_types,
+        position_offset=offset,
     )
 
 
@@ -67,10 +67,10 @@ def _pad(config: dict[str, Any], model: dict[str, Any], tokenizer: Tokenizer, fo
 
 
 def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfile, bytes] | None:
-    """The profile that an encoder's files declare; None when it is none.
+    """The profile that an encoder's files declare; None for other models.
 
     Raises:
-        ModelError: a file is missing, or does not say what a build must know.
+        ModelError: a file is missing, or lacks what a build needs.
     """
     model: dict[str, Any] = directory.read(folder, "config.json")
     kind = model.get("model_type")
@@ -86,10 +86,11 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
     unknown = unknown or directory.read(folder, "tokenizer.json")["model"].get("unk_token")
     behind_pad, types = _TYPES[kind]
     offset = int(tokenizer.token_to_id(pad) or 0) + 1 if behind_pad else 0
-    types = types and directory.number(model, "type_vocab_size", 2, folder) > 1
-    framing = _framing(tokenizer.encode("x", "x"), types, offset, name)
+    types = types and directory.number(model, "type_vocab_size", default=2, folder=folder) > 1
+    framing = _framing(tokenizer.encode("x", "x"), token_types=types, offset=offset, name=name)
     separator = framing.after[-1]
     size = tokenizer.get_vocab_size(with_added_tokens=True)
+    positions = directory.number(model, "max_position_embeddings", default=512, folder=folder)
     return (
         ModelProfile(
             name=name,
@@ -100,8 +101,8 @@ def load(folder: Path, name: str, chat_template: str | None) -> tuple[ModelProfi
             pad_token=pad,
             generation_eos=(),
             vocab_size=size,
-            embedding_size=directory.number(model, "vocab_size", size, folder),
-            context_length=directory.number(model, "max_position_embeddings", 512, folder) - offset,
+            embedding_size=directory.number(model, "vocab_size", default=size, folder=folder),
+            context_length=positions - offset,
             is_base=False,
             padding_side="right",
             text_markers=() if chat_template else TURN_MARKERS,

@@ -35,7 +35,7 @@ class Snapshot:
 
 
 def command(model_id: str) -> str:
-    """What fetches a model's tokenizer into the hub's cache."""
+    """The command that fetches a model's tokenizer into the hub's cache."""
     return f"hf download {model_id} {' '.join(FILES)}"
 
 
@@ -48,19 +48,19 @@ def cached(model_id: str, revision: str | None = None) -> Snapshot | None:
 
 
 def is_offline() -> bool:
-    """Whether the hub must not be asked."""
+    """Whether ``HF_HUB_OFFLINE`` forbids requests to the hub."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def answers() -> bool:
-    """Whether the hub may be asked, and answers within ``PROBE_SECONDS``."""
+    """Whether requests are allowed, and the hub answers within ``PROBE_SECONDS``."""
     if is_offline():
         return False
     from huggingface_hub import constants, get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=PROBE_SECONDS)
-    except Exception:  # any failure of any HTTP backend means the same: no hub
+    except Exception:  # every failure of every HTTP backend means that the hub is not reachable
         return False
     return True
 
@@ -69,7 +69,7 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
     """Fetch the model's tokenizer files; None when the hub cannot be reached.
 
     Raises:
-        ModelError: the hub answers, but has no such model or revision, or it may not be read.
+        ModelError: the hub answers, but has no such model or revision, or forbids access to it.
     """
     if not answers():
         return None

@@ -1,8 +1,8 @@
 """The Llama 3 tokenizers, rebuilt from Meta's rank table.
 
-The vendor's ``tokenizer.json`` lists every pair of tokens that joins to a token, since a rank
-table by itself does not say which pairs were merged in training, and takes a pre-token that is in
-the vocabulary as it is.
+The vendor's ``tokenizer.json`` lists every pair of tokens that joins to a token, because a rank
+table does not say which pairs were merged in training. With ``ignore_merges``, a pre-token that is
+in the vocabulary is one token without any merge.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
     }
     leading = byte_bpe.leading_token(layout.added_tokens[0].content, len(tokens))
     added = enumerate(layout.added_tokens, len(tokens))
+    splitting = byte_bpe.byte_level(add_prefix_space=False, trim_offsets=True, use_regex=False)
+    processing = byte_bpe.byte_level(add_prefix_space=True, trim_offsets=False, use_regex=True)
+    decoding = byte_bpe.byte_level(add_prefix_space=True, trim_offsets=True, use_regex=True)
     return byte_bpe.dump(
         {
             "version": "1.0",
@@ -48,12 +51,12 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
             "padding": None,
             "added_tokens": [byte_bpe.added_token(index, token) for index, token in added],
             "normalizer": None,
-            "pre_tokenizer": byte_bpe.split_by(PATTERN, byte_bpe.byte_level(False, True, False)),
+            "pre_tokenizer": byte_bpe.split_by(PATTERN, splitting),
             "post_processor": {
                 "type": "Sequence",
-                "processors": [byte_bpe.byte_level(True, False, True), leading],
+                "processors": [processing, leading],
             },
-            "decoder": byte_bpe.byte_level(True, True, True),
+            "decoder": decoding,
             "model": model,
         }
     )

@@ -1,13 +1,13 @@
-"""A second encoder of our own, over the vocabulary that the vendor published.
+"""A second encoder, written here, over the vocabulary that the vendor published.
 
 ``tokenizer.json`` is converted from that vocabulary, and both encoders of a build read the
 converted file: an error of the conversion would be in both. This one reads the vocabulary itself,
-and merges as the vendors' encoders do: by the rank or score of what a merge makes, and the leftmost
-of equal ones. It is plain Python and slow, so it reads a small sample of a build's rows (see
+and merges as the vendors' encoders do: the pair with the best rank or score first, and of equal
+ones the leftmost. It is plain Python and slow, so it encodes a small sample of a build's rows (see
 ``witness``).
 
-It splits text into words by Python's own tables of characters. Text with characters that this
-Python does not know yet is left out, as the tables of other libraries may.
+It splits text into words by Python's Unicode tables. Text with characters that this version of
+Python does not know is skipped, because other libraries may have newer tables.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from stages.tokenizers import byte_bpe, carriers, llama3, qwen, sentencepiece
 Encode: TypeAlias = Callable[[str], "list[int] | None"]
 Symbol = TypeVar("Symbol", str, bytes)
 
-LONGEST = 50_000  # characters of a text; what is longer is left out, since plain Python is slow
-HEAD, EVERY = 32, 16  # of the rows that are offered: the first, and then every so many
-_WORDS = 100_000  # whose ids are kept
-_SEEN = 4_096  # characters that a pattern is spelled out for; more would be slow to compile
+LONGEST = 50_000  # characters of a text; longer ones are skipped, since plain Python is slow
+HEAD, EVERY = 32, 16  # of the rows that are offered: so many first ones, then one in so many
+_WORDS = 100_000  # words whose ids are cached
+_SEEN = 4_096  # characters for which a pattern is spelled out; with more it compiles slowly
 _WHITE = "\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _CLASS = re.compile(r"\\p\{(\w+)\}|\\([sS])|(\\.)|([\[\]])")
 
@@ -44,6 +44,9 @@ def merged(symbols: Sequence[Symbol], rank: Callable[[Symbol], float | None]) ->
     Args:
         rank: the lower the better, None for no symbol; equal ones are joined from the left.
     """
+    # A linked list of parts (``before`` and ``behind`` hold the neighbours' indices) and a heap of
+    # candidate pairs, best rank first and the leftmost of equal ones. Pairs whose parts have
+    # changed since are skipped when they come up.
     parts: list[Symbol | None] = list(symbols)
     before, behind = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
     queue: list[tuple[float, int, Symbol]] = []
@@ -95,10 +98,10 @@ def _pieces(table: bytes) -> Encode:
 
 
 class Words:
-    """Splits text by a vendor's pattern, whose classes of characters Python's ``re`` lacks.
+    """Splits text by a vendor's pattern, whose classes such as ``\\p{L}`` Python's ``re`` lacks.
 
-    A class is spelled out with the characters that were seen so far, so that no table of all
-    characters is needed.
+    A class is spelled out with the characters that were seen so far, so that a pattern with all
+    characters of Unicode is not needed.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -134,7 +137,12 @@ class Words:
 
 
 def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> Encode:
-    """Byte-level encoding by ranks, of words; ``first`` is the id of rank 0."""
+    """Byte-level encoding of words by ranks.
+
+    Args:
+        first: the id of rank 0.
+        composed: text is normalized to NFC first.
+    """
     ranks = {token: rank for rank, token in enumerate(tokens)}
     words = Words(pattern)
 
@@ -156,7 +164,8 @@ def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> En
 
 
 def _rank_table(table: bytes, pattern: str, composed: bool) -> Encode:
-    return _ranked(byte_bpe.parse_ranks(table), 0, pattern, composed)
+    tokens = byte_bpe.parse_ranks(table)
+    return _ranked(tokens, first=0, pattern=pattern, composed=composed)
 
 
 def _tekken(table: bytes) -> Encode:
@@ -165,7 +174,8 @@ def _tekken(table: bytes) -> Encode:
     controls = config["default_num_special_tokens"]
     entries = document["vocab"][: config["default_vocab_size"] - controls]
     tokens = [base64.b64decode(entry["token_bytes"]) for entry in entries]
-    return _ranked(tokens, controls, config["pattern"], composed=False)
+    # The control tokens have the first ids.
+    return _ranked(tokens, first=controls, pattern=config["pattern"], composed=False)
 
 
 _READERS: dict[str, Callable[[bytes], Encode]] = {  # by the builder of ``tokenizer.json``
@@ -177,9 +187,9 @@ _READERS: dict[str, Callable[[bytes], Encode]] = {  # by the builder of ``tokeni
 
 
 def of_table(table: bytes, builder: str) -> Encode:
-    """The encoder over a vocabulary's bytes, for text inside a row that holds no control token.
+    """The encoder over a vocabulary's bytes, for text inside a row without control tokens.
 
-    It gives None where it cannot say.
+    It gives None for texts that it skips.
 
     Args:
         builder: of the ``tokenizer.json``, see ``RankLayout``.
@@ -189,7 +199,7 @@ def of_table(table: bytes, builder: str) -> Encode:
 
 
 def vocabulary(layout: RankLayout | None) -> str | None:
-    """The name of the vocabulary that is read (``dashscope/resources/qwen.tiktoken``), if any."""
+    """The name of the vocabulary (``dashscope/resources/qwen.tiktoken``), if there is one."""
     if layout is None or layout.builder not in _READERS:
         return None
     carrier = carriers.CARRIERS[layout.carrier]
@@ -205,11 +215,12 @@ def _load(builder: str, carrier: str, cache: Path) -> Encode | None:
 class Oracle:
     """Compares rows of a build with the encoder over the vocabulary.
 
-    What it does not share with the build: ``tokenizer.json`` as the source of ordinary tokens, the
-    merges written there, and the library that encodes with them. Ids and order of merges come from
-    the ranks or scores of the vendor's file, and the merging is ``merged``, above. What it does
-    share: how that file is parsed, the pattern that splits words, and the text and ids of the
-    control tokens. Errors in these are seen by tests against the vendors' own libraries alone.
+    It does not use the ordinary tokens and merges of ``tokenizer.json``, nor the library that
+    encodes
+    with them: ids and the order of merges come from the ranks or scores of the vendor's file, and
+    the merging is ``merged``, above. It does share with the build how that file is parsed, the
+    pattern that splits words, and the text and ids of the control tokens. Only tests against the
+    vendors' own libraries see errors in these.
 
     Attributes:
         name: of the vocabulary.
@@ -230,7 +241,7 @@ class Oracle:
         self.compared = self._seen = 0
 
     def ids(self, text: str) -> list[int] | None:
-        """Ids of a whole row, its control tokens included; None where it cannot say."""
+        """Ids of a whole row, its control tokens included; None where a text of it is skipped."""
         if text and not self._pattern.match(text) and not text.startswith((self._lead, "▁")):
             text = self._lead + text
         ids, at = [], 0
@@ -245,7 +256,7 @@ class Oracle:
         return ids
 
     def differs(self, text: str, ids: Sequence[int]) -> bool:
-        """Whether a row's ids are not those of the vocabulary; few rows of a split are looked at.
+        """Whether a row's ids differ from those of the vocabulary; most rows are not compared.
 
         Args:
             text: of the whole row, its control tokens included.
@@ -262,8 +273,8 @@ class Oracle:
 def find(model: TargetModel, cache: Path) -> Oracle | None:
     """The oracle for a tokenizer that is rebuilt from a vocabulary.
 
-    None where the tokenizer is the vendor's own file, found elsewhere, or where neither an
-    installed package nor the cache has the vocabulary: nothing is fetched for a check.
+    None where the tokenizer is the vendor's own file, or where neither an installed package nor the
+    cache has the vocabulary: nothing is fetched for this check.
     """
     layout = model.profile.ranks
     name = vocabulary(layout)

@@ -1,9 +1,9 @@
 """The Qwen tokenizers, rebuilt byte for byte from the rank table that an installed package ships.
 
-The vendor's ``tokenizer.json`` is a pure function of that table and a few constants, so nothing is
-downloaded and nothing is committed: the file is rebuilt once, its sha256 is compared with the
-vendor's, and anything else is refused. The merge list is recovered by asking, for each token,
-which two lower-ranked tokens its bytes were last joined from.
+The vendor's ``tokenizer.json`` is a function of that table and a few constants, so nothing is
+downloaded: the file is rebuilt once, and refused unless its sha256 is the vendor's. The list of
+merges is computed from the table: for each token, the two tokens of lower rank that it was last
+joined from.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
     """
     tokens = byte_bpe.parse_ranks(table)
     spelled = byte_bpe.spell(tokens)
-    level = byte_bpe.byte_level(False, False, False)
+    level = byte_bpe.byte_level(add_prefix_space=False, trim_offsets=False, use_regex=False)
     pairs = ((spelled[left], spelled[right]) for left, right in byte_bpe.last_merges(tokens))
     model: dict[str, Any] = {
         "type": "BPE",

@@ -1,8 +1,8 @@
-"""What a model directory declares of its special tokens, and a build does otherwise.
+"""Special tokens that a build uses in place of those that a model directory declares.
 
-A directory may name no pad token, a number, a text of several tokens, or the token that ends a
-turn. A build uses another one then. Nothing of that is silent: each difference is a ``Repair``,
-which the summary, the manifest and ``serving.json`` list.
+A directory may declare no pad token, a number, a text of several tokens, or the token that ends a
+turn. A build then uses another one. Each such difference is a ``Repair``, which the summary, the
+manifest and ``serving.json`` list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Repair:
 
     Attributes:
         declared: the directory's value; None where it has none.
-        used: the build's value; the same where it is kept in spite of ``why``.
+        used: the build's value; equal to ``declared`` where it is kept despite ``why``.
     """
 
     file: str
@@ -37,7 +37,7 @@ class Repair:
 
     @property
     def sentence(self) -> str:
-        """For a person."""
+        """The difference in words, for the summary."""
         what = "is not declared" if self.declared is None else f"is {self.declared!r}"
         what = f"{self.file}: {self.key} {what}"
         if self.declared == self.used:
@@ -45,13 +45,13 @@ class Repair:
         return f"{what}, {self.why}; this build uses {self.used!r}"
 
     def described(self) -> dict[str, object]:
-        """For the manifest."""
+        """The difference as JSON, for the manifest."""
         names = ("file", "key", "declared", "used", "why")
         return {name: getattr(self, name) for name in names}
 
 
 def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> str | None:
-    """Why the declared pad token is not fit to be one; None where it is."""
+    """Why the declared pad token cannot be used, as a clause; None where it can."""
     pad = claims.pad_token
     if pad is None:
         return "so padding has no separate token"

@@ -1,10 +1,9 @@
 """From what ``--model`` says to a profile and the bytes of its tokenizer.
 
-A profile's bytes are pinned by their hash, so where they come from cannot change an id; they are
-taken from whatever is at hand without the network. A profile without such bytes takes its
-tokenizer from the hub and checks the ids that it declares. ``org/name``, or ``org/name@revision``,
-is looked up in the hub's cache, then on the hub, and is built in when neither has it and a
-profile knows it.
+The tokenizer of most profiles is pinned by its hash, so its source cannot change an id; it is taken
+from where no network is needed. Other profiles take their tokenizer from the hub and check the ids
+that they declare. ``org/name``, or ``org/name@revision``, is looked up in the hub's cache, then on
+the hub; where neither has it, the built-in profile of that name is used.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from stages.tokenizers.repairs import Repair
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the user puts in a profile's place."""
+    """Values of options that replace those of the profile."""
 
     chat_template: str | None = None
     eos: str | None = None
@@ -45,10 +44,10 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A profile, its tokenizer's bytes, and where they were found.
+    """A profile, its tokenizer's bytes, and their source.
 
     Attributes:
-        repairs: what the model's own files say otherwise than the profile.
+        repairs: values of the model's own files that the profile does not use.
     """
 
     profile: ModelProfile
@@ -65,12 +64,12 @@ def _pinned(profile: ModelProfile, cache: Path) -> Resolved:
 
 
 def _in_hub_cache(profile: ModelProfile) -> Resolved | None:
-    """The vendor's file from the hub's cache, when it is there and is the pinned one."""
+    """The vendor's file from the hub's cache, if it is there and has the pinned hash."""
     root = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface")) / "hub"
     root = Path(os.environ.get("HF_HUB_CACHE", root))
     for model_id in profile.model_ids:
         if not (root / f"models--{model_id.replace('/', '--')}").is_dir():
-            continue  # saves importing the hub's client
+            continue  # without importing the hub's client, which is slow
         snapshot = hub.cached(model_id)
         if snapshot is None or profile.ranks is None:
             continue
@@ -112,7 +111,7 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Resolved:
 
 
 def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
-    """What a model's own files say; ids of a model that a profile knows must be that profile's."""
+    """A model from its own files; where a profile knows the model, its token ids are required."""
     try:
         declared = encoder_directory.load(folder, name, overrides.chat_template)
         if declared is None:
@@ -122,7 +121,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
         own_claims = claims.read(folder)
         repaired = repairs.of(own_claims, profile, content, bool(overrides.eos))
     except Exception as error:
-        if type(error) is not Exception:  # what the tokenizer library raises; others are our faults
+        if type(error) is not Exception:  # the tokenizer library raises this class, our bugs others
             raise
         reason = " ".join(str(error).split())[:200]
         raise ModelError(

@@ -3,20 +3,20 @@
 The file is a protocol buffer; only its pieces are read. A space is written ``▁``, and one is put
 before a text; unknown characters fall back to the tokens of their bytes.
 
-SentencePiece joins, again and again, the two neighbours whose piece has the best score, the
-leftmost of equal ones. ``tokenizer.json`` ranks pairs, and no two pairs are equal there. The ids
-are the same for any text all the same, for two reasons:
+SentencePiece repeatedly joins the two neighbours whose piece has the best score, the leftmost of
+equal ones. ``tokenizer.json`` ranks pairs, and no two pairs have the same rank. The ids of any text
+are the same nevertheless, for two reasons:
 
-* Where no two pieces have one score, a piece is only ever joined from one pair. Until its last
-  merge nothing has crossed the borders of its characters, so what happened inside is what happens
-  to the piece as a text of its own, and that passes through two symbols once. Pairs that tie are
-  therefore the same pair, and both encoders take the leftmost of them.
-* The only pieces with equal scores are runs of spaces. They score lowest, and no other piece holds
-  two spaces, so they are joined last and among themselves. SentencePiece grows such a run from the
-  left, up to the longest piece. Doubling first and then joining the longest left side gives the
-  same: 16 and 2 for 18 spaces.
+* Where no two pieces have the same score, a piece is always joined from the same pair. Until its
+  last merge nothing has been joined across its ends, so its inside was joined as if the piece were
+  a text by itself, and such a text has two parts just once. Pairs that tie are therefore the same
+  pair, and both encoders take the leftmost of them.
+* The only pieces with equal scores are runs of spaces. They score lowest, and no other piece
+  contains two spaces, so they are joined last and among themselves. SentencePiece grows such a run
+  from the left, up to the longest piece. Doubling first and then joining the longest left side
+  gives the same: 16 and 2 for 18 spaces.
 
-``_require_ranks`` checks on the model that it is of this kind.
+``_require_ranks`` checks that a model is of this kind.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _require_ranks(model_pieces: list[_Piece]) -> None:
 
 
 def _place(left: str, right: str) -> tuple[bool, int]:
-    """Where a merge stands among those of one score: of runs, doublings first, then long lefts."""
+    """The order of merges of one score: of runs, doublings come first, then long left sides."""
     if not _is_run(left + right):
         return False, 0
     uneven = len(left) != len(right)

@@ -1,7 +1,7 @@
-"""Models that nobody knows by that name: the nearest names, and the way on.
+"""Errors for unknown models, with the nearest names and what to do.
 
-Names and hub ids match exactly or not at all: two models of one architecture can have different
-templates, so a name that is only similar is asked about, never taken.
+Names and hub ids must match exactly: two models of one architecture can have different templates,
+so a similar name is only suggested.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def known_as(folder: Path, name: str) -> ModelProfile | None:
 
 
 def unknown_name(name: str) -> ModelError:
-    """For a word that is no profile's name."""
+    """The error for a name that no profile has."""
     error = catalog.unknown("model", name, sorted(all_profiles()))
     return ModelError(
         error.what, f"{error.remedy} A directory needs a path separator (./dir). {_WRITE}."
@@ -39,7 +39,7 @@ def unknown_name(name: str) -> ModelError:
 
 
 def unknown_id(model_id: str, revision: str = "") -> ModelError:
-    """For a hub id that is not to be had."""
+    """The error for a hub id that is neither cached nor on the hub."""
     known = {i: profile.name for profile in all_profiles().values() for i in profile.model_ids}
     near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
