@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stages.kinds import Kind
+if TYPE_CHECKING:
+    from stages.kinds import Kind
 
 
 @functools.lru_cache(4096)

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from stages.file_version import FileVersion
+if TYPE_CHECKING:
+    from stages.file_version import FileVersion
+
 
 Batch: TypeAlias = pa.RecordBatch
 Row: TypeAlias = dict[str, Any]
 Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # what a row may say, and where it says it
+
+
+BARE = "text"  # the role of a text without turns, which no template renders
 
 
 @dataclass(frozen=True, slots=True)

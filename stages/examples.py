@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from stages.contract import Conversation, Message, Pair, StepChain
+from stages.contract import BARE, Conversation, Message, Pair, StepChain
 from stages.errors import RowError
-from stages.formats.text import BARE
 from stages.unfinished import require_finished
 
 # Characters of all examples that one conversation may become; each turn counts _TURN more.

@@ -18,9 +18,8 @@ import pyarrow as pa
 from stages import columns, reasoning, weights
 from stages.columns import list_parts, make_list, offsets_of
 from stages.compile import Compiler, Program
-from stages.contract import Batch
+from stages.contract import BARE, Batch
 from stages.errors import RowError
-from stages.formats.text import BARE
 from stages.profile import TargetModel
 from stages.segments import CLOSES, CONTROL, STEP, TRAINED, Segment, controls_pattern
 from stages.template import Template

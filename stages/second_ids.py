@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.columns import IGNORED
-from stages.contract import Message
+from stages.contract import BARE, Message
 from stages.encoders import Encoder, parsed
 from stages.errors import ParityError, ReadingError, RowError
-from stages.formats.text import BARE
 from stages.profile import TargetModel
 from stages.render import template_of
 from stages.step_alignment import require_aligned

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.contract import Conversation, Example, Message, Pair, StepChain, Tokens
-from stages.formats.text import BARE
+from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain, Tokens
 from stages.normalize import Normalize
 from stages.strict_json import dump
 

@@ -8,9 +8,8 @@ it (``keep``).
 
 from __future__ import annotations
 
-from stages.contract import Conversation, Example, Message, Pair, StepChain
+from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
-from stages.formats.text import BARE
 
 REJECT, KEEP, STRIP = "reject", "keep", "strip"
 POLICIES = (REJECT, KEEP, STRIP)

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from stages import column_names, unfinished
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.kinds import Kind
 from stages.selection import rest
 from stages.watched import Watched
+
+if TYPE_CHECKING:
+    from stages.kinds import Kind
 
 # Fields of a turn that are checked where they are rendered: see lost_in_template.
 _CHECKED = frozenset(("tool_calls", "reasoning_content"))

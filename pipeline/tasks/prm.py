@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from expectations.validate import Validate
-from pipeline.stage_tools import Tools
 from stages import kinds
 from stages.contract import Stage
 from stages.encode import EncodeSteps
 from stages.mark import Mark
 from stages.render import RenderSteps
+
+if TYPE_CHECKING:
+    from pipeline.stage_tools import Tools
 
 
 class _Prm:

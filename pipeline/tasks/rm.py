@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from expectations.validate import Validate
-from pipeline.stage_tools import Tools
 from stages import kinds
 from stages.contract import Batch, Stage
 from stages.encode import EncodePair
 from stages.render import Render
 from stages.render_pair import PairRenderer, RenderTexts
+
+if TYPE_CHECKING:
+    from pipeline.stage_tools import Tools
 
 
 class _RenderPair:

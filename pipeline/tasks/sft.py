@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from expectations.validate import Validate
-from pipeline.stage_tools import Tools
 from stages import kinds
 from stages.contract import Stage
 from stages.encode import Encode
 from stages.render import Render
+
+if TYPE_CHECKING:
+    from pipeline.stage_tools import Tools
 
 
 class _Sft:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages import templated
-from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _replies, _roles, _turns
 from stages.kinds import CONVERSATION
 from stages.watched import peek
-
-BARE = "text"  # the role of a turn without a template
 
 
 class _Text(Format):
