@@ -1,5 +1,5 @@
 """Phi-3, 3.5 and 4. The vendor pads with ``<|endoftext|>``, which its template also prints (Phi-3)
-or which also begins texts (Phi-4): padding here is a token that nothing else uses.
+or which also begins texts (Phi-4); here the pad token is one that is used for nothing else.
 """
 
 from __future__ import annotations
