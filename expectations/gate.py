@@ -126,7 +126,7 @@ def _shipped(
             definition, suite, parameters=bounds, frame=chunk.select(names), first=first
         )
         total = [f.after(total[i] if total else None) for i, f in enumerate(judged)]
-        for name, seen in _second(chunk, context, table.name, first).items():
+        for name, seen in _second(chunk, context, table=table.name, first=first).items():
             before = laws.get(name, _Law(each=(0,) * len(seen.each)))
             each = tuple(a + b for a, b in zip(before.each, seen.each, strict=True))
             rows = (before.rows + seen.rows)[:NAMED]

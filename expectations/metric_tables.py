@@ -64,20 +64,20 @@ def _measured(source: object, context: Context, level: str, count: int) -> pl.Da
 def examples(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per example, in stored order."""
     context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, EXAMPLE, len(rows))
+    return _measured(rows, context, level=EXAMPLE, count=len(rows))
 
 
 def training_rows(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per training row: a pack, or a padded row."""
     context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, ROW, rows.table.num_rows)
+    return _measured(rows, context, level=ROW, count=rows.table.num_rows)
 
 
 def shard(file: ShardFile) -> dict[str, int]:
     """The metrics of one file."""
-    return _measured(file, file.context, SHARD, 1).row(0, named=True)
+    return _measured(file, file.context, level=SHARD, count=1).row(0, named=True)
 
 
 def dataset(build: Dataset) -> pl.DataFrame:
     """The one row of metrics of a whole build."""
-    return _measured(build, build.context, DATASET, 1)
+    return _measured(build, build.context, level=DATASET, count=1)

@@ -85,7 +85,7 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
 def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:
     """A sample of a file that holds values, not lines."""
     values = functools.partial(_values.records, path=_bytes.path_of(source))
-    return _glimpse.first_rows(source, values, rows, salvage)
+    return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
 
 
 class _Jsonl:
@@ -131,8 +131,8 @@ class _Jsonl:
         if not _shape.is_lines(source, default=True, limit=MAX_LINE):
             return glimpse_values(source, rows, salvage)
         if _bytes.compression(source):
-            return _glimpse.first_rows(source, records, rows, salvage)
-        return _glimpse.windows(source, rows, records, MAX_LINE)
+            return _glimpse.first_rows(source, records, rows=rows, salvage=salvage)
+        return _glimpse.windows(source, rows=rows, records=records, longest=MAX_LINE)
 
 
 READER = _Jsonl()
