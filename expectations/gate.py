@@ -1,8 +1,8 @@
-"""The gate: Great Expectations judges tables of metrics, and what it cannot judge does not pass.
+"""The gate: Great Expectations checks tables of metrics; what it cannot check does not pass.
 
-The bare library passes an empty suite, an empty table, a column of nulls, and a suite whose
-misspelt expectations it dropped. Here each of these is an error of its own (``GateError``), every
-shipped expectation is judged a second time in polars, and two judges that disagree stop the build.
+The bare library passes an empty suite, an empty table, a column of nulls, and a suite from which it
+dropped misspelt expectations. Here each of these is an error (``GateError``), every shipped
+expectation is checked a second time in polars, and different results stop the build.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from expectations.invariants import applying
 from expectations.verdict import NAMED, Finding, Judged, Verdict
 from stages.errors import GateError
 
-OPENS = "shards_open"  # judged first
-CHUNK_ROWS = 1_000_000  # judged at once; shipped expectations look at rows alone
+OPENS = "shards_open"  # checked first
+CHUNK_ROWS = 1_000_000  # checked at once; shipped expectations are about single rows
 
 Frames = Callable[[], Iterator[pl.DataFrame]]
 Places = Callable[[str, Sequence[int]], list[dict[str, Any]]]
@@ -30,11 +30,11 @@ Places = Callable[[str, Sequence[int]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Metrics of one kind.
+    """The metrics of one level.
 
     Attributes:
-        rows: how many there must be, counted by whoever wrote what they are of.
-        frames: reads them, in order and in pieces.
+        rows: the number that there must be, counted by the code that wrote the shards.
+        frames: reads them in order, in pieces.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Table:
 
 
 def _require_sound(frame: pl.DataFrame, name: str) -> None:
-    """Integers without nulls: Great Expectations skips a null, and NaN with it."""
+    """Check for integers without nulls, since Great Expectations skips nulls and NaN."""
     for column, kind in frame.schema.items():
         if kind != pl.Int64:
             raise GateError(f"Column {column} of the {name} table is {kind}, not Int64.", HELP)
@@ -53,7 +53,7 @@ def _require_sound(frame: pl.DataFrame, name: str) -> None:
 
 
 def _chunks(table: Table, limit: int) -> Iterator[pl.DataFrame]:
-    """The table's rows, about ``limit`` at a time; every one of them, or an error."""
+    """The table's rows, about ``limit`` at a time; an error if they are not as many as expected."""
     waiting: list[pl.DataFrame] = []
     count = seen = 0
     for frame in table.frames():
@@ -74,7 +74,12 @@ def _chunks(table: Table, limit: int) -> Iterator[pl.DataFrame]:
 
 @dataclass(slots=True)
 class _Law:
-    """What polars says of one invariant, over all pieces."""
+    """The result of polars for one invariant over all pieces.
+
+    Attributes:
+        broken: rows that break it; ``rows``: the first of them; ``seen``: metrics of the first.
+        each: rows that break each of its checks.
+    """
 
     broken: int = 0
     rows: tuple[int, ...] = ()
@@ -83,7 +88,11 @@ class _Law:
 
 
 def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> dict[str, _Law]:
-    """Every shipped expectation once more, in polars: the count of each, and a law's rows."""
+    """Every shipped expectation a second time, in polars.
+
+    Args:
+        first: rows of the table before this piece.
+    """
     bounds = parameters(context)
     results = {}
     for law in applying(context, table):
@@ -94,14 +103,15 @@ def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> di
         named = tuple((rows[:NAMED] + first).tolist())
         names = list(dict.fromkeys(c for k in law.checks_for(context) for c in k.columns))
         seen = frame.select(names).row(int(rows[0]), named=True) if len(rows) else {}
-        results[law.name] = _Law(len(rows), named, seen, tuple(int(n) for n in bad.sum().row(0)))
+        each = tuple(int(n) for n in bad.sum().row(0))
+        results[law.name] = _Law(broken=len(rows), rows=named, seen=seen, each=each)
     return results
 
 
 def _shipped(
     runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
-    """The shipped suite of a table, piece by piece, by both judges."""
+    """The shipped suite of a table, piece by piece, by Great Expectations and by polars."""
     bounds = parameters(context)
     definition = runner.definition(suite, bounds)
     names = columns_of(suite.expectations)
@@ -112,19 +122,31 @@ def _shipped(
         missing = sorted(set(names) - set(chunk.columns))
         if missing:
             raise GateError(f"The {table.name} table has no columns {', '.join(missing)}.", HELP)
-        judged = runner.run(definition, suite, bounds, chunk.select(names), first)
+        judged = runner.run(
+            definition, suite, parameters=bounds, frame=chunk.select(names), first=first
+        )
         total = [f.after(total[i] if total else None) for i, f in enumerate(judged)]
-        for name, seen in _second(chunk, context, table.name, first).items():
+        for name, seen in _second(chunk, context, table=table.name, first=first).items():
             before = laws.get(name, _Law(each=(0,) * len(seen.each)))
             each = tuple(a + b for a, b in zip(before.each, seen.each, strict=True))
             rows = (before.rows + seen.rows)[:NAMED]
-            laws[name] = _Law(before.broken + seen.broken, rows, before.seen or seen.seen, each)
+            laws[name] = _Law(
+                broken=before.broken + seen.broken,
+                rows=rows,
+                seen=before.seen or seen.seen,
+                each=each,
+            )
         first += len(chunk)
-    return [_agreed(name, law, suite, total, first) for name, law in laws.items()], first
+    findings = [_agreed(name, law, suite, total=total, checked=first) for name, law in laws.items()]
+    return findings, first
 
 
 def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked: int) -> Finding:
-    """One law's finding, if both judges counted the same."""
+    """The finding of one invariant.
+
+    Raises:
+        GateError: Great Expectations and polars have counted different rows.
+    """
     mine = [i for i, declared in enumerate(suite.expectations) if declared.law == name]
     judged = tuple(total[i] for i in mine)
     if tuple(j.broken for j in judged) != law.each or any(
@@ -137,39 +159,39 @@ def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked
         )
     declared = suite.expectations[mine[0]]
     return Finding(
-        name,
-        SHIPPED,
-        suite.table,
-        declared.severity,
-        declared.why,
-        checked,
-        law.broken,
-        judged,
-        law.rows,
-        law.seen,
+        name=name,
+        suite=SHIPPED,
+        table=suite.table,
+        severity=declared.severity,
+        why=declared.why,
+        checked=checked,
+        broken=law.broken,
+        checks=judged,
+        rows=law.rows,
+        seen=law.seen,
     )
 
 
 def _users(
     runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
-    """A user's suite, over the whole table: it may ask for a mean, or for what is unique."""
+    """A user's suite, over the whole table at once, since it may be about means or uniqueness."""
     bounds = parameters(context)
     definition = runner.definition(suite, bounds)
     frame = pl.concat(_chunks(table, CHUNK_ROWS))
     _require_columns(suite.expectations, frame, suite)
-    judged = runner.run(definition, suite, bounds, frame, 0)
+    judged = runner.run(definition, suite, parameters=bounds, frame=frame, first=0)
     findings = [
         Finding(
-            declared.law,
-            suite.name,
-            suite.table,
-            declared.severity,
-            declared.why,
-            len(frame),
-            result.broken,
-            (result,),
-            result.rows,
+            name=declared.law,
+            suite=suite.name,
+            table=suite.table,
+            severity=declared.severity,
+            why=declared.why,
+            checked=len(frame),
+            broken=result.broken,
+            checks=(result,),
+            rows=result.rows,
         )
         for declared, result in zip(suite.expectations, judged, strict=True)
     ]
@@ -192,14 +214,14 @@ def judge(
     context: Context,
     places: Places,
 ) -> Verdict:
-    """Judge tables of metrics by suites; every suite's table is looked at, to its last row.
+    """Check tables of metrics by suites, every table to its last row.
 
     Args:
         suites: shipped ones and users'.
-        places: where rows of a table are, for the findings.
+        places: gives shard and position of rows of a table, for the findings.
 
     Raises:
-        GateError: something could not be judged, so that nothing can be said.
+        GateError: something could not be checked, so there is no verdict.
     """
     if not suites:
         raise GateError("There is no suite to check against.", HELP)
@@ -215,10 +237,12 @@ def judge(
         suite_findings, counts[suite.table] = run(runner, suite, tables[suite.table], context)
         findings += suite_findings
         if any(finding.fatal and finding.name == OPENS for finding in suite_findings):
-            break  # a shard that does not open has no rows to look at
+            break  # a shard that does not open has no rows to check
     placed = [replace(f, places=tuple(places(f.table, f.rows))) if f.rows else f for f in findings]
     dataset: dict[str, int] = {}
     if "dataset" in counts:
         (only,) = _chunks(tables["dataset"], 1)
         dataset = only.row(0, named=True)
-    return Verdict(tuple(placed), counts, dataset, tuple(runner.results))
+    return Verdict(
+        findings=tuple(placed), tables=counts, dataset=dataset, results=tuple(runner.results)
+    )

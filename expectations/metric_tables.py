@@ -1,8 +1,7 @@
-"""The tables of metrics that the gate judges: the columns of every subject, side by side.
+"""The tables of metrics that the gate checks: the columns of all subjects side by side.
 
-They are computed from what is stored alone, without help from the code that wrote it, so that they
-say what a trainer will read. What leaves here is whole numbers: no text of the data ever reaches
-the gate.
+They are computed only from what is stored, not by the code that wrote it, so that they are about
+what a trainer will read. All metrics are whole numbers: no text of the data reaches the gate.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _HELP = "Fix the metrics of that subject."
 
 
 def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.Series:
-    """A column of whole numbers, one for each thing that is measured."""
+    """A column of whole numbers, one for each example, row or file."""
     column = np.asarray(values)
     if column.dtype.kind not in "biu":
         raise GateError(
@@ -39,10 +38,14 @@ def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.S
 
 
 def _measured(source: object, context: Context, level: str, count: int) -> pl.DataFrame:
-    """What all subjects measure at one level.
+    """The metrics of all subjects at one level.
+
+    Args:
+        source: the object that ``Metrics.measure`` gets at this level.
+        count: rows that the table must have.
 
     Raises:
-        GateError: two subjects measure one column, or one does not measure whole numbers.
+        GateError: two subjects have a column of one name, or a column is not whole numbers.
     """
     columns: dict[str, pl.Series] = {}
     owner: dict[str, str] = {}
@@ -53,27 +56,28 @@ def _measured(source: object, context: Context, level: str, count: int) -> pl.Da
                     f"{subject} measures {name}, and so does {owner[name]}.",
                     "Give the column of your subject another name.",
                 )
-            columns[name], owner[name] = _checked(subject, name, values, count), subject
+            columns[name] = _checked(subject, name, values=values, count=count)
+            owner[name] = subject
     return pl.DataFrame(list(columns.values()))
 
 
 def examples(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per example, in stored order."""
     context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, EXAMPLE, len(rows))
+    return _measured(rows, context, level=EXAMPLE, count=len(rows))
 
 
 def training_rows(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per training row: a pack, or a padded row."""
     context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, ROW, rows.table.num_rows)
+    return _measured(rows, context, level=ROW, count=rows.table.num_rows)
 
 
 def shard(file: ShardFile) -> dict[str, int]:
     """The metrics of one file."""
-    return _measured(file, file.context, SHARD, 1).row(0, named=True)
+    return _measured(file, file.context, level=SHARD, count=1).row(0, named=True)
 
 
 def dataset(build: Dataset) -> pl.DataFrame:
     """The one row of metrics of a whole build."""
-    return _measured(build, build.context, DATASET, 1)
+    return _measured(build, build.context, level=DATASET, count=1)

@@ -1,4 +1,4 @@
-"""The stage that refuses rows in stream: the first of the two runs of the invariants."""
+"""The stage that checks the invariants on every row while a part is made; see also ``gate``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stages.contract import Batch
 
 @dataclass
 class Validate:
-    """Refuses every row that breaks an invariant, by the first it breaks."""
+    """Refuses every row that breaks an invariant, with the name of the first one as code."""
 
     context: Context
     name: str = "validate"
@@ -35,7 +35,7 @@ class Validate:
             return batch
         metrics = metric_tables.examples(StoredRows(weights.stored(pa.table(batch)), context))
         verdicts = metrics.select(law.bad(context).alias(law.name) for law in laws)
-        # What only the stream can judge comes last: a row has the code of the first law it breaks.
+        # Invariants that are only checked here come last: the first one that breaks gives the code.
         for law in sorted(laws, key=lambda law: STREAM in law.needs):
             bad = verdicts[law.name].fill_null(True).to_numpy()
             if bad.any():

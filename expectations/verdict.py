@@ -1,4 +1,4 @@
-"""What the gate says: plain values, ready for ``validation.json``."""
+"""The results of the gate: plain values, ready for ``validation.json``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Judged:
     Attributes:
         kwargs: its arguments, parameters resolved.
         broken: how many rows break it; 1 where it is about the table as a whole.
-        observed: what it saw, where it says so.
-        rows: the first of the rows, counted over the whole table.
+        observed: the observed value, where Great Expectations reports one.
+        rows: the first of these rows, counted over the whole table.
     """
 
     type: str
@@ -32,7 +32,7 @@ class Judged:
     rows: tuple[int, ...] = ()
 
     def after(self, earlier: Judged | None) -> Judged:
-        """Together with what was seen in the rows before."""
+        """This result added to that of earlier pieces of the table."""
         if earlier is None:
             return self
         return replace(
@@ -46,12 +46,12 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One law, or one expectation of a user's suite, with all that was checked for it.
+    """The result of one invariant, or of one expectation of a user's suite.
 
     Attributes:
         broken: how many rows of the table break any of its checks.
-        rows: the first of them; ``seen`` are the metrics of the very first.
-        places: where these rows are: ``row``, ``shard`` and ``at``.
+        rows: the first of them; ``seen``: the metrics of the very first.
+        places: ``row``, ``shard`` and ``at`` of these rows.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Finding:
         return not self.passed and self.severity == "critical"
 
     def described(self) -> dict[str, Any]:
-        """As ``validation.json`` has it."""
+        """The finding as in ``validation.json``."""
         return {
             "name": self.name,
             "suite": self.suite,
@@ -102,12 +102,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """All findings, and whether what was judged may be published.
+    """All findings, and whether the build may be published.
 
     Attributes:
         tables: how many rows of metrics each table has.
         dataset: the one row of the dataset table.
-        results: what Great Expectations returned, for its own pages; not described.
+        results: the results of Great Expectations, for its own pages; not in ``validation.json``.
     """
 
     findings: tuple[Finding, ...]
@@ -120,7 +120,7 @@ class Verdict:
         return not any(finding.fatal for finding in self.findings)
 
     def summary(self) -> dict[str, Any]:
-        """How many expectations there were, and which broke, by severity."""
+        """The number of expectations, and the broken ones by severity."""
         broken = [f for f in self.findings if not f.passed]
         return {
             "passed": self.passed,
@@ -129,7 +129,7 @@ class Verdict:
         }
 
     def described(self) -> dict[str, Any]:
-        """``validation.json``: no clock, no path outside the build, equal for equal builds."""
+        """``validation.json``: without times and paths, so it is equal for equal builds."""
         return {
             "schema_version": SCHEMA_VERSION,
             "engine": "great_expectations",

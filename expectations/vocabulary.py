@@ -1,4 +1,4 @@
-"""What each token id says, once per tokenizer: its text, its script, whether it is a line break.
+"""The text of every token id and what it contains, computed once per tokenizer.
 
 Audits look tokens up in tables as long as the vocabulary, so no text is decoded per row.
 """
@@ -47,7 +47,7 @@ class Vocabulary:
         self._having: dict[str, Bools] = {}
 
     def having(self, pattern: str) -> Bools:
-        """Which ids' text matches a regular expression; control tokens never do."""
+        """Whether the text of each id matches a regular expression; control tokens never do."""
         if pattern not in self._having:
             matching: Bools = self.texts.str.contains(pattern).to_numpy().copy()
             matching[self._controls] = False
@@ -56,7 +56,8 @@ class Vocabulary:
 
     @functools.cached_property
     def scripts(self) -> npt.NDArray[np.uint8]:
-        """Index into ``SCRIPTS`` of each id's letters; their number where it has none."""
+        """Index into ``SCRIPTS`` of each id's letters; ``len(SCRIPTS)`` where it has none."""
+        # In reverse order, so that the first script that matches is the one that stays.
         script_of = np.full(self.size, len(SCRIPTS), np.uint8)
         for index, pattern in reversed(list(enumerate(SCRIPTS.values()))):
             script_of[self.having(pattern)] = index
@@ -67,10 +68,10 @@ class Vocabulary:
         return str(self.texts[index]) if 0 <= index < self.size else f"id {index}"
 
     def spelled(self, phrase: str, inner: bool = False) -> set[tuple[int, ...]]:
-        """Ids that ordinary text gives a phrase, after various neighbours.
+        """The ids of a phrase in ordinary text, after various beginnings.
 
         Args:
-            inner: without its first and last token, which merge with what stands beside.
+            inner: without the first and last id, which may merge with the text around.
         """
         self._tokenizer.encode_special_tokens = True
         spellings = set()
@@ -79,7 +80,7 @@ class Vocabulary:
             blank = self._tokenizer.encode(before, add_special_tokens=False).ids if before else []
             ids = ids[len(blank) :] if ids[: len(blank)] == blank else ids
             spellings.add(tuple(ids[1:-1] if inner and len(ids) > 3 else ids))
-        self._tokenizer.encode_special_tokens = False  # shared; leave it as it was
+        self._tokenizer.encode_special_tokens = False  # the tokenizer is shared
         return {ids for ids in spellings if ids}
 
 
@@ -94,11 +95,12 @@ def of(model: TargetModel) -> Vocabulary:
 
 
 def places(ids: Ids, phrases: Sequence[tuple[int, ...]], size: int) -> Ints:
-    """Where any of some id sequences begins, ascending.
+    """The flat indices at which any of some id sequences begins, ascending.
 
     Args:
         size: of the vocabulary.
     """
+    # Candidates are the places of a first id; only these are compared id by id.
     begins = np.zeros(size, bool)
     begins[[phrase[0] for phrase in phrases]] = True
     at = np.flatnonzero(begins[np.clip(ids, 0, size - 1)])

@@ -273,7 +273,7 @@ def detect(
     if (counts[best] + strays) * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
-        return Detection(best, "", len(rows), counts, (best, other))
+        return Detection(best, evidence="", sampled=len(rows), counts=counts, change=(best, other))
     if counts[best] * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
     detected = formats.load(best)
@@ -291,4 +291,4 @@ def detect(
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     reading, more = settle(detected, fitting, where, already_templated)
     sentence = f"{_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
-    return Detection(reading, sentence, len(rows), counts)
+    return Detection(reading, evidence=sentence, sampled=len(rows), counts=counts)

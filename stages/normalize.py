@@ -144,7 +144,7 @@ class Normalize:
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
-        left = left_over(row, examples, self.printed, self.options.columns.values())
+        left = left_over(row, examples, printed=self.printed, taken=self.options.columns.values())
         left = [one for one in left if one.path not in self.selection.decided]
         for one in left:
             if one.path not in self._settled:
@@ -211,8 +211,8 @@ class Normalize:
         plain = self._exchanges(records)
         if plain is not None:
             lines = [record.line for record in records]
-            plain["note"] = notes.column(self.kind.texts, plain, {}, lines)
-            return batch_of(lines, [-1] * len(lines), {}, plain)
+            plain["note"] = notes.column(self.kind.texts, columns=plain, odd_rows={}, lines=lines)
+            return batch_of(lines, [-1] * len(lines), refused={}, own_columns=plain)
         return self._one_by_one(self._selected(records))
 
     def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
@@ -258,5 +258,7 @@ class Normalize:
             sequences += range(count) if self.fans_out else [-1] * count
         texts = self.example_kind.filled(rows, self)
         if "note" in self.example_kind.columns:
-            texts["note"] = notes.column(self.example_kind.texts, texts, odd_rows, lines)
-        return batch_of(lines, sequences, refused, texts)
+            texts["note"] = notes.column(
+                self.example_kind.texts, columns=texts, odd_rows=odd_rows, lines=lines
+            )
+        return batch_of(lines, sequences, refused=refused, own_columns=texts)

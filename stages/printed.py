@@ -48,7 +48,7 @@ class Printed:
                 if not (turn.fields or {}).get(name) or self._in_excerpt(chat, i, name):
                     continue
                 chat.spend(len(chat.seen))
-                if self._without(chat.seen, i, name, chat.tools) == text:
+                if self._without(chat.seen, at=i, name=name, tools=chat.tools) == text:
                     detail = f"the template does not print {name} of turn {i + 1}"
                     detail += "" if name == _FIELDS[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
@@ -66,7 +66,7 @@ class Printed:
             outer_guards, Placeholder.guards = Placeholder.guards, []
             try:
                 text = self._template.render(seen, chat.tools)
-                without = self._without(seen, picked.index(index), name, chat.tools)
+                without = self._without(seen, at=picked.index(index), name=name, tools=chat.tools)
                 self._seen[kind] = without != text
             except RowError:
                 self._seen[kind] = False

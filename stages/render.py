@@ -142,7 +142,8 @@ class Renderer:
         ends = None
         if self._compiler.train_all:
             ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
-        return weights.of_segments(texts, kinds, own, self._end_of_turn, ends)
+        end = self._end_of_turn
+        return weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
 
     def led(self, text: str) -> str:
         """A text at the start of a row, with the space that the tokenizer puts there, if any."""

@@ -321,7 +321,7 @@ class SecondReading:
         }
         text = self._rendered([*shown, answer], None)
         start = self._start(text, shown, None)
-        ids, weights, _ = self._read(text, [start], [0.0], hidden)
+        ids, weights, _ = self._read(text, starts=[start], weights=[0.0], hidden=hidden)
         require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
         whole = None if hidden.tokens else self.whole(text)
         return Reading(ids, weights, upto=len(ids), whole=whole)

@@ -97,7 +97,9 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
-        for left in left_over(watched, examples, frozenset(), options.columns.values()):
+        for left in left_over(
+            watched, examples, printed=frozenset(), taken=options.columns.values()
+        ):
             if left.path in selection.decided:
                 continue
             column = result.take(left)

@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Lead:
-    """What stands before a trained turn, as an excerpt shows it.
+    """The text before a trained turn, as an excerpt shows it.
 
     Attributes:
         place: index in the excerpt of the turn whose text is the last one before the trained turn.
@@ -241,7 +241,7 @@ class Spans:
         return behind + len(lead.text)
 
     def _lead(self, chat: Chat, picked: list[int], index: int) -> _Lead | None:
-        """What stands before a turn of an excerpt; None where the excerpt is not a conversation."""
+        """The text before a turn of an excerpt; None where the template refuses the excerpt."""
         seen, at = [chat.seen[i] for i in picked], picked.index(index)
         # The excerpt's renderings get a list of guards of their own, which is kept with the result.
         outer_guards, Placeholder.guards = Placeholder.guards, []

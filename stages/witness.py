@@ -231,7 +231,7 @@ class Witness:
             raise ReadingError(f"{len(expected.steps)} steps, and {kept} labels of steps.")
         ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[:kept]]
         reading = self._reading.steps(
-            expected.problem, expected.steps[:kept], ratings, expected.tail
+            expected.problem, expected.steps[:kept], ratings=ratings, tail=expected.tail
         )
         if reading is None:
             return False

@@ -257,7 +257,7 @@ def test_a_fault_of_ours_is_not_the_models(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "tokenizer.json").write_text(_tokenizer(), "utf-8")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(CONFIG), "utf-8")
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **more: object) -> None:
         raise TypeError("a fault of ours")
 
     monkeypatch.setattr("stages.tokenizers.repairs.of", broken)

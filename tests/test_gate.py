@@ -218,9 +218,9 @@ def test_two_judges_that_disagree_stop_the_build(
     assert found.findings[0].rows == (1,)
     run = runner.Runner.run
 
-    def blind(self: Any, definition: Any, asked: Any, given: Any, frame: Any, first: int) -> Any:
+    def blind(self: Any, *suite: Any, frame: Any, **more: Any) -> Any:
         good = frame.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
-        return run(self, definition, asked, given, good, first)
+        return run(self, *suite, frame=good, **more)
 
     monkeypatch.setattr(runner.Runner, "run", blind)
     with pytest.raises(GateError, match="different rows for something_trained"):

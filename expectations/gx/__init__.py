@@ -1,1 +1,1 @@
-"""Great Expectations: its import, its suites, its run over a table, its pages."""
+"""Great Expectations: importing it, its suites, running them over a table, its pages."""

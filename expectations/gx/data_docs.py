@@ -1,8 +1,8 @@
-"""Great Expectations' own pages of what was judged, made usable without a network.
+"""Great Expectations' own pages of the results, usable without a network.
 
-Its pages load scripts and styles from a dozen hosts, and stay empty or bare without them; values
-are not escaped everywhere. Here the library renders each suite, everything that would be fetched
-or run is taken out, and a style of ours goes in. A policy in each page forbids scripts for good.
+Its pages load scripts and styles from a dozen hosts, and stay empty or unstyled without them; not
+all values are escaped. Here the library renders each suite, everything that would be fetched or run
+is removed, and our own style is added. A content security policy in each page forbids scripts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _line(name: str, result: Any) -> str:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder holds such pages and nothing else."""
+    """Whether a folder contains such pages and nothing else."""
     index = folder / INDEX
     if not folder.is_dir() or not all(_PAGES.fullmatch(path.name) for path in folder.iterdir()):
         return False
@@ -74,10 +74,10 @@ def is_own(folder: Path) -> bool:
 
 
 def write(folder: Path, results: Sequence[Any]) -> None:
-    """One page per suite and piece of a table, and an index, into a folder that is there.
+    """Write one page per suite and piece of a table, and an index, into an existing folder.
 
     Args:
-        results: what Great Expectations returned, in the order of its runs.
+        results: the results of Great Expectations, in the order of its runs.
     """
     library.great_expectations()
     for path in folder.iterdir() if is_own(folder) else ():

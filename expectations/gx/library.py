@@ -1,8 +1,8 @@
-"""Great Expectations, imported late and lightly: the only place that does.
+"""The import of Great Expectations, as late and as fast as possible; only this file imports it.
 
-The import takes seconds, most of them for scipy and altair, which one of its fifty expectations and
-its pages need. Both are given to it as modules that load themselves when something of them is
-used. No worker, no ``--help`` and no ``plan`` comes through here.
+The import takes seconds, most of them for scipy and altair, which only one of its fifty
+expectations and its pages need. It gets both as modules that load when one of their attributes is
+used. Workers, ``--help`` and ``plan`` do not import it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _warming: list[threading.Thread] = []
 
 
 class _Later:
-    """Finds the heavy modules, and leaves their loading to their first use."""
+    """An import hook that delays loading the heavy modules until their first use."""
 
     @staticmethod
     def find_spec(
@@ -45,7 +45,7 @@ def _lightly() -> Iterator[None]:
     sys.meta_path.insert(0, finder)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what its dependencies deprecate
+            warnings.simplefilter("ignore")  # deprecations of its dependencies
             yield
     finally:
         sys.meta_path.remove(finder)
@@ -80,7 +80,7 @@ def registry() -> dict[str, type]:
 
 
 def warm() -> None:
-    """Import it aside, while the workers work; whoever needs it waits for the rest."""
+    """Import it in a thread while the workers run; ``great_expectations`` waits for the thread."""
     thread = threading.Thread(target=great_expectations, name="warm the gate")
     _warming.append(thread)
     thread.start()

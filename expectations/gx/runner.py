@@ -1,7 +1,7 @@
-"""Runs a suite with Great Expectations, and takes nothing from it that is not a plain verdict.
+"""Runs a suite with Great Expectations, and reduces its results to plain values.
 
-The library reports an expectation that raised like one that found a bad row, and may lose one on
-the way; both are told apart here.
+The library reports an expectation that raised like one with a bad row, and may lose an expectation;
+here both are errors.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ HELP = "Nothing was published."
 
 
 def _config() -> Any:
-    """Everything in memory: left to itself, an ephemeral context makes a folder for its pages."""
+    """Everything in memory: by default, an ephemeral context makes a folder for its pages."""
     types = importlib.import_module("great_expectations.data_context.types.base")
     stores = types.InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
     return types.DataContextConfig(store_backend_defaults=stores)
 
 
 class Runner:
-    """One ephemeral context; it writes nothing and asks nobody.
+    """One ephemeral context, which writes no files and needs no network.
 
     Attributes:
-        results: everything that the library returned, in the order of the runs.
+        results: all results of the library, in the order of the runs.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Runner:
         self.results: list[Any] = []
 
     def _load(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
-        """The library's suite, as many expectations as were declared."""
+        """The suite as an object of the library, with as many expectations as were declared."""
         expectations = []
         for at, declared in enumerate(suite.expectations):
             kwargs = resolved(declared.kwargs, parameters)
@@ -74,7 +74,7 @@ class Runner:
         return self._context.suites.add(loaded)
 
     def definition(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
-        """What is run on each piece of a table.
+        """The validation definition that is run on each piece of a table.
 
         Raises:
             GateError: not all of the suite was loaded.
@@ -91,7 +91,10 @@ class Runner:
         frame: pl.DataFrame,
         first: int,
     ) -> list[Judged]:
-        """One result per declared expectation, in its order.
+        """One result per declared expectation, in their order.
+
+        Args:
+            first: rows of the table before this piece.
 
         Raises:
             GateError: one of them raised, skipped a row, or is missing.
@@ -100,7 +103,7 @@ class Runner:
 
         data = pd.DataFrame(
             {name: frame[name].to_numpy() for name in frame.columns},
-            index=pd.RangeIndex(first, first + len(frame)),  # comes back as the rows' numbers
+            index=pd.RangeIndex(first, first + len(frame)),  # the results name rows by this index
         )
         form = {"result_format": "SUMMARY", "partial_unexpected_count": NAMED}
         try:
@@ -123,7 +126,7 @@ class Runner:
 
 
 def _raised(information: Mapping[str, Any]) -> str | None:
-    """What an expectation raised, wherever the library put it."""
+    """The message of an exception in an expectation, wherever the library has put it."""
     entries = [information, *(v for v in information.values() if isinstance(v, dict))]
     for entry in entries:
         if entry.get("raised_exception"):
@@ -132,7 +135,7 @@ def _raised(information: Mapping[str, Any]) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """A number, a text or nothing: what may stand in a verdict."""
+    """A value as a number or a text, None where it is neither: what a verdict may contain."""
     if isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
@@ -141,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 def _arguments(kind: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those it was given, and the defaults of its class, which the library does not tell."""
+    """The given arguments, and the defaults of the class, which the library does not report."""
     names = (*kind.domain_keys, *kind.success_keys)
     fields = kind.__fields__
     values = {n: kwargs.get(n, fields[n].default if n in fields else None) for n in names}
@@ -165,11 +168,12 @@ def _judged(outcome: Any, suite: Suite, parameters: Mapping[str, int], rows: int
     at = tuple(int(i) for i in result.get("partial_unexpected_index_list") or ())
     kwargs = _arguments(library.registry()[declared.type], config.kwargs)
     return Judged(
-        declared.type,
-        kwargs | resolved(declared.kwargs, parameters),  # whole numbers as they were declared
-        bool(outcome.success),
-        int(result.get("element_count") or rows),
-        int(broken) if broken is not None else int(not outcome.success),
-        _plain(result.get("observed_value")),
-        at,
+        type=declared.type,
+        kwargs=kwargs
+        | resolved(declared.kwargs, parameters),  # whole numbers as they were declared
+        passed=bool(outcome.success),
+        checked=int(result.get("element_count") or rows),
+        broken=int(broken) if broken is not None else int(not outcome.success),
+        observed=_plain(result.get("observed_value")),
+        rows=at,
     )

@@ -1,7 +1,8 @@
 """Suites: lists of expectations for one table each, shipped or a user's, loaded strictly.
 
-Great Expectations drops what it does not understand and passes what is left. Here a suite is
-loaded whole or not at all: every type known, every severity one of three, every column there.
+Great Expectations drops what it does not understand and passes what is left. Here a suite is loaded
+completely or is an error: every type must be known, every severity one of three, every column must
+exist.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Declared:
 
     Attributes:
         law: the invariant it belongs to, or its own name in a user's suite.
-        kwargs: arguments; ``{"$PARAMETER": name}`` stands for a bound of the build.
+        kwargs: arguments; ``{"$PARAMETER": name}`` is replaced by a bound of the build.
     """
 
     law: str
@@ -68,7 +69,7 @@ def shipped(context: Context) -> list[Suite]:
     suites = []
     for table in LEVELS:
         declared = [
-            Declared(law.name, *check.expectation(), law.severity, law.why)
+            Declared(law.name, *check.expectation(), severity=law.severity, why=law.why)
             for law in applying(context, table)
             for check in law.checks_for(context)
         ]
@@ -85,13 +86,13 @@ def load(name: str, text: str) -> list[Suite]:
         name: of the file; ``.py`` makes it Python.
 
     Raises:
-        GateError: the file does not load, whole and as it is written.
+        GateError: the file, or a part of it, cannot be loaded.
     """
     try:
         content = _python(name, text) if name.endswith(".py") else json.loads(text)
     except GateError:
         raise
-    except Exception as error:  # whatever a user's file does
+    except Exception as error:  # a user's file may raise anything
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise GateError(f"{name} does not load: {what}.", _REMEDY) from error
     listed = content if isinstance(content, list) else [content]
@@ -106,7 +107,7 @@ def load(name: str, text: str) -> list[Suite]:
 
 
 def _python(name: str, text: str) -> list[Any]:
-    """Run a user's file; it may define expectations, but not redefine any."""
+    """Run a user's file; it may define expectations, but not redefine existing ones."""
     gx = library.great_expectations()
     known = library.registry()
     before = dict(known)
@@ -116,7 +117,7 @@ def _python(name: str, text: str) -> list[Any]:
         returned = module.suite(gx)
     finally:
         replaced = sorted(key for key in before if known.get(key) is not before[key])
-        known.update(before)  # the gate's own stay what they were, whatever happened
+        known.update(before)  # restore the library's own expectations, also after an exception
     if replaced:
         raise GateError(f"{name} redefines {', '.join(replaced)}.", "Give it another name.")
     suites = returned if isinstance(returned, (list, tuple)) else [returned]
@@ -157,14 +158,14 @@ def _declared(document: Any, where: str, index: int) -> Declared:
     kwargs = {k: v for k, v in (document.get("kwargs") or {}).items() if v is not None}
     why = document.get("description") or document.get("notes") or ""
     law = str(meta.get("name") or f"{kind}_{index + 1}")
-    return Declared(law, str(kind), kwargs, str(severity), str(why))
+    return Declared(law, str(kind), kwargs=kwargs, severity=str(severity), why=str(why))
 
 
 def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[str, Any]:
-    """Arguments with the bounds of the build put in.
+    """Arguments with parameters replaced by the bounds of the build.
 
     Raises:
-        GateError: a parameter that no build has.
+        GateError: there is no such parameter.
     """
     arguments = {}
     for key, value in kwargs.items():
@@ -181,7 +182,7 @@ def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[s
 
 
 def columns_of(declared: Sequence[Declared]) -> list[str]:
-    """The columns that expectations name, each once."""
+    """The columns that expectations use, each once."""
     names: dict[str, None] = {}
     for one in declared:
         for key, value in one.kwargs.items():

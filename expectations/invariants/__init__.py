@@ -1,4 +1,4 @@
-"""One subject per file: each provides SUBJECT, its metrics and the invariants that are about them.
+"""One subject per file: each provides SUBJECT, its metrics and the invariants on them.
 
 A package of your own adds a subject through an entry point of the group
 ``posttrain_pipeline.invariants``.
@@ -48,12 +48,12 @@ def invariants() -> list[Invariant]:
 
 
 def applying(context: Context, level: str) -> list[Invariant]:
-    """Those that say something about such a table."""
+    """The invariants that apply to a table."""
     return [law for law in invariants() if law.applies(context, level)]
 
 
 def metrics_of(context: Context, level: str) -> list[tuple[str, Metrics]]:
-    """What is measured for such a table, each with the name of its subject."""
+    """The metrics that apply to a table, each with the name of its subject."""
     return [
         (name, metrics)
         for name, subject in subjects().items()

@@ -1,7 +1,7 @@
-"""The dataset as a whole: nothing vanished, nothing is there twice, nothing is on both sides.
+"""The dataset as a whole: no row is missing, none is there twice, none is in both train and test.
 
-What must be counted over everything is counted here, so that the gate compares two numbers of one
-row and never depends on how a table was cut.
+Counts over all rows are made here, so that the gate compares two numbers of one row, and its result
+does not depend on the pieces in which a table is read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def _declared(dataset: Dataset) -> Columns:
 def _names(dataset: Dataset) -> Columns:
     place = ["source", "line", "sequence"]
     sides = {side: dataset.read(side, EXAMPLE, place) for side in SIDES}
+    # A row may become several examples: names are unique per example, sides are compared by row.
     every = pl.concat(sides.values())
     rows = [frame.select("source", "line").unique() for frame in sides.values()]
     both = rows[0].join(rows[1], on=["source", "line"], how="semi")

@@ -13,7 +13,8 @@ def _labels(rows: StoredRows) -> Columns:
     examples = rows.examples
     sequences, labels = examples.sequences, examples.labels
     trained = labels != IGNORED
-    ends = trained.copy()  # where a trained stretch ends: the next token is untrained, or another's
+    # A trained run ends where the next token is untrained, or belongs to another example.
+    ends = trained.copy()
     ends[:-1] &= ~trained[1:]
     filled = sequences.offsets[1:] > sequences.offsets[:-1]
     lasts = sequences.offsets[1:][filled] - 1

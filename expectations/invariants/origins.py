@@ -1,6 +1,6 @@
-"""Where each example comes from, and whether it is the one that was encoded for its place.
+"""Where each example comes from, and whether it is the one that was planned for its place.
 
-Names and digests are compared here, where the texts are; what is measured is numbers.
+Row ids and digests are compared here, so that the metrics are numbers only.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from stages.fold import folded_ids
 
 def _halves(column: pa.Array) -> tuple[Ints, Ints]:
     """16-byte digests as two columns of int64."""
+    # Arrow stores fixed-size binary as one buffer; a slice keeps the whole buffer and an offset.
     _, data = column.buffers()
     view = np.frombuffer(data or b"", np.int64)[2 * column.offset :][: 2 * len(column)]
     return view[0::2], view[1::2]
 
 
 def _digests(rows: StoredRows) -> tuple[Ints, Ints]:
-    """Of each example, the way ``encode`` makes them."""
+    """The digest of each stored example, computed as in ``encode`` from what is stored."""
     if rows.paired:
         return _halves(digests(*((side.offsets, side.ids) for side in rows.sides.values())))
     examples = rows.examples
     offsets, ids = examples.sequences.offsets, examples.sequences.ids
     if examples.weights is not None:
         trained, folded = examples.labels != IGNORED, folded_ids(ids, examples.labels)
-        return _halves(weighted_digests(offsets, folded, trained, examples.weights[0]))
+        weights = examples.weights[0]
+        return _halves(weighted_digests(offsets, folded, trained=trained, weights=weights))
     if examples.steps is None:
         return _halves(digests((offsets, folded_ids(ids, examples.labels))))
     rated_at, ratings = list_parts(examples.steps[1])
@@ -42,12 +44,12 @@ def _digests(rows: StoredRows) -> tuple[Ints, Ints]:
 
 
 def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
-    """Numbers by their bits, so that a NaN equals itself."""
+    """Numbers by their bits, since NaN is not equal to itself."""
     return np.ascontiguousarray(values).view(np.int32)
 
 
 def _origins(rows: StoredRows) -> Columns:
-    """Place and digest of each example, and with a plan how it differs from it."""
+    """Place and digest of each example, and its differences from the plan, where there is one."""
     digest = _digests(rows)
     columns = {**rows.place, "digest_a": digest[0], "digest_b": digest[1]}
     planned, count = rows.planned, len(rows)

@@ -12,13 +12,15 @@ from expectations.readback.undo_layout import column
 from stages.columns import count_per_row, numbers, offsets_of, sum_per_row
 from stages.packing import GLOBAL_EXAMPLES
 
-MANY_PACKS = 10  # fewer say nothing about how well packing did
+MANY_PACKS = 10  # with fewer, how full they are says nothing about the packing
 MILLION = 1_000_000
 
 
 def _packs(rows: StoredRows) -> Columns:
     stored = np.diff(numbers(column(rows.table, "input_ids"))[0])
     at, lengths = numbers(column(rows.table, "seq_lengths"))
+    # Where each example begins in its pack: tokens before it in all packs, less those before its
+    # pack. Positions restart there, if the pack has a token at that place.
     begins = offsets_of(lengths)[:-1]
     begins = begins - np.repeat(offsets_of(lengths)[at[:-1]], np.diff(at))
     restarts = (lengths > 0) & (begins < np.repeat(stored, np.diff(at)))
@@ -32,7 +34,11 @@ def _packs(rows: StoredRows) -> Columns:
 
 
 def _packing(dataset: Dataset) -> Columns:
-    """Best fit opens a pack only for what no other has room for: at most one is half empty."""
+    """How full packs are, and how many of them could be merged.
+
+    Best fit opens a pack only for an example for which no other pack has room. So at most one pack
+    of each plan is at most half full; two of them would have been one.
+    """
     packs = tokens = mergeable = 0
     longest = dataset.context.max_length
     for side in SIDES:

@@ -13,7 +13,7 @@ from stages.columns import Ints, count_per_row, numbers, offsets_of
 
 
 def _padding(rows: StoredRows) -> Columns:
-    """Counts over all sequences of a row, and whether they are equally wide."""
+    """Counts over all sequences of a row, and whether these have the same width."""
     each = [_one_side(rows, prefix) for prefix in rows.sides]
     widths = [side.pop("width") for side in each]
     merged = {name: np.sum([side[name] for side in each], axis=0) for name in each[0]}
@@ -25,6 +25,7 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
     offsets, ids = numbers(column(table, f"{prefix}ids" if prefix else "input_ids"))
     mask_offsets, mask = numbers(column(table, f"{prefix}attention_mask"))
     width = np.diff(offsets)
+    # Where the mask of a row has another length than its ids, all of it counts as wrong (-1).
     if not np.array_equal(mask_offsets, offsets):
         wrong = np.diff(mask_offsets) != width
         mask = np.where(np.repeat(wrong, width), np.int8(-1), np.int8(1))
@@ -39,14 +40,17 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
         "n_mask_out_of_place": count_per_row(offsets, real != expected),
         "n_padding_not_pad": count_per_row(offsets, ~real & (ids != model.pad_id)),
         "n_mask_not_binary": count_per_row(offsets, (mask != 0) & (mask != 1)),
-        "n_types_out_of_place": _types_out_of_place(rows, prefix, offsets, ids, real),
+        "n_types_out_of_place": _types_out_of_place(
+            rows, prefix, offsets=offsets, ids=ids, real=real
+        ),
     }
 
 
 def _types_out_of_place(
     rows: StoredRows, prefix: str, offsets: Ints, ids: npt.NDArray[np.int32], real: Bools
 ) -> Ints:
-    """Token types that are not 1 from behind the first separator on; the family may have none."""
+    """How many token types are not 1 after the first separator and 0 before it, in each row; in
+    families without token types there must be no such column."""
     table, model = rows.table, rows.context.model
     width = np.diff(offsets)
     name = f"{prefix}token_type_ids"

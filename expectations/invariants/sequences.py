@@ -1,4 +1,4 @@
-"""Sequences of token ids: their length, their vocabulary, and which control tokens stand where."""
+"""Sequences of token ids: their lengths, their vocabulary, and their control tokens."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ def _highest(sequences: Sequences) -> Ints:
     offsets, ids = sequences.offsets, sequences.ids
     if not len(ids):
         return np.full(len(sequences), -1, np.int64)
+    # reduceat needs an element at every offset, also at the end after an empty last sequence.
     highest = np.maximum.reduceat(np.append(ids, np.int32(-1)), offsets[:-1])
     return np.where(np.diff(offsets) > 0, highest, -1).astype(np.int64)
 
 
 def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
-    """How many beginning-of-text tokens stand behind the first place; none where a family has
-    none, or ends its turns with the same token."""
+    """How many bos tokens are after the first position; 0 where a family has no bos token, or ends
+    its turns with the same token."""
     token = model.profile.bos_token
     index = model.controls.get(token, -1) if token else -1
     if index < 0 or index in (model.end_of_turn_id, model.pad_id):
@@ -36,10 +37,11 @@ def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
 
 def _controls(sequences: Sequences, model: TargetModel) -> Ints:
     """How many control tokens each sequence has."""
-    # The unknown token is registered like the others, but any text may become it.
+    # The unknown token is a special token as well, but ordinary text may give it.
     known = (index for index in model.controls.values() if index != model.unk_id)
     controls = np.fromiter(known, np.int32)
-    high = np.flatnonzero(sequences.ids >= controls.min())  # control tokens end a vocabulary
+    # Control tokens are mostly at the end of a vocabulary: search them only among high ids.
+    high = np.flatnonzero(sequences.ids >= controls.min())
     is_control = high[np.isin(sequences.ids[high], controls)]
     return np.diff(np.searchsorted(is_control, sequences.offsets))
 
@@ -58,7 +60,7 @@ def _one_side(sequences: Sequences, model: TargetModel) -> Columns:
 
 
 def _each_side(rows: StoredRows) -> Columns:
-    """The same of every sequence of an example: its one, or both sides of a pair by prefix."""
+    """The metrics of every sequence of an example; those of a pair's sides have a prefix."""
     return {
         prefix + name: values
         for prefix, sequences in rows.sides.items()
@@ -67,7 +69,7 @@ def _each_side(rows: StoredRows) -> Columns:
 
 
 def _printed(rows: StoredRows) -> Columns:
-    """How many control tokens the template printed, which is known in stream only."""
+    """How many control tokens the template printed, known only while parts are made."""
     columns = {"n_controls_printed": rows.table.column("controls").to_numpy()}
     if rows.paired:
         sides = [_controls(side, rows.context.model) for side in rows.sides.values()]

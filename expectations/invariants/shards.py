@@ -1,7 +1,7 @@
-"""Shards as files: whoever opens one finds the rows and columns that were planned for it.
+"""Shards as files: every library that opens one gets the rows and columns that were planned.
 
-What only a whole build tells (the hash and the rows that a shard must have, and whether
-``datasets`` lists it) is added where the build is judged.
+What is known of a whole build only (the planned hash and number of rows of a shard, and whether
+``datasets`` lists it) is added where the build is checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _rows_in_polars(path: Path) -> int:
 
 
 def _columns_differ(schema: pa.Schema, context: Context) -> int:
-    """How many columns a shard lacks, or has with another type than they are declared with."""
+    """How many columns a shard lacks, or has with a type other than the declared one."""
     traits = context.traits
     names = list(context.kind.requires)
     names += ["seq_lengths", "row_ids"] if PACKS in traits else ["row_id"]
@@ -62,7 +62,7 @@ def _opened(shard: ShardFile) -> Columns:
 
 
 def _contents(shard: ShardFile) -> Columns:
-    """Stored ids, padding included, and trained tokens; 0 where the columns are not ours."""
+    """Stored ids, padding included, and trained tokens; 0 where the columns are wrong."""
     table = shard.table
     stored = trained = 0
     if table is not None and not _columns_differ(table.schema, shard.context):

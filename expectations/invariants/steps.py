@@ -1,4 +1,4 @@
-"""Rated steps: their markers, their positions, their ratings, and the labels made from them."""
+"""Rated steps: their markers, positions and ratings, and the labels made from these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from expectations.readback.dataset import Dataset
 from expectations.readback.stored_rows import StoredRows
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
-MANY_RATINGS = 1000  # fewer say nothing about how they are distributed
+MANY_RATINGS = 1000  # with fewer, the share of good ones says little
 MILLION = 1_000_000
 
 
@@ -41,6 +41,8 @@ def _steps(rows: StoredRows) -> Columns:
     at, flat = numbers(examples.steps[0])
     rated_at, values = _ratings(rows)
     counts = np.diff(at)
+    # Positions count from the start of their example; ``absolute`` is the index in the flat ids. A
+    # wrong one may be outside of them, so indexing is guarded.
     absolute = flat + np.repeat(sequences.offsets[:-1], counts)
     inside = (absolute >= 0) & (absolute < len(sequences.ids))
     on_marker = (
@@ -66,14 +68,17 @@ def _steps(rows: StoredRows) -> Columns:
 
 
 def _after_error(rows: StoredRows) -> Columns:
-    """How many steps behind an example's first bad one have a rating, where its input's format
+    """How many steps after an example's first bad one have a rating, where the format of its input
     rates up to the first error; 0 elsewhere."""
     assert rows.sources is not None
     offsets, ratings = _ratings(rows)
+    # Bad steps before each step: a cumulative count, less the count before the example.
     wrong = offsets_of((ratings < 0.5).astype(np.int64))
     before = wrong[:-1] - np.repeat(wrong[offsets[:-1]], np.diff(offsets))
     after = count_per_row(offsets, (before > 0) & ~np.isnan(ratings))
-    to_first_error = np.array([*rows.sources.first_error, False])  # the last: of no known input
+    to_first_error = np.array(
+        [*rows.sources.first_error, False]
+    )  # -1, an unknown input, takes the last
     return {"n_labelled_after_error": np.where(to_first_error[rows.place["source"]], after, 0)}
 
 

@@ -1,4 +1,4 @@
-"""Loss weights beside the labels; rows without any are as they should be."""
+"""Loss weights and labels must agree; rows without weights always do."""
 
 from __future__ import annotations
 

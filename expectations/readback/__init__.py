@@ -1,1 +1,1 @@
-"""What metrics and audits read: rows as they are stored, with packs and padding undone."""
+"""Input of metrics and audits: stored rows, with packing and padding undone."""

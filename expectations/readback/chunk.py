@@ -1,4 +1,4 @@
-"""Examples as audits look at them: out of a shard of any layout, a chunk at a time."""
+"""Examples as audits read them: a chunk at a time, from a shard of any layout."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class Chunk:
     @functools.cached_property
     def trained_ends(self) -> tuple[Ints, Ints]:
         """First index and end (exclusive) of every run of trained tokens within an example."""
+        # +1 where a run starts and -1 where it ends, so starts and ends alternate.
         edges = np.flatnonzero(np.diff(self.trained.view(np.int8), prepend=0, append=0))
         starts, stops = edges[::2], edges[1::2]
         return starts.astype(np.int64), stops.astype(np.int64)
@@ -63,7 +64,7 @@ def _pairs(table: pa.Table, split: str, context: Context) -> Chunk:
     trained = np.zeros(len(chosen.ids), bool)
     rated = "margin" in table.schema.names
     margins = table.column("margin").to_numpy() if rated else None
-    return Chunk(split, context, names, chosen, trained, rejected, margins=margins)
+    return Chunk(split, context, names, chosen, trained=trained, other=rejected, margins=margins)
 
 
 def chunk_of(table: pa.Table, split: str, context: Context) -> Chunk:
@@ -74,9 +75,17 @@ def chunk_of(table: pa.Table, split: str, context: Context) -> Chunk:
     names = undo_layout.names(table)[1]
     trained = examples.labels != IGNORED
     if examples.steps is None:
-        return Chunk(split, context, names, examples.sequences, trained)
+        return Chunk(split, context, names, examples.sequences, trained=trained)
     steps = np.diff(numbers(examples.steps[0])[0])
     owner = np.repeat(np.arange(len(steps)), steps)
     ratings = list_parts(examples.steps[1])[1]
     rated = ratings.to_numpy(zero_copy_only=False).astype(np.float64)
-    return Chunk(split, context, names, examples.sequences, trained, None, owner, rated)
+    return Chunk(
+        split,
+        context,
+        names,
+        examples.sequences,
+        trained=trained,
+        step_owner=owner,
+        step_values=rated,
+    )

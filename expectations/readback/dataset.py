@@ -1,4 +1,4 @@
-"""A whole build as far as it was measured: tables of metrics by side, beside what is declared."""
+"""A whole build: its tables of metrics by side, and the numbers that it declares."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Read = Callable[[str, str, list[str]], pl.DataFrame]  # side, table, columns
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What metrics of the dataset are measured on.
+    """Input of metrics of the dataset.
 
     Attributes:
         read: some columns of a table of metrics (``examples`` or ``rows``) of one side.
-        declared: what ledger, plan or manifest say: ``rows_in``, ``rows_accounted``,
+        declared: numbers of ledger, plan and manifest: ``rows_in``, ``rows_accounted``,
             ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
             ``trained_kept``, ``duplicates_declared``.
     """

@@ -12,7 +12,7 @@ from expectations.contract import Context
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """What metrics of a file are measured on.
+    """Input of metrics of a file.
 
     Attributes:
         table: what pyarrow reads; None where it does not open.

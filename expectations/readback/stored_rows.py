@@ -1,6 +1,6 @@
-"""Rows of a shard as they were read back, with their layout undone, and what is known about them.
+"""Rows of a shard with their layout undone, their row ids, and what was planned for them.
 
-What a row is called and what was encoded for its place stand beside it: metrics compare them.
+Metrics compare what is stored with what was planned.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP_TOKENS = 1 << 20  # measured at once
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The inputs that row ids may name.
+    """The inputs to which row ids may refer.
 
     Attributes:
         first_error: by input, whether its format rates steps up to the first error only.
@@ -38,7 +38,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the plan and the parts say of some examples, in stored order.
+    """What the plan and the parts contain of some examples, in stored order.
 
     Attributes:
         tokens: of each example; of the longer side of a pair.
@@ -53,25 +53,25 @@ class Planned:
     values: Mapping[str, npt.NDArray[np.generic]]
 
     def slice(self, start: int, stop: int) -> Planned:
-        """Those of some examples."""
+        """The same for a range of examples."""
         part = slice(start, stop)
         return Planned(
-            self.tokens[part],
-            (self.digest[0][part], self.digest[1][part]),
-            {name: values[part] for name, values in self.place.items()},
-            {name: values[part] for name, values in self.values.items()},
+            tokens=self.tokens[part],
+            digest=(self.digest[0][part], self.digest[1][part]),
+            place={name: values[part] for name, values in self.place.items()},
+            values={name: values[part] for name, values in self.values.items()},
         )
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Some training rows: what metrics of examples and of rows are measured on.
+    """Some training rows: input of metrics of examples and of rows.
 
     Attributes:
         table: a piece of a shard in the context's layout, or a batch after ``encode`` with its loss
             weights as they are stored; each column in one chunk.
-        sources: None in stream, where rows have no names yet.
-        planned: what the examples must be; None in stream, and in a finished build.
+        sources: None while a part is made, where rows have no row ids yet.
+        planned: what the examples must be; None while a part is made, and for a finished build.
     """
 
     table: pa.Table
@@ -85,7 +85,7 @@ class StoredRows:
 
     @property
     def evidence(self) -> str:
-        """What is at hand beside the rows themselves."""
+        """What is known besides the rows themselves, as ``Context.evidence``."""
         if self.planned is not None:
             return PLANNED
         return ALONE if self.sources is None else STORED
@@ -97,12 +97,12 @@ class StoredRows:
 
     @cached_property
     def examples(self) -> Examples:
-        """Sequences with their labels; not of pairs, which have none."""
+        """Sequences with their labels; pairs have no labels."""
         return undo_layout.examples(self.table, self.context)
 
     @cached_property
     def sides(self) -> dict[str, Sequences]:
-        """Every example's tokens by the prefix of their metrics: none, or one for each side."""
+        """The tokens of all examples by the prefix of their metrics: none, or one for each side."""
         if self.paired:
             return undo_layout.sides(self.table, self.context)
         return {"": self.examples.sequences}
@@ -146,7 +146,7 @@ _N = TypeVar("_N", bound=np.generic)
 
 
 def fitted(values: npt.NDArray[_N], count: int, fill: int) -> npt.NDArray[_N]:
-    """As many as there are examples: what is missing counts as ``fill``."""
+    """The first ``count`` values; missing ones are ``fill``."""
     if len(values) >= count:
         return values[:count]
     return np.concatenate([values, np.full(count - len(values), fill, values.dtype)])

@@ -1,7 +1,7 @@
-"""Undoes a layout: the examples that the rows of a shard are made of, as a trainer would find them.
+"""Undoes a layout: gets the examples back from the rows of a shard, as a trainer would.
 
 Only the columns themselves are used: ``seq_lengths`` cut a pack, the attention mask strips padding.
-Nothing here is shared with the code that packs and pads, whose work it is used to judge.
+No code is shared with the layouts that pack and pad, because their results are checked with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sequences:
     """Token ids of many sequences, flat and unpadded, and where each starts.
 
     Attributes:
-        starts_at: first token that counts as answer, absolute; only where audits look at pairs.
+        starts_at: flat index of the first token of each answer; only where audits read pairs.
     """
 
     offsets: Ints
@@ -46,7 +46,8 @@ class Sequences:
         return len(self.offsets) - 1
 
     def owner(self, at: Ints) -> Ints:
-        """The sequence that holds each flat index."""
+        """The sequence that each flat index is in."""
+        # The last offset that is not after the index; empty sequences share the offset of the next.
         return np.searchsorted(self.offsets, at, side="right") - 1
 
     def per_row(self, tokens: Bools) -> Ints:
@@ -80,7 +81,7 @@ class Examples:
     weights: tuple[Floats, Bools] | None = None
 
     def from_rows(self, values: Bools) -> Bools:
-        """For each example, what is true of its training row."""
+        """The value of each example's training row."""
         row = np.searchsorted(self.rows, self.sequences.offsets[:-1], side="right") - 1
         return values[np.clip(row, 0, len(values) - 1)]
 
@@ -107,7 +108,9 @@ def examples(table: pa.Table, context: Context) -> Examples:
     weights = None
     if "loss_weights" in table.schema.names:
         weights = _weights(column(table, "loss_weights"), mask, rows)
-    return Examples(rows, sequences, labels, fits, steps, weights)
+    return Examples(
+        rows=rows, sequences=sequences, labels=labels, fits=fits, steps=steps, weights=weights
+    )
 
 
 def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
@@ -139,7 +142,10 @@ def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> Sequences:
 
 
 def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
-    """Labels on the tokens they belong to, and which rows have as many of them as tokens."""
+    """Labels for all tokens, and which rows have as many labels as tokens.
+
+    Rows that do not fit get -100 everywhere; ``labels_fit_ids`` reports them.
+    """
     fits = np.diff(labels.offsets) == np.diff(rows)
     if fits.all():
         return labels.ids, fits
@@ -152,7 +158,7 @@ def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
 
 
 def _weights(stored: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tuple[Floats, Bools]:
-    """As labels: weights by the bits of their floats, so that both are undone alike."""
+    """The same for weights, whose bits are treated as int32, so that one function does both."""
     offsets, values = list_parts(stored)
     bits = values.fill_null(np.nan).to_numpy().view(np.int32)
     flat = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bits))
@@ -163,7 +169,7 @@ def _weights(stored: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tup
 def _step_columns(
     table: pa.Table, context: Context, rows: Ints, sequences: Ints
 ) -> tuple[pa.ListArray, pa.ListArray]:
-    """Positions and labels per example, positions counted from the example's first token."""
+    """Positions and labels per example; positions count from the example's first token."""
     positions, ratings = column(table, "step_positions"), column(table, "step_labels")
     if context.traits.isdisjoint((PACKS, PADS)):
         return positions, ratings
@@ -171,18 +177,22 @@ def _step_columns(
     row_of = np.repeat(np.arange(len(at) - 1), np.diff(at))
     if PADS in context.traits:
         stored = np.diff(numbers(column(table, "input_ids"))[0])
+        # Positions count from the start of the row: take off the padding on the left.
         left = (
             (stored - np.diff(rows)) if context.model.profile.padding_side == "left" else 0 * stored
         )
         return pa.ListArray.from_arrays(
             pa.array(at.astype(np.int32)), pa.array((flat - left[row_of]).astype(np.int32))
         ), ratings
+    # A pack's positions count from its start. As indices in the flat ids they are sorted into the
+    # examples: the owner of each is the last example that starts at or before it.
     absolute = flat + rows[row_of]
     owner = np.clip(np.searchsorted(sequences, absolute, side="right") - 1, 0, len(sequences) - 2)
     counts = offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
     relative = (absolute - sequences[owner]).astype(np.int32)
     rated_at, values = list_parts(ratings)
     if not np.array_equal(rated_at, at):  # a pack with more or fewer labels than positions
+        # Its labels cannot be assigned: all of them go to its first example, where metrics differ.
         first = np.searchsorted(sequences, rows[:-1], side="left")
         spread = np.zeros(len(sequences) - 1, np.int64)
         spread[np.clip(first, 0, len(spread) - 1)] = np.diff(rated_at)

@@ -1,4 +1,4 @@
-"""What inference feeds is what stands before every trained turn."""
+"""The text before every trained turn is the generation prompt that inference uses."""
 
 from __future__ import annotations
 

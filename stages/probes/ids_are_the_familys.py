@@ -1,4 +1,4 @@
-"""The tokens that a family is known by have that family's ids."""
+"""The tokens that a profile declares have the ids that it declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every token that a build relies on has a row in the model's embedding."""
+"""Every token that a build uses has a row in the model's embedding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check(subject: Subject) -> str:
     for what, token in named.items():
         index = subject.tokenizer.token_to_id(token)
         if index is None:
-            continue  # judged by the probes of single tokens
+            continue  # reported by the probes of single tokens
         if index >= profile.embedding_size:
             raise BrokenError(what=what, token=token, id=index, rows=profile.embedding_size)
         highest = max(highest, index)

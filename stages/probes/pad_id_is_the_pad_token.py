@@ -1,4 +1,4 @@
-"""A pad id in a model's configuration is the pad token's, not one of another family."""
+"""A pad id in a model's configuration is the id of the pad token."""
 
 from __future__ import annotations
 

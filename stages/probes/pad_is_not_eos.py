@@ -1,4 +1,4 @@
-"""Padding is no stop: the pad token is neither eos nor the end of a turn."""
+"""The pad token is neither the eos token nor the end-of-turn token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a text of several turns, what marks a turn is text; rows that contain it are refused."""
+"""In a text of several turns, turn markers are ordinary text; rows with that text are refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Step, good and bad token are one id each between every kind of neighbour, in the same place.
+"""Step, good and bad token are one id each, whatever text is next to them, in the same place.
 
 So a text with step tokens and the same text with the ratings' tokens have equally many tokens, and
-a label stands where its marker is read: what trainers that encode both texts assert of every row.
+each label has the position of its marker. Trainers that encode both texts assert this of every row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A system text is printed and not trained, or rows that have one are refused by name."""
+"""A system text is printed and not trained, or rows that have one are refused."""
 
 from __future__ import annotations
 

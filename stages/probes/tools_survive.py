@@ -1,4 +1,4 @@
-"""Tools are printed, calls trained and outputs not, or rows that have them are refused by name."""
+"""Tools are printed, calls trained and outputs not, or rows that have them are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn markers are control tokens; where they are ordinary text, rows that hold it are refused."""
+"""Turn markers are control tokens; where they are text, rows that contain that text are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the families that speak ChatML with Qwen's vocabulary have in common."""
+"""The common part of the families with ChatML and Qwen's vocabulary."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ THINKING = tuple(
 def chatml(name: str, model_ids: Iterable[str], **rest: Any) -> ModelProfile:
     """A profile whose turns end in ``<|im_end|>`` and whose pad is ``<|endoftext|>``.
 
-    The emitted tokenizer's eos is the end-of-turn token for base and tuned models alike, so that
-    what is trained to end a turn also ends generation.
+    The eos token of the emitted tokenizer is the end-of-turn token for base and tuned models, so
+    that the token that is trained to end a turn also ends generation.
     """
     return ModelProfile(
         name=name,

@@ -1,4 +1,4 @@
-"""What encoders have in common: two texts, read at the first token, padded right."""
+"""The common part of encoders: two texts, read at the first token, padded right."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from stages.profile import ModelProfile, PairFraming
 from stages.profiles import template
 
-# What a text of several turns is marked with, by the pair template.
+# The markers of turns in the pair template.
 TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
 
 
 def encoder(name: str, pad_token: str, pair: PairFraming, **rest: Any) -> ModelProfile:
-    """A profile whose sequences end in the framing's last token and stop no generation."""
+    """A profile whose sequences end in the framing's last token; encoders generate nothing."""
     separator = pair.after[-1]
     return ModelProfile(
         name=name,

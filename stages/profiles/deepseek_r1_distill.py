@@ -1,9 +1,9 @@
 """DeepSeek-R1-Distill, on Qwen and on Llama.
 
-The vendor's template drops reasoning from every answer, the last one included, while its
-generation prompt opens a block of reasoning: trained on, it teaches neither. Ours prints what
-inference sees: earlier answers without reasoning, and the last one behind the generation prompt
-with its reasoning, or with an empty block where it has none.
+The vendor's template drops reasoning from every answer, also from the last one, while its
+generation prompt opens a block of reasoning. So training with it would not train reasoning. Our
+template prints what inference sees: earlier answers without reasoning, and the last one after the
+generation prompt with its reasoning, or with an empty block where it has none.
 """
 
 from typing import Any

@@ -46,12 +46,26 @@ def _gemma(
 
 PROFILES = (
     *(
-        _gemma(f"gemma-2-{size}{kind}", "gemma2", _GEMMA2, (256000, 256000), 8192, bool(kind))
+        _gemma(
+            f"gemma-2-{size}{kind}",
+            source="gemma2",
+            ids=_GEMMA2,
+            rows=(256000, 256000),
+            context=8192,
+            tuned=bool(kind),
+        )
         for size in ("2b", "9b", "27b")
         for kind in ("", "-it")
     ),
     *(
-        _gemma(f"gemma-3-{size}-{kind}", "gemma3", _GEMMA3, (262144, rows), context, kind == "it")
+        _gemma(
+            f"gemma-3-{size}-{kind}",
+            source="gemma3",
+            ids=_GEMMA3,
+            rows=(262144, rows),
+            context=context,
+            tuned=kind == "it",
+        )
         for size, rows, context in (
             ("270m", 262144, 32768),
             ("1b", 262144, 32768),

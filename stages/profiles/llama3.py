@@ -1,6 +1,6 @@
 """Llama 3, 3.1, 3.2 and 3.3, base and instruct.
 
-The ids are Meta's; of the hub's files for 3.1, 3.2 and 3.3 some differ in spelling, none in ids.
+The ids are Meta's. Some of the hub's files for 3.1, 3.2 and 3.3 differ in bytes, none in ids.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ RANKS_3_2 = _layout(
     "6b9e4e7fb171f92fd137b777cc2714bf87d11576700a1dcd7a399e7bbe39537b", SPECIAL, as_pairs=True
 )
 
-# All 256 added tokens are inside the embedding and none is spare: reserved ones mark steps.
+# The embedding has rows for the 256 added tokens and no others, so reserved ones mark steps.
 _STEPS = StepTokens(*_reserved(240, 243))
 
 

@@ -21,7 +21,7 @@ _V3 = RankLayout(
     carrier="mistral_v3",
     of_vendor=False,
 )
-# What Ministral 8B's file on the hub is; Nemo's own there has the same ids in another spelling.
+# Equal to Ministral 8B's file on the hub; Nemo's own file there has the same ids.
 _TEKKEN = RankLayout(
     "d7edbeaf20dd7f571b5dd1c54d9ace4f9b6299127cc7ba2afb14a6d51a4a79a4",
     tuple(
@@ -51,7 +51,7 @@ def _mistral(name: str, model_ids: tuple[str, ...], **rest: Any) -> ModelProfile
 
 
 def _v1(name: str, *model_ids: str) -> ModelProfile:
-    """32,000 rows and none to spare: the tokens of bytes that no UTF-8 text holds mark steps."""
+    """A v1 model: its 32,000 rows are all used, so tokens of bytes that UTF-8 lacks mark steps."""
     return _mistral(
         name,
         model_ids,

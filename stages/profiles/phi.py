@@ -1,5 +1,5 @@
 """Phi-3, 3.5 and 4. The vendor pads with ``<|endoftext|>``, which its template also prints (Phi-3)
-or which also begins texts (Phi-4): padding here is a token that nothing else uses.
+or which also begins texts (Phi-4); here the pad token is one that is used for nothing else.
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ def _phi3(name: str, model_id: str, source: str, context: int) -> ModelProfile:
 
 PROFILES = (
     *(
-        _phi3(f"phi-3-{size}-{window}", f"Phi-3-{size}-{window}-instruct", "phi3", context)
+        _phi3(
+            f"phi-3-{size}-{window}",
+            f"Phi-3-{size}-{window}-instruct",
+            source="phi3",
+            context=context,
+        )
         for size in ("mini", "medium")
         for window, context in (("4k", 4096), ("128k", 131072))
     ),
-    _phi3("phi-3.5-mini", "Phi-3.5-mini-instruct", "phi3_5", 131072),
+    _phi3("phi-3.5-mini", "Phi-3.5-mini-instruct", source="phi3_5", context=131072),
     ModelProfile(
         name="phi-4",
         model_ids=("microsoft/phi-4",),

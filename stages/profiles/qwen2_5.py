@@ -14,7 +14,7 @@ RANKS = RankLayout(
         *(replace(token, flag_order="lnrs") for token in TOOLS),
     ),
 )
-# In the process reward models the marker of a step stands where the others have <|quad_end|>.
+# In the process reward models, the marker of a step has the id of <|quad_end|> in the others.
 _STEP = AddedToken("<extra_0>", flag_order="nlrs")
 _PRM_RANKS = replace(
     RANKS,
@@ -60,7 +60,7 @@ def _process_reward(size: str) -> ModelProfile:
         context_length=4096,
         is_base=False,
         ranks=_PRM_RANKS,
-        # Its card gives the model steps with the marker behind each, and nothing between them.
+        # By its model card, steps have the marker behind each, and nothing between them.
         step_tokens=StepTokens(step=_STEP.content, separator=""),
         token_ids=((_STEP.content, 151651),),
     )

@@ -1,4 +1,4 @@
-"""Qwen3: base, hybrid (thinks unless told not to) and the 2507 instruct models."""
+"""Qwen3: base, hybrid (reasons unless ``enable_thinking`` is false) and 2507 instruct models."""
 
 from stages.profile import RankLayout
 from stages.profiles import template
@@ -14,7 +14,7 @@ _HYBRID = ("0.6B", "1.7B", "4B", "8B", "14B", "32B", "30B-A3B", "235B-A22B")
 _BASE = ("0.6B", "1.7B", "4B", "8B", "14B", "30B-A3B")
 _INSTRUCT_2507 = ("4B", "30B-A3B", "235B-A22B")
 
-# The empty thinking block comes from the generation prompt when thinking is off.
+# Without thinking, the generation prompt ends in an empty thinking block.
 _VARIANTS = ((), (("enable_thinking", False),))
 
 PROFILES = (

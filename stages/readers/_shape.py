@@ -71,11 +71,11 @@ def _spans_lines(head: bytes) -> bool:
     return "\n" in text[:stop] or lone
 
 
-def is_lines(source: _bytes.Source, unless_told: bool, limit: int) -> bool:
+def is_lines(source: _bytes.Source, default: bool, limit: int) -> bool:
     """Whether a file has one value per line; otherwise it is an array, or values one after another.
 
     Args:
-        unless_told: the answer by the file's name, where its beginning does not show it.
+        default: the answer by the file's name, where its beginning does not show it.
         limit: bytes of the longest line.
 
     Raises:
@@ -96,7 +96,7 @@ def is_lines(source: _bytes.Source, unless_told: bool, limit: int) -> bool:
         return True
     if body.startswith(b"{") and _spans_lines(body):
         return False
-    return unless_told
+    return default
 
 
 def _is_list(line: bytes) -> bool:

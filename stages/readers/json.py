@@ -17,7 +17,7 @@ class _Json:
 
     def splits(self, path: str) -> list[Split]:
         version = file_version.take(path, jsonl.SPLIT_BYTES)
-        if _shape.is_lines(version, unless_told=False, limit=jsonl.MAX_LINE):
+        if _shape.is_lines(version, default=False, limit=jsonl.MAX_LINE):
             return jsonl.READER.line_splits(version)
         sha256, reader = version.sha256, self.name
         return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
@@ -37,7 +37,7 @@ class _Json:
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
-        if _shape.is_lines(source, unless_told=False, limit=jsonl.MAX_LINE):
+        if _shape.is_lines(source, default=False, limit=jsonl.MAX_LINE):
             return jsonl.READER.glimpse(source, rows, salvage)
         return jsonl.glimpse_values(source, rows, salvage)
 

@@ -85,7 +85,7 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
 def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:
     """A sample of a file that holds values, not lines."""
     values = functools.partial(_values.records, path=_bytes.path_of(source))
-    return _glimpse.first_rows(source, values, rows, salvage)
+    return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
 
 
 class _Jsonl:
@@ -94,7 +94,7 @@ class _Jsonl:
 
     def splits(self, path: str) -> list[Split]:
         version = file_version.take(path, SPLIT_BYTES)
-        if not _shape.is_lines(version, unless_told=True, limit=MAX_LINE):
+        if not _shape.is_lines(version, default=True, limit=MAX_LINE):
             sha256 = version.sha256
             return [Split(path, start=0, stop=0, sha256=sha256, reader="json", version=version)]
         return self.line_splits(version)
@@ -128,11 +128,11 @@ class _Jsonl:
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
-        if not _shape.is_lines(source, unless_told=True, limit=MAX_LINE):
+        if not _shape.is_lines(source, default=True, limit=MAX_LINE):
             return glimpse_values(source, rows, salvage)
         if _bytes.compression(source):
-            return _glimpse.first_rows(source, records, rows, salvage)
-        return _glimpse.windows(source, rows, records, MAX_LINE)
+            return _glimpse.first_rows(source, records, rows=rows, salvage=salvage)
+        return _glimpse.windows(source, rows=rows, records=records, longest=MAX_LINE)
 
 
 READER = _Jsonl()

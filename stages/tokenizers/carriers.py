@@ -60,17 +60,17 @@ def _mistral(member: str, sha256: str) -> Carrier:
 CARRIERS = {
     # the last releases of dashscope without a web server among their requirements
     "qwen": Carrier(
-        "dashscope",
-        "dashscope==1.23.0",
-        "resources/qwen.tiktoken",
-        "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+        package="dashscope",
+        requirement="dashscope==1.23.0",
+        member="resources/qwen.tiktoken",
+        sha256="b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
     ),
     "llama3": Carrier(
-        "llama_models",
-        "llama-models==0.3.0",
-        "llama3/tokenizer.model",
-        "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
-        "llama",
+        package="llama_models",
+        requirement="llama-models==0.3.0",
+        member="llama3/tokenizer.model",
+        sha256="82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
+        extra="llama",
     ),
     "mistral_v1": _mistral(
         "tokenizer.model.v1", "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"

@@ -72,26 +72,28 @@ def _pads(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterat
     why = _pad_problem(claims, profile, tokenizer)
     used = profile.pad_token
     if why is not None:
-        yield Repair(CONFIG, "pad_token", claims.pad_token, used, why)
+        yield Repair(CONFIG, "pad_token", declared=claims.pad_token, used=used, why=why)
     wanted = tokenizer.token_to_id(used)
     for file, index in claims.pad_ids.items():
         if index != wanted:
             text = tokenizer.id_to_token(index) if 0 <= index < 1 << 32 else None
             known = "no token of this tokenizer" if text is None else repr(text)
             why = f"which is {known}, while the pad token {used!r} is {wanted}"
-            yield Repair(file, "pad_token_id", index, wanted, why)
+            yield Repair(file, "pad_token_id", declared=index, used=wanted, why=why)
 
 
 def _stops(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterator[Repair]:
     end = profile.end_of_turn
     if claims.eos_token != profile.eos_token:
         why = f"but the chat template ends an answer with {end!r}"
-        yield Repair(CONFIG, "eos_token", claims.eos_token, profile.eos_token, why)
+        yield Repair(
+            CONFIG, "eos_token", declared=claims.eos_token, used=profile.eos_token, why=why
+        )
     wanted = [tokenizer.token_to_id(token) for token in profile.generation_eos]
     for file, ids in claims.eos_ids.items():
         if wanted[0] not in ids:
             why = f"so generation would not stop at {end!r} ({wanted[0]})"
-            yield Repair(file, "eos_token_id", list(ids), wanted, why)
+            yield Repair(file, "eos_token_id", declared=list(ids), used=wanted, why=why)
 
 
 def of(

@@ -103,7 +103,7 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Resolved:
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         snapshot = fetch(name, revision or None)
         if snapshot is not None:
-            declared = _declared(snapshot.folder, name, overrides, source)
+            declared = _declared(snapshot.folder, name, overrides, source=source)
             return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache)
@@ -115,11 +115,13 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
     try:
         declared = encoder_directory.load(folder, name, overrides.chat_template)
         if declared is None:
-            declared = directory.load(folder, name, overrides.chat_template, overrides.eos)
+            declared = directory.load(
+                folder, name, chat_template=overrides.chat_template, eos=overrides.eos
+            )
         profile, content = declared
         parsed(content)
         own_claims = claims.read(folder)
-        repaired = repairs.of(own_claims, profile, content, bool(overrides.eos))
+        repaired = repairs.of(own_claims, profile, content, own_eos=bool(overrides.eos))
     except Exception as error:
         if type(error) is not Exception:  # the tokenizer library raises this class, our bugs others
             raise
@@ -131,7 +133,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
     known = suggest.known_as(folder, name)
     if known is not None:
         profile = replace(profile, token_ids=known.token_ids)
-    return Resolved(profile, content, source, repaired)
+    return Resolved(profile, content, source=source, repairs=repaired)
 
 
 def _file(path: Path, cache: Path) -> Resolved:
@@ -166,10 +168,10 @@ def resolve(model: str, cache: Path, overrides: Overrides) -> Resolved:
         folder = Path(model).expanduser()
         if not folder.is_dir():
             raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
-        resolved = _declared(folder, folder.name, overrides, "directory")
+        resolved = _declared(folder, folder.name, overrides, source="directory")
     elif model.count("/") == 1:
         if Path(model).is_dir():
-            resolved = _declared(Path(model), model, overrides, "directory")
+            resolved = _declared(Path(model), model, overrides, source="directory")
         else:
             resolved = _by_id(model, cache, overrides)
     else:

@@ -1,7 +1,7 @@
-"""Tokenizers of profiles that no installed package carries: the hub's cache, then the hub.
+"""Tokenizers of profiles that no installed package contains: from the hub's cache, else the hub.
 
-What is found must be the file that the profile names by its hash, where it does; binding checks the
-ids that the profile declares.
+Where the profile has the hash of the file, the file must have it; ``bind`` checks the ids that the
+profile declares.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def _require_file(profile: ModelProfile, content: bytes, model_id: str) -> None:
 
 
 def find(profile: ModelProfile) -> tuple[ModelProfile, bytes, str]:
-    """The profile with its commit, the bytes of its tokenizer, and where they were found.
+    """The profile with its commit, the bytes of its tokenizer, and their source.
 
     Raises:
-        ModelError: it is not at hand, and the message says which command gets it; or it is
-            another file than the profile's.
+        ModelError: the tokenizer is not available, and the message says which command fetches it;
+            or the file has another hash than the profile's.
     """
     for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
         for model_id in profile.model_ids:
