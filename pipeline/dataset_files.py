@@ -17,7 +17,7 @@ import pyarrow as pa
 def _feature(kind: pa.DataType) -> dict[str, Any]:
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "length": -1, "_type": "Sequence"}
-    names = {pa.string(): "string", pa.float32(): "float32"}
+    names = {pa.string(): "string", pa.float32(): "float32"}  # pyarrow calls float32 "float"
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
 
 

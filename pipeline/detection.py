@@ -1,6 +1,6 @@
-"""The format of an input, by the evidence of a sample from its head, its middle and its tail.
+"""Detects the format of an input from a sample of rows from its head, middle and tail.
 
-Of an input that cannot be entered (a compressed file, say) only the beginning is looked at.
+An input that can only be read from its start, such as a compressed file, is sampled there.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ LEAST_ROWS = 30  # of each input, where there are many
 
 
 def rows_each(inputs: int) -> int:
-    """How many rows of each of so many inputs are looked at."""
+    """How many rows of each input are sampled, with so many inputs."""
     return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
 
 
 def way_on(error: str, path: str) -> str:
-    """What to do about a file none of whose rows can be read."""
+    """The remedy for a file without a single readable row."""
     if "UTF-8" in error:
         return f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > utf8.jsonl"
     return "Give a file of JSON objects, one a line."
 
 
 def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection:
-    """The reading of an input, from what was looked at of it.
+    """The reading of an input, from sampled rows.
 
     Raises:
         DataError: no row of it can be read; see also ``recognise_rows``.
@@ -66,7 +66,10 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
 
 
 def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
-    """The error for a file whose rows are of two kinds: where the second kind begins."""
+    """The error for a file with rows of two formats; it names the line where the second begins.
+
+    The sample shows that there are two, but not where they meet, so the file is read again.
+    """
     pair = [formats.load(kind) for kind in kinds]
     usable = formats.usable_for(tasks.kind_of(config.task))
     selection, mapping = selection_of(config), config.source.map
@@ -94,10 +97,10 @@ def _columns_of(rows: list[Row]) -> str:
 
 
 def _require_named(where: str, rows: list[Row], config: Config) -> None:
-    """Every column that ``--map``, ``--ignore`` or ``--where`` names stands in some row.
+    """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names.
 
     Raises:
-        UsageError: one stands in none.
+        UsageError: no row has one of them.
     """
     missing = [
         (f"--map {name}={column}", column)
@@ -122,10 +125,10 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
 
 
 def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> None:
-    """Every NAME of ``--map`` is one that a format reads.
+    """Require that a format reads each NAME of ``--map NAME=COLUMN``.
 
     Raises:
-        UsageError: one is not; the message has the nearest names.
+        UsageError: none reads one of them; the message has similar names.
     """
     known = sorted(set(known))
     for name in names:
@@ -139,10 +142,10 @@ def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> Non
 
 
 def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
-    """Sampled rows as their format sees them.
+    """The sampled rows that ``--where`` keeps, without ignored columns, as formats get them.
 
     Raises:
-        DataError: ``--where`` takes none of them.
+        DataError: ``--where`` keeps none of them.
     """
     selection = selection_of(config)
     taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
@@ -180,6 +183,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     kind = tasks.kind_of(config.task)
     named = None if config.source.format == "auto" else formats.choose(config.source.format, kind)
     _require_named(where, raw, config)
+    # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
     whose = f"format {named.name}" if named else f"no format of {kind.words}"
     _require_read(config.source.map, (n for f in offered for n in formats.names_of(f)), whose)

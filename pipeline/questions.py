@@ -1,7 +1,7 @@
-"""Questions about columns that nothing would read, asked once before a build begins.
+"""Errors about columns that the build would not read although they may matter.
 
-Each names the column, what it holds in the sampled rows, and options that settle it; each of the
-options builds.
+They stop a build before it begins. Each names the column, its values in the sampled rows, and
+options to choose from; the build works with any of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _spelled(value: Any) -> str:
 
 
 def _contents(column: Column, rows: int) -> str:
-    """What a column holds, in words: ``true in 31, false in 9 of 40 sampled rows``."""
+    """The values of a column, in words: ``true in 31, false in 9 of 40 sampled rows``."""
     counts = Counter(map(_spelled, column.values))
     if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
         return f"in {column.rows} of {rows} sampled rows"
@@ -42,7 +42,7 @@ def _quoted(text: str) -> str:
 
 
 def condition_for(path: str, values: Sequence[Any]) -> str | None:
-    """A ``--where`` that keeps the better rows; None where it is not known which are better."""
+    """A ``--where`` that keeps the better rows; None if it is unknown which are better."""
     kinds = {type(value) for value in values}
     word = column_names.plain(path)
     if word in column_names.PLACES:
@@ -54,7 +54,7 @@ def condition_for(path: str, values: Sequence[Any]) -> str | None:
         if word in column_names.CLASSES and not set(values) <= {-1, 0, 1}:
             return None
         if len(set(values)) == 1 and values[0] != 1:
-            return None
+            return None  # one value for all rows: nothing shows whether it is a good one
         best, sign = (min(values), "<=") if low else (max(values), ">=")
         few = len(set(values)) <= 2
         return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
@@ -175,10 +175,10 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
 
 
 def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: Config) -> None:
-    """Ask about the first column that must not be left out without a question.
+    """Stop at the first column that must not be left out without the user's decision.
 
     Raises:
-        DataError: there is one.
+        DataError: there is such a column.
     """
     asked = {path: column for path, column in survey.columns.items() if column.asked is not None}
     for path, column in asked.items():

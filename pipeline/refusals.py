@@ -45,7 +45,7 @@ def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> Non
         rows: rows that were read and not left out on purpose; left: examples that are kept.
 
     Raises:
-        DataError: it did; the refused rows stand in ``DIR.failed/rejects.jsonl``.
+        DataError: it did; the refused rows are in ``DIR.failed/rejects.jsonl``.
     """
     if left and not too_many(ledger.rejected_rows, rows, config.judge.max_reject):
         return

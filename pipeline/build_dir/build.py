@@ -53,6 +53,7 @@ def read_manifest(data: bytes) -> Manifest:
         MalformedError: naming the key that is missing or of another type.
         UsageError: a newer version wrote it, in a schema that this one does not know.
     """
+    # Only the header is sure to be readable: a newer schema may lack any other key.
     header = load(Header, data)
     if header.schema_version > SCHEMA_VERSION:
         raise UsageError(
@@ -103,7 +104,7 @@ class Shard:
     def _read(self, projection: exports.Projection | None) -> pa.Table:
         try:
             return stored.read(self.build.folder, self.record.path, projection)
-        except PermissionError as error:
+        except PermissionError as error:  # an OSError too, but no sign of damage
             raise SurroundingsError(
                 f"{self.path} is not readable.", "Change its permissions."
             ) from error
@@ -236,7 +237,7 @@ class Build:
             DataError: a file is missing or has changed.
         """
         for difference in self.differences():
-            if difference.code != files.UNKNOWN:
+            if difference.code != files.UNKNOWN:  # a file that somebody added changes no row
                 what = "has changed since" if difference.code == files.HASH else "is missing from"
                 raise DataError(
                     f"{self.folder / difference.name} {what} the build.", "Build it again."
@@ -250,6 +251,7 @@ class Build:
         Raises:
             DataError: its tokenizer is missing.
         """
+        # The manifest has no tokenizer bytes, and exports of text need them to encode again.
         return replace(exports.facts_of(self.manifest), tokenizer_json=self.tokenizer_json)
 
     @cached_property

@@ -13,8 +13,8 @@ class Pair(Record):
     """How an encoder's two texts are framed, and which positions it has.
 
     Attributes:
-        before, between, after: special tokens in front of the prompt, between it and the answer,
-            and behind that.
+        before, between, after: special tokens before the prompt, between prompt and answer, and
+            after the answer.
         token_types: the answer's tokens are of type 1.
         position_offset: position of the first token.
         positions: tokens that the model has positions for.
@@ -32,7 +32,7 @@ class Pair(Record):
 
 @dataclass(frozen=True, slots=True)
 class RepairRecord(Record):
-    """One value of a model directory that the build does not use as it stands."""
+    """One value of a model directory that the build replaces."""
 
     file: str
     key: str

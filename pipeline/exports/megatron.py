@@ -100,8 +100,7 @@ def _projection(facts: Facts) -> Projection:
         first, lengths = numbers(list_of(table, "seq_lengths"))
         mask, values = trained(labels), numbers(ids)[1]
         starts = offsets_of(lengths)[:-1]
-        # Its loss leaves out every position whose input is the eos token: the token after it is
-        # not trained, unless that one begins a document, where nothing is predicted anyway.
+        # Its loss leaves out positions whose input is eos. A document's first token has none.
         lost = np.flatnonzero(mask[1:] & (values[:-1] == eos)) + 1
         lost = lost[~np.isin(lost, starts)]
         if len(lost):
@@ -113,9 +112,7 @@ def _projection(facts: Facts) -> Projection:
             )
         if not np.array_equal(numbers(labels)[1][mask], values[mask]):
             raise UsageError("megatron trains on the ids only; this build has other labels.")
-        # Its mask is at the token that predicts, ours at the token that is predicted. The last
-        # token of a document predicts nothing: the next one is another document's.
-        moved = np.append(mask[1:], False)
+        moved = np.append(mask[1:], False)  # to the token that predicts the trained one
         ends = starts + lengths - 1
         moved[ends] = False
         before = np.repeat(list_parts(ids)[0][:-1], np.diff(first))

@@ -60,6 +60,7 @@ def _detail(facts: Facts) -> str:
 def _forward(table: pa.Table) -> pa.Table:
     ids, labels = list_of(table, "input_ids"), list_of(table, "labels")
     mask = trained(labels)
+    # A mask can only say which ids are trained, not that another id is the label.
     if not np.array_equal(numbers(labels)[1][mask], numbers(ids)[1][mask]):
         raise UsageError("open-r1 trains on the ids only; this build has other labels.")
     return pa.table({"input_ids": ids, "completion_mask": like(ids, mask.astype(np.int8))})

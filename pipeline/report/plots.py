@@ -70,6 +70,7 @@ def lengths(audits: Audits) -> Histogram | None:
     )
     if not bins:
         return None
+    # A bin's label is its start, so the second one is the width of all.
     width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 1
     return histogram([count for _, count in bins], width, "tokens")
 
@@ -107,7 +108,7 @@ def packing(shards: Shards) -> Packing | None:
             if len(drawn) < PACKS:
                 drawn += _strips(batch, stored.tolist(), room=room, first=len(drawn))
     fill = np.concatenate(fills)
-    places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)
+    places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)  # a full pack is in the last bin
     counts = np.bincount(places, minlength=FILL_BINS).tolist()
     return Packing(tuple(drawn[:PACKS]), len(fill), histogram(counts, 100 / FILL_BINS, "% full"))
 

@@ -52,6 +52,7 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], examined: Exa
     tokenizer = Tokenizer.from_str(directory.tokenizer_json(folder).decode())
     theirs = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items()}
     ours = {t.content: i for i, t in build.tokenizer.get_added_tokens_decoder().items()}
+    # The directory may have more tokens than the build: only ours must have our ids.
     other = {text: index for text, index in ours.items() if theirs.get(text) != index}
     if other:
         named = ", ".join(f"{text!r} = {index}" for text, index in list(other.items())[:4])
@@ -102,7 +103,7 @@ def judge_template(
     answer = str(ANSWERED[-1]["content"])
     end = build.model.profile.end_of_turn
     use = "Use the build's chat template: tokenizer/tokenizer_config.json of the build has it."
-    if end not in whole.rpartition(answer)[2]:
+    if end not in whole.rpartition(answer)[2]:  # what is printed after the answer
         what = f"the chat template prints no {build.end} after an answer; the build's does"
         examined.add("template_without_end_of_turn", where, what, use)
         return
@@ -120,6 +121,7 @@ def judge_template(
 def _stops(folder: Path, build: Declared, examined: Examined) -> None:
     claimed = claims.read(folder)
     end = build.model.end_of_turn_id
+    # At most one entry: the file that generation takes its eos ids from.
     where, ids = next(iter(claimed.eos_ids.items()), ("generation_config.json", ()))
     if end not in ids:
         listed = f"lists {list(ids)}" if ids else "lists none"
