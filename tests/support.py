@@ -104,10 +104,13 @@ def run_python(code: str, folder: Path, **variables: str) -> subprocess.Complete
     )
 
 
+_EXAMPLE = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
+
+
 def _examples() -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
     """The Python files of CONTRIBUTING.md, each with the entry points declared below it."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    for code, declared in re.findall(r"```python\n(.*?)```\n\n```toml\n(.*?)```", text, re.DOTALL):
+    for code, declared in re.findall(_EXAMPLE, text, re.DOTALL):
         yield code, tomllib.loads(declared)["project"]["entry-points"]
 
 
