@@ -29,7 +29,7 @@ from expectations.gate import Table
 from expectations.gx import suites
 from expectations.readback.dataset import Dataset
 from pipeline.tasks import kind_of
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 from stages.profiles import all_profiles
 
 FILES = 20

@@ -27,10 +27,10 @@ from pipeline import memory
 def main() -> None:
     """Grow the rows, run every stage over them, print."""
     memory.keep_freed()  # before pyarrow is imported
-    from pipeline.chain import split_off
-    from pipeline.config import Config, default_cache
-    from pipeline.inputs import scan
-    from pipeline.recipe import resolve_recipe
+    from pipeline.inputs.scan import scan
+    from pipeline.options.config import Config, default_cache
+    from pipeline.parts.chain import split_off
+    from pipeline.recipe.recipe import resolve_recipe
     from stages import readers
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])

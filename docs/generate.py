@@ -27,7 +27,7 @@ from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, models, trainers
-from pipeline.stage_table import stage_table
+from pipeline.stagewise.stage_table import stage_table
 from pipeline.tasks import kind_of
 from stages import catalog
 
@@ -118,16 +118,16 @@ def formats_page() -> str:
 EXTENDING = ROOT / "docs" / "extending.md"
 # What can be added: the folder, and the modules with helper functions beside those in the folder.
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
-    "stages.formats": ("stages.watched",),
-    "stages.readers": ("stages.file_version", "stages.strict_json"),
+    "stages.formats": ("stages.rows.watched",),
+    "stages.readers": ("stages.files.file_version", "stages.files.strict_json"),
     "stages.profiles": ("stages.profiles",),
     "stages.probes": ("stages.probes",),
-    "stages.kinds": ("stages.normalized", "stages.examples"),
+    "stages.kinds": ("stages.rows.batches", "stages.conversations.examples"),
     "stages.layouts": ("stages.columns",),
-    "pipeline.tasks": ("pipeline.tasks", "pipeline.stage_tools"),
+    "pipeline.tasks": ("pipeline.tasks", "pipeline.recipe.stage_tools"),
     "pipeline.exports": ("pipeline.exports",),
     "pipeline.executors": (),
-    "pipeline.commands": ("pipeline.options", "pipeline.build_dir.build"),
+    "pipeline.commands": ("pipeline.options.command_line", "pipeline.build_dir.build"),
     "expectations.invariants": ("expectations.checks", "expectations.contract"),
     "expectations.audits": ("expectations.audits",),
 }

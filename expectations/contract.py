@@ -18,7 +18,7 @@ import polars as pl
 from expectations.checks import Check
 from stages import layouts
 from stages.kinds import Kind
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 
 EXAMPLE = "examples"  # one row of metrics per example
 ROW = "rows"  # one per training row: a pack, or a padded row; ragged builds have no such table

@@ -11,7 +11,8 @@ from expectations import metric_tables
 from expectations.contract import EXAMPLE, STREAM, Context
 from expectations.invariants import applying
 from expectations.readback.stored_rows import StoredRows
-from stages import columns, weights
+from stages import columns
+from stages.chat_template import weights
 from stages.contract import Batch
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stages.columns import Ints
-from stages.encoders import parsed
-from stages.profile import TargetModel
+from stages.models.encoders import parsed
+from stages.models.profile import TargetModel
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]

@@ -9,15 +9,19 @@ from collections.abc import Sequence
 
 import click
 
-from pipeline import drift, exports, inference, margins
+from pipeline import exports
 from pipeline.build import Built, Report, build
-from pipeline.build_dir.counts import Examples, Rows
-from pipeline.build_dir.json_records import as_json, one_line
-from pipeline.build_dir.manifest import MANIFEST, InputRecord, Manifest
-from pipeline.build_dir.records import VALIDATION
-from pipeline.config import Config
+from pipeline.build_dir import drift
+from pipeline.manifest.counts import Examples, Rows
+from pipeline.manifest.json_records import as_json, one_line
+from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest
+from pipeline.manifest.records import VALIDATION
+from pipeline.options.config import Config
+from pipeline.serving import inference
+from pipeline.shards import margins
 from pipeline.sources.local import in_words
-from stages import notes, turn_split
+from stages.chat_template import turn_split
+from stages.rows import notes
 
 MAX_INPUTS = 8  # that the summary names
 
@@ -136,7 +140,7 @@ def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
         click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest
     if manifest.for_:
-        from pipeline import launch
+        from pipeline.trainers import launch
 
         started = launch.command(folder, manifest.for_)
         click.echo(f"train     {started}", err=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from pipeline import forecast_page
 from pipeline.build import build
 from pipeline.build_dir.build import Build
-from pipeline.forecast import Forecast, forecast, would_stop
-from pipeline.option_table import config_of
+from pipeline.estimate import page
+from pipeline.estimate.forecast import Forecast, forecast, would_stop
+from pipeline.options.table import config_of
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]
 Progress = Callable[[str, int, int], None]
@@ -85,10 +85,10 @@ class Plan:
 
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
-        return forecast_page.as_json(self._forecast)
+        return page.as_json(self._forecast)
 
     def __str__(self) -> str:
-        return click.unstyle(forecast_page.as_text(self._forecast))
+        return click.unstyle(page.as_text(self._forecast))
 
 
 def plan(task: str, *, model: str | PathLike[str], data: Data, **options: Any) -> Plan:

@@ -29,6 +29,6 @@ def main() -> NoReturn:
 def openrlhf() -> NoReturn:
     """``pipeline-openrlhf``."""
     _require_ours()
-    from pipeline.openrlhf_launch import main
+    from pipeline.trainers.openrlhf_launch import main
 
     main()

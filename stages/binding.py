@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages import probes
-from stages.profile import ModelProfile, TargetModel, declare
+from stages.models.profile import ModelProfile, TargetModel, declare
 
 
 def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:

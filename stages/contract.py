@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from stages.file_version import FileVersion
+    from stages.files.file_version import FileVersion
 
 
 Batch: TypeAlias = pa.RecordBatch

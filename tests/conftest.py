@@ -15,10 +15,10 @@ from hypothesis import settings
 from preloaded import Server, outputs
 from support import Ran
 
-from stages import encoders
 from stages.binding import bind
-from stages.encoders import Encoder
-from stages.profile import TargetModel
+from stages.models import encoders
+from stages.models.encoders import Encoder
+from stages.models.profile import TargetModel
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 
@@ -119,7 +119,7 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
 def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
     """Build in this process, where everything is loaded already; the folder of the build."""
     from pipeline.build import build
-    from pipeline.config import Config
+    from pipeline.options.config import Config
 
     def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
         given = {"model": NAME, "workers": 1, "max_reject": 1.0, **options}

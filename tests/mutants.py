@@ -30,33 +30,29 @@ import pyarrow.parquet as pq
 import pipeline.build
 from expectations.gx import library
 from expectations.verdict import Verdict
-from pipeline import chain, gate, gather, manifest, part, plan, publish, rejects
-from pipeline.config import Config
-from stages import compile as compiling
-from stages import (
-    encode,
-    encoders,
-    examples,
-    exchanges,
-    fold,
-    kinds,
-    merged_cuts,
-    normalize,
-    reasoning,
-    render,
-    turns,
-    weights,
-    witness,
-)
+from pipeline.build import description
+from pipeline.options.config import Config
+from pipeline.parts import chain, part
+from pipeline.publish import publish
+from pipeline.shards import gather, plan
+from pipeline.verdict import gate, rejects
+from stages import kinds
+from stages.chat_template import compile as compiling
+from stages.chat_template import reasoning, render, turns, weights
+from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
+from stages.conversations import examples
 from stages.kinds import conversation
 from stages.layouts import packed, padded
-from stages.profile import with_step_tokens
+from stages.models import encoders
+from stages.models.profile import with_step_tokens
+from stages.normalize import exchanges, stage
+from stages.parity import sample
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
-from stages.segments import MARKER, STEP
 from stages.tokenizers import builtin
+from stages.tokens import encode, fold, merged_cuts
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"
 
@@ -358,7 +354,7 @@ def answers_move_to_the_next_question() -> None:
 
 @mutant("sft")
 def the_last_row_of_a_batch_is_dropped_by_normalize() -> None:
-    after(normalize.Normalize, "__call__", lambda batch: batch.slice(0, batch.num_rows - 1))
+    after(stage.Normalize, "__call__", lambda batch: batch.slice(0, batch.num_rows - 1))
 
 
 def wrap_pairs(change: Callable[[Any], Any]) -> None:
@@ -668,7 +664,7 @@ def every_example_has_one_digest() -> None:
 
 @mutant("prm")
 def markers_stand_before_their_steps() -> None:
-    from stages import mark
+    from stages.tokens import mark
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
@@ -683,7 +679,7 @@ def markers_stand_before_their_steps() -> None:
 
 @mutant("prm")
 def a_step_has_no_marker() -> None:
-    from stages import mark
+    from stages.tokens import mark
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
@@ -699,7 +695,7 @@ def a_step_has_no_marker() -> None:
     "tokens; test_mark.py has a model where they have not",
 )
 def the_alignment_is_not_proved() -> None:
-    from stages import second_ids
+    from stages.parity import second_ids
 
     wrap(second_ids, "require_aligned", lambda old, *rest: None)
 
@@ -757,17 +753,17 @@ def a_row_is_refused_without_cause() -> None:
 
 @mutant("sft")
 def the_second_reading_reads_nothing() -> None:
-    wrap(witness.Witness, "__call__", lambda old, self, *rest: None)
+    wrap(sample.Witness, "__call__", lambda old, self, *rest: None)
 
 
 @mutant("sft", "rm", "prm")
 def the_second_reading_compares_nothing() -> None:
-    witness.Witness._compare = lambda self, row, said: True
+    sample.Witness._compare = lambda self, row, said: True
 
 
 @mutant("sft", "prm")
 def the_second_reading_compares_no_labels() -> None:
-    witness._same = lambda what, ours, theirs: None
+    sample._same = lambda what, ours, theirs: None
 
 
 # Plan, gather and layouts
@@ -882,7 +878,7 @@ def the_mask_covers_the_padding() -> None:
 
 @mutant("flat")
 def the_manifest_counts_a_row_too_many() -> None:
-    after(manifest, "_rows", lambda rows: replace(rows, in_=rows.in_ + 1))
+    after(description, "_rows", lambda rows: replace(rows, in_=rows.in_ + 1))
 
 
 @mutant("flat")

@@ -93,9 +93,9 @@ def _load_tokenizers() -> None:
 
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
-    from pipeline.config import default_cache
-    from stages import encoders
-    from stages.profile import with_step_tokens
+    from pipeline.options.config import default_cache
+    from stages.models import encoders
+    from stages.models.profile import with_step_tokens
     from stages.profiles import all_profiles
     from stages.tokenizers import builtin
 

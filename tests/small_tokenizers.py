@@ -23,7 +23,7 @@ from tokenizers import (
     trainers,
 )
 
-from stages.profile import ModelProfile
+from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles
 
 CORPUS = (

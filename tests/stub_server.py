@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from stages.template import Template
+from stages.chat_template.template import Template
 
 END = "<|im_end|>"
 

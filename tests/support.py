@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.build_dir.model_record import ModelRecord
+from pipeline.manifest.model_record import ModelRecord
 from pipeline.tasks import kind_of
 from stages.contract import Example, FormatOptions, Row
-from stages.detection import detect
-from stages.watched import Watched
+from stages.detection.evidence import detect
+from stages.rows.watched import Watched
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_data"

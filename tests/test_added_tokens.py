@@ -14,14 +14,14 @@ from support import Ran, read_manifest
 from test_overlay import model_dir
 from transformers import AutoTokenizer
 
-from pipeline import serving
-from pipeline.config import Config
-from pipeline.overlay import overlay
-from pipeline.recipe import resolve_recipe
-from pipeline.safetensors_rows import read_row
+from pipeline.options.config import Config
+from pipeline.overlay.overlay import overlay
+from pipeline.overlay.safetensors_rows import read_row
+from pipeline.recipe.recipe import resolve_recipe
+from pipeline.serving import serving
 from stages.binding import bind
-from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
+from stages.models.encoders import parsed
 from stages.profiles import all_profiles
 from stages.tokenizers import added
 

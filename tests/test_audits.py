@@ -34,13 +34,13 @@ from expectations.audits import (
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from expectations.readback.undo_layout import Sequences
-from pipeline import drift
+from pipeline.build_dir import drift
 from pipeline.build_dir.build import Build
-from pipeline.measured import read
+from pipeline.shards.measured import read
 from pipeline.tasks import kind_of
 from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]

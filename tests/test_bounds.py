@@ -24,14 +24,14 @@ from small_tokenizers import byte_level
 from support import say
 
 from pipeline.commands.build import COMMAND as BUILD
-from pipeline.config import Config
-from pipeline.detection import recognise
-from pipeline.forecast import glimpses
-from pipeline.inputs import expand, scan
+from pipeline.estimate.forecast import glimpses
+from pipeline.inputs.detection import recognise
+from pipeline.inputs.scan import expand, scan
+from pipeline.options.config import Config
 from stages import readers
+from stages.chat_template.template import LONGEST, Template
 from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
-from stages.readers import _bounds, _inflate
-from stages.template import LONGEST, Template
+from stages.files import bounds
 from stages.tokenizers.resolve import Overrides, resolve
 
 PLENTY = 20.0  # seconds
@@ -149,12 +149,12 @@ def test_an_archive_expands_to_no_more_than_text_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what is free; and --salvage keeps what came before."""
-    monkeypatch.setattr(_bounds, "FREE_TEXT", 1 << 20)
+    monkeypatch.setattr(bounds, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
     path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
     said = _within("archives", lambda: _read(path, False), ContainerError)
-    assert f"expands more than {_bounds.EXPANSION} times" in said
-    assert _inflate._bounds.EXPANSION > 1032  # what gzip comes to at most
+    assert f"expands more than {bounds.EXPANSION} times" in said
+    assert bounds.EXPANSION > 1032  # what gzip comes to at most
 
 
 def test_ordinary_files_are_far_from_the_limits(tmp_path: Path) -> None:

@@ -12,18 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import small
 
-from pipeline.chain import split_off
+from pipeline.parts.chain import split_off
 from pipeline.tasks import kind_of
-from stages import formats, stop_text
+from stages import formats
 from stages.binding import bind
+from stages.chat_template.render import Render, Renderer
+from stages.chat_template.segments import TRAINED
 from stages.contract import FormatOptions, Record, Row
-from stages.normalize import Normalize
-from stages.profile import TargetModel
+from stages.conversations import stop_text
+from stages.conversations.unfinished import FLAGS, opens_reasoning
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
-from stages.render import Render, Renderer
-from stages.segments import TRAINED
 from stages.tokenizers import builtin
-from stages.unfinished import FLAGS, opens_reasoning
 
 FAMILIES = (
     "qwen2.5-0.5b-instruct",

@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran, read_manifest
 
-from pipeline import rows, seal
 from pipeline.build import Built
-from pipeline.build_dir import identity
+from pipeline.build_dir import examples as rows
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.build import read_manifest as parse
-from pipeline.build_dir.json_records import (
+from pipeline.check.check import check
+from pipeline.manifest import identity, seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import (
     MalformedError,
     Record,
     as_json,
@@ -31,14 +33,12 @@ from pipeline.build_dir.json_records import (
     one_line,
     sealed,
 )
-from pipeline.build_dir.manifest import SCHEMA_VERSION, Manifest
-from pipeline.build_dir.records import Audits, Reject, RunRecord, Serving, Validation
-from pipeline.check import check
-from pipeline.dataset_files import write_json
-from pipeline.drawing import Shards
-from pipeline.exporting import export_build
+from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
+from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Validation
 from pipeline.progress import summary
 from pipeline.report import make as page
+from pipeline.trainers.exporting import export_build
+from pipeline.view.drawing import Shards
 from stages.errors import DataError, UsageError
 
 Run = Callable[..., Ran]
@@ -76,7 +76,7 @@ OPTIONAL = {
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
     """A folder with all of them, and an export of a whole build."""
     from pipeline.build import build
-    from pipeline.config import Config
+    from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("builds")
     for name, (task, data, options) in BUILDS.items():
@@ -391,7 +391,10 @@ def test_reading_a_build_needs_nothing_that_builds() -> None:
     )
     loaded = set(done.stdout.split())
     assert not heavy & loaded
-    assert not {"pipeline.build", "pipeline.part", "pipeline.recipe", "expectations"} & loaded
+    assert (
+        not {"pipeline.build", "pipeline.parts.part", "pipeline.recipe.recipe", "expectations"}
+        & loaded
+    )
 
 
 def test_no_other_file_reads_a_manifest() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support import say
 
-from pipeline import part
 from pipeline.build import build
-from pipeline.config import Config
-from pipeline.inputs import scan
-from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.inputs.scan import scan
+from pipeline.options.config import Config
+from pipeline.parts import part
+from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.sources import spool
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin

@@ -20,9 +20,9 @@ from transformers import AutoTokenizer
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record
-from stages.detection import detect
+from stages.detection.evidence import detect
 from stages.errors import DataError
-from stages.normalize import Normalize
+from stages.normalize.stage import Normalize
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

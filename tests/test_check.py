@@ -15,14 +15,14 @@ import pytest
 from support import SAMPLES, Ran
 
 import pipeline.build
-from pipeline import seal
-from pipeline.check import check
-from pipeline.checked import Checked
-from pipeline.config import Config
-from pipeline.dataset_files import write_json
-from pipeline.measured import read
-from stages import file_hash
+from pipeline.check.check import check
+from pipeline.check.checked import Checked
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.options.config import Config
+from pipeline.shards.measured import read
 from stages.errors import UsageError
+from stages.files import file_hash
 from stages.tokenizers.resolve import Overrides, resolve
 
 Run = Callable[..., Ran]

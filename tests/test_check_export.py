@@ -10,15 +10,16 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES, Ran
 
-from pipeline import exports, seal
+from pipeline import exports
 from pipeline.build import build
-from pipeline.check import check
-from pipeline.config import Config
-from pipeline.dataset_files import write_json
-from pipeline.exporting import export_build
-from pipeline.publish import MANIFEST
+from pipeline.check.check import check
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.options.config import Config
+from pipeline.publish.publish import MANIFEST
 from pipeline.tasks import kind_of
-from stages import file_hash
+from pipeline.trainers.exporting import export_build
+from stages.files import file_hash
 
 Run = Callable[..., Ran]
 SHARD = "train/data-00000-of-00001.arrow"

@@ -12,7 +12,7 @@ from support import SAMPLES, Ran, run_python
 
 import posttrain_pipeline as pp
 from pipeline import tasks
-from pipeline.config import PHASE_OF
+from pipeline.options.config import PHASE_OF
 
 Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"

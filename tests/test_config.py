@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from conftest import NAME
 
-from pipeline.config import PHASE_OF, PHASES, Config, from_record
-from pipeline.option_table import config_of
-from pipeline.options import BUILD, with_options
-from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.options.command_line import BUILD, with_options
+from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.table import config_of
+from pipeline.recipe.recipe import Recipe, resolve_recipe
 from stages.errors import UsageError
 from stages.profiles import all_profiles
 

@@ -22,13 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT, Ran, read_manifest
 
-from pipeline.config import Config
-from pipeline.inputs import scan
+from pipeline.inputs.scan import scan
+from pipeline.options.config import Config
 from pipeline.tasks import kind_of
 from stages import formats, readers
 from stages.contract import FormatOptions, Record
 from stages.errors import ContainerError
-from stages.normalize import Normalize
+from stages.normalize.stage import Normalize
 from stages.readers import _values, jsonl
 
 Run = Callable[..., Ran]

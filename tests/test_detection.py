@@ -16,7 +16,7 @@ from support import Ran, read_manifest
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
-from stages.detection import detect
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError, UsageError
 
 Run = Callable[..., Ran]

@@ -11,9 +11,9 @@ import pytest
 from small_tokenizers import SMALL, small
 from support import Ran
 
-from pipeline import doctor
+from pipeline.serving import doctor
 from stages import probes
-from stages.profile import declare
+from stages.models.profile import declare
 from stages.profiles import all_profiles
 
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template

@@ -15,12 +15,13 @@ import pytest
 from support import Ran, check_reading, read_manifest
 
 from pipeline.tasks import kind_of
-from stages import formats, templated
+from stages import formats
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Record, Row
-from stages.detection import detect
+from stages.conversations import templated
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
-from stages.normalize import Normalize
-from stages.strict_json import parse
+from stages.files.strict_json import parse
+from stages.normalize.stage import Normalize
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

@@ -22,17 +22,18 @@ from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
 from expectations.readback.stored_rows import StoredRows
 from pipeline.tasks import kind_of
-from stages import encoders, formats
+from stages import formats
 from stages.binding import bind
+from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.encode import EncodePair, SegmentEncoder
 from stages.errors import ModelError
 from stages.layouts.padded import pad
 from stages.layouts.ragged import ordered
-from stages.normalize import Normalize
-from stages.profile import TargetModel
+from stages.models import encoders
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
-from stages.render_pair import PairRenderer, RenderTexts, prove_pair
+from stages.tokens.encode import EncodePair, SegmentEncoder
 
 FAMILIES = ("roberta-base", "bert-base-uncased")
 TEXTS = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
 from stages.contract import FormatOptions, Record, Row
-from stages.detection import detect
-from stages.normalize import Normalize
+from stages.detection.evidence import detect
+from stages.normalize.stage import Normalize
 
 TAG = "<extra_0>"
 WORDS = st.text(st.sampled_from("ab +-1é好\n.:<"), min_size=1, max_size=10)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
-from stages import examples, formats
+from stages import formats
 from stages.contract import (
     Conversation,
     FormatOptions,
@@ -18,8 +18,9 @@ from stages.contract import (
     Record,
     StepChain,
 )
+from stages.conversations import examples
 from stages.errors import RowError
-from stages.normalize import Normalize
+from stages.normalize.stage import Normalize
 
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}
 

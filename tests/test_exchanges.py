@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
-from stages import exchanges, formats, stop_text
+from stages import formats
 from stages.contract import FormatOptions, Record
-from stages.normalize import Normalize
+from stages.conversations import stop_text
+from stages.normalize import exchanges
+from stages.normalize.stage import Normalize
 
 QUERY_RESPONSE = formats.load("query_response")
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pipeline.executors.local import pmap
-from pipeline.gather import Shard
-from pipeline.part import Work
+from pipeline.parts.part import Work
+from pipeline.shards.gather import Shard
 from stages.contract import Split
 from stages.errors import DataError, SurroundingsError
 

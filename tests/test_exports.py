@@ -21,10 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, model_record, read_manifest
 
-from pipeline import exports, rows, tasks
+from pipeline import exports, tasks
+from pipeline.build_dir import examples as rows
 from pipeline.build_dir.build import Build
-from pipeline.exporting import export_build
 from pipeline.exports import Facts, openrlhf
+from pipeline.trainers.exporting import export_build
 from stages import columns, packing
 from stages.errors import DataError, UsageError
 from stages.layouts.packed import pack
@@ -147,7 +148,7 @@ def test_layouts_are_taken_apart_into_the_same_examples(
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
     """One build a task, in the default layout."""
     from pipeline.build import build
-    from pipeline.config import Config
+    from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("builds")
     for task, source in SOURCE.items():

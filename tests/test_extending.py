@@ -13,11 +13,11 @@ import pytest
 from datasets import load_from_disk
 from support import ROOT, Ran, example_groups, install_examples, read_manifest
 
-from pipeline import recipe
 from pipeline.build_dir.build import Build
-from pipeline.check import check
-from pipeline.drawing import Shards
-from pipeline.exporting import export_build
+from pipeline.check.check import check
+from pipeline.recipe import recipe
+from pipeline.trainers.exporting import export_build
+from pipeline.view.drawing import Shards
 from stages import catalog, readers
 
 QUIZ = "stem,key\n2 + 2?,It is 4.\n3 + 4?,It is 7.\nOne too many?,yes,no\n"

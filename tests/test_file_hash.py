@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from pipeline import recipe
-from stages import file_hash
+from pipeline.recipe import recipe
+from stages.files import file_hash
 
 
 @pytest.mark.parametrize("size", [0, 1, file_hash._BLOCK, file_hash._BLOCK + 1])

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
-from stages import examples, formats, readers
+from stages import formats, readers
 from stages.contract import (
     Conversation,
     Example,
@@ -26,10 +26,11 @@ from stages.contract import (
     Row,
     StepChain,
 )
-from stages.detection import detect
+from stages.conversations import examples
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError, UsageError
-from stages.normalize import Normalize
-from stages.selection import renamed
+from stages.normalize.stage import Normalize
+from stages.rows.selection import renamed
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}

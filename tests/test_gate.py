@@ -22,13 +22,13 @@ from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, paramet
 from expectations.gate import Table
 from expectations.gx import library, runner, suites
 from expectations.invariants import applying
-from pipeline import publish
-from pipeline.build_dir.json_records import Sealed
+from pipeline.manifest.json_records import Sealed
+from pipeline.publish import publish
 from pipeline.tasks import kind_of
 from pipeline.tasks import load as load_task
 from stages import catalog
 from stages.errors import GateError
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 
 Run = Callable[..., Ran]
 LENGTH = {
@@ -306,7 +306,7 @@ from click.testing import CliRunner
 from pipeline.cli import cli
 assert CliRunner().invoke(cli, ["run", "sft", "--help"]).exit_code == 0
 """
-WORKER = "import pipeline.part, pipeline.gather, pipeline.executors.local"
+WORKER = "import pipeline.parts.part, pipeline.shards.gather, pipeline.executors.local"
 PLAN = """
 from click.testing import CliRunner
 from pipeline.cli import cli
@@ -341,7 +341,7 @@ def test_one_module_imports_it_and_one_function_permits() -> None:
                 writing.add(name)
     assert all(name.startswith("expectations/gx/") for name in importing)
     assert "expectations/gx/library.py" in importing
-    assert writing == {"pipeline/publish.py", "pipeline/exporting.py"}
+    assert writing == {"pipeline/publish/publish.py", "pipeline/trainers/exporting.py"}
 
 
 def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> None:

@@ -19,14 +19,16 @@ from support import SAMPLES
 import pipeline.build
 from expectations.contract import ENCODER, STREAM
 from expectations.invariants import invariants
-from pipeline import gather, manifest, recipe
-from pipeline.build import assembly, preparation
-from pipeline.config import Config
-from pipeline.measured import read
-from stages import file_hash, packing
+from pipeline.build import assembly, description, preparation
+from pipeline.options.config import Config
+from pipeline.recipe import recipe
+from pipeline.shards import gather
+from pipeline.shards.measured import read
+from stages import packing
 from stages.columns import IGNORED
 from stages.errors import ExpectationError
-from stages.profile import TargetModel
+from stages.files import file_hash
+from stages.models.profile import TargetModel
 
 Rows = list[dict[str, Any]]
 Damage = Callable[[Rows, TargetModel], None]
@@ -408,7 +410,7 @@ def test_swapped_shards_are_found(
     build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two files that change places after both were measured."""
-    monkeypatch.setattr(pipeline.plan, "SHARD_TOKENS", 512)
+    monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
     judge = assembly._judge
 
     def swapping(outcome: Any, folder: Path, users: Any) -> Any:
@@ -440,8 +442,10 @@ def test_a_row_that_vanished_from_the_ledger_is_found(
     build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts that do not add up stop the build, with the counts."""
-    ledger = manifest.ledger
-    monkeypatch.setattr(manifest, "ledger", lambda outcome: ledger(outcome) | {"rows_accounted": 1})
+    ledger = description.ledger
+    monkeypatch.setattr(
+        description, "ledger", lambda outcome: ledger(outcome) | {"rows_accounted": 1}
+    )
     text = caught(build, "sft", "ragged")
     assert "ledger_balanced" in text
     assert "rows_accounted=1" in text

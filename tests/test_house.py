@@ -93,7 +93,7 @@ def test_the_wheel_has_our_packages_and_their_data(tmp_path: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     for wanted in (
-        "stages/chat_templates/qwen2.jinja",
+        "stages/profiles/chat_templates/qwen2.jinja",
         "pipeline/report/page.jinja",
         "stages/py.typed",
         "pipeline/py.typed",

@@ -17,19 +17,20 @@ from hypothesis import strategies as st
 from support import read_manifest
 from transformers import AutoTokenizer
 
-from pipeline import answers, inference
-from pipeline.answers import Answers, Counting
 from pipeline.build_dir.build import Build
-from pipeline.build_dir.counts import AnswerTokens
+from pipeline.manifest.counts import AnswerTokens
+from pipeline.serving import inference
+from pipeline.shards import answers
+from pipeline.shards.answers import Answers, Counting
 from stages.binding import bind
-from stages.encoders import parsed
+from stages.chat_template.render import template_of
+from stages.chat_template.template import Template
 from stages.errors import ModelError
-from stages.inference import prompts, switch_of, variants
-from stages.profile import TargetModel
+from stages.models.encoders import parsed
+from stages.models.profile import TargetModel
 from stages.profiles import all_profiles, template
-from stages.render import template_of
-from stages.template import Template
 from stages.tokenizers import builtin
+from stages.tokens.inference import prompts, switch_of, variants
 
 HYBRIDS = sorted(n for n, p in all_profiles().items() if switch_of(p) and p.ranks)
 QUESTION = [{"role": "user", "content": "2 + 2?"}]

@@ -26,11 +26,12 @@ import zstandard
 from support import say, table_bytes
 
 from pipeline import build as building
-from pipeline import recipe as recipes
 from pipeline.build.parts import works_of
-from pipeline.config import Config
-from stages import file_version, readers
+from pipeline.options.config import Config
+from pipeline.recipe import recipe as recipes
+from stages import readers
 from stages.errors import PipelineError, SurroundingsError
+from stages.files import file_version
 from stages.readers import jsonl
 
 ROWS: list[dict[str, Any]] = [{"question": f"q{i}", "answer": f"a{i} " * 9} for i in range(60)]

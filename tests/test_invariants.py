@@ -28,19 +28,21 @@ from expectations.contract import (
 from expectations.invariants import applying, invariants, subjects
 from expectations.readback.stored_rows import Planned, Sources, StoredRows
 from expectations.validate import Validate
-from pipeline.chain import split_off
+from pipeline.parts.chain import split_off
 from pipeline.tasks import kind_of
-from stages import encoders, formats, weights
+from stages import formats
+from stages.chat_template import weights
+from stages.chat_template.render import Render, Renderer, RenderSteps
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
 from stages.layouts.packed import pack
 from stages.layouts.padded import pad
 from stages.layouts.ragged import ordered
-from stages.mark import Mark
-from stages.normalize import Normalize
-from stages.profile import TargetModel
-from stages.render import Render, Renderer, RenderSteps
+from stages.models import encoders
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
+from stages.tokens.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
+from stages.tokens.mark import Mark
 
 LIMIT = 256
 WIDTH = 64

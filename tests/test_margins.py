@@ -18,7 +18,7 @@ from support import Ran, read_manifest
 
 from expectations.audits import FAIL, Totals
 from expectations.audits import margins as audit
-from pipeline.margins import Margins, line, of_column
+from pipeline.shards.margins import Margins, line, of_column
 from stages.contract import FormatOptions, Pair, Row
 from stages.errors import ExpectationError, RowError
 from stages.formats import _pairs, load

@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 
 from pipeline.tasks import kind_of
-from stages import encoders, formats, probes
+from stages import formats, probes
+from stages.chat_template.render import Renderer, RenderSteps
 from stages.contract import FormatOptions, Record
-from stages.encode import EncodeSteps, SegmentEncoder
 from stages.errors import ReadingError
-from stages.mark import Mark
-from stages.normalize import Normalize
-from stages.profile import StepTokens, TargetModel
-from stages.render import Renderer, RenderSteps
-from stages.witness import Witness
+from stages.models import encoders
+from stages.models.profile import StepTokens, TargetModel
+from stages.normalize.stage import Normalize
+from stages.parity.sample import Witness
+from stages.tokens.encode import EncodeSteps, SegmentEncoder
+from stages.tokens.mark import Mark
 
 ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0]}
 

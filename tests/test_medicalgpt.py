@@ -22,7 +22,7 @@ from datasets import load_dataset
 from support import SAMPLES, Ran
 
 from pipeline.build_dir.build import Build
-from pipeline.rows import examples
+from pipeline.build_dir.examples import examples
 
 Run = Callable[..., Ran]
 Ids = tuple[list[int], ...]

@@ -19,10 +19,10 @@ from stages.contract import (
     Row,
     StepChain,
 )
-from stages.detection import detect
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
 from stages.format import Format
-from stages.normalize import Normalize
+from stages.normalize.stage import Normalize
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}

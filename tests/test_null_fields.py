@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from support import Ran
 
 from pipeline.tasks import kind_of
-from stages import formats, null_fields, readers
+from stages import formats, readers
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError
-from stages.normalize import Normalize
+from stages.normalize.stage import Normalize
+from stages.rows import null_fields
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2.5-7b-instruct")

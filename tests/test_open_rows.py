@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import examples, formats
+from stages import formats
 from stages.contract import Example, FormatOptions, Pair, Refused, Row
+from stages.conversations import examples
 from stages.errors import AskError, RowError
-from stages.selection import lookup, rest
+from stages.rows.selection import lookup, rest
 
 TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 OTHERS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "z"}]

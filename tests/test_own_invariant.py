@@ -19,11 +19,11 @@ from expectations import invariants, metric_tables
 from expectations.checks import Between, none
 from expectations.contract import EXAMPLE, PLANNED, STORED, Context, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
-from pipeline import recipe
+from pipeline.recipe import recipe
 from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 
 Run = Callable[..., Ran]
 

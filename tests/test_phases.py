@@ -12,7 +12,6 @@ import pytest
 from conftest import NAME
 from support import SAMPLES, Ran, run_python
 
-from pipeline import part, recipe
 from pipeline.build import (
     Prepared,
     assemble,
@@ -24,7 +23,9 @@ from pipeline.build import (
     prepare,
 )
 from pipeline.build.parts import REFERENCE
-from pipeline.config import Config
+from pipeline.options.config import Config
+from pipeline.parts import part
+from pipeline.recipe import recipe
 from stages.errors import DataError, ParityError, PipelineError, UsageError
 
 DATA = [
@@ -37,7 +38,7 @@ START = """
 import pickle
 from pathlib import Path
 from pipeline.build import finish, join, make_parts, prepare
-from pipeline.option_table import config_of
+from pipeline.options.table import config_of
 
 def silent(what, done, total):
     return

@@ -13,11 +13,11 @@ from datasets import load_from_disk
 from support import SAMPLES, Ran, read_manifest
 from transformers import AutoTokenizer
 
-from pipeline import forecast as forecasting
 from pipeline.cli import cli
-from pipeline.config import Config
-from pipeline.forecast import Forecast, forecast, packing_table
-from pipeline.forecast_page import as_json, as_text
+from pipeline.estimate import forecast as forecasting
+from pipeline.estimate.forecast import Forecast, forecast, packing_table
+from pipeline.estimate.page import as_json, as_text
+from pipeline.options.config import Config
 from stages.errors import DataError
 
 Run = Callable[..., Ran]

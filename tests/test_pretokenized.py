@@ -15,10 +15,10 @@ from support import SAMPLES, Ran, read_manifest
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.accept import Accept
 from stages.contract import FormatOptions, Record, Row
-from stages.normalize import Normalize
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
+from stages.tokens.pretokenized import Accept
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from stages.chat_template.printed_fields import EVERY, printed_fields
+from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
-from stages.printed_fields import EVERY, printed_fields
 from stages.profiles import all_profiles, template
-from stages.template import Template
 
 BASE = {"content", "role"}
 CALLS = BASE | {"tool_calls"}

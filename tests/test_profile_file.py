@@ -11,14 +11,13 @@ import pytest
 from small_tokenizers import small
 from support import ROOT, SAMPLES
 
-from pipeline.config import Config
-from pipeline.inputs import scan
-from pipeline.recipe import resolve_recipe
-from stages import profile_file
+from pipeline.inputs.scan import scan
+from pipeline.options.config import Config
+from pipeline.recipe.recipe import resolve_recipe
 from stages.errors import ModelError
-from stages.profile import ModelProfile, PairFraming, StepTokens
+from stages.models.profile import ModelProfile, PairFraming, StepTokens
 from stages.profiles import all_profiles, find
-from stages.tokenizers import hub, resolve, suggest
+from stages.tokenizers import hub, profile_file, resolve, suggest
 from stages.tokenizers.resolve import Overrides
 
 WHOLE = """

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from test_broken_answers import bound
 
 from pipeline.tasks import kind_of
-from stages import encoders, formats
+from stages import formats
+from stages.chat_template.render import Render, Renderer, template_of
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
-from stages.encode import Encode, SegmentEncoder
-from stages.normalize import Normalize
-from stages.profile import TargetModel
-from stages.render import Render, Renderer, template_of
+from stages.models import encoders
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
+from stages.tokens.encode import Encode, SegmentEncoder
 
 TEXTS = st.text(st.sampled_from("\n a."), min_size=1, max_size=4).filter(str.strip)
 

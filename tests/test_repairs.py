@@ -11,8 +11,8 @@ import pytest
 from small_tokenizers import model_folder, small
 from support import read_manifest
 
-from pipeline import inference
 from pipeline.build_dir.build import Build
+from pipeline.serving import inference
 from stages.errors import ModelError
 from stages.profiles import template
 from stages.tokenizers.resolve import Overrides, resolve

@@ -14,11 +14,12 @@ import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stages import file_hash, readers, row_counts
+from stages import readers
 from stages.contract import Split
 from stages.errors import ReadingError
-from stages.file_version import take
-from stages.readers import _bytes, jsonl
+from stages.files import file_hash, row_counts
+from stages.files.file_version import take
+from stages.readers import jsonl
 
 SAME = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -10,10 +10,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from transformers import AutoTokenizer
 
-from pipeline import serving
-from pipeline.tokenizer_files import write_tokenizer
+from pipeline.serving import serving
+from pipeline.serving.tokenizer_files import write_tokenizer
 from stages.binding import bind
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 from stages.profiles import all_profiles
 
 ANSWER = "I do not know this year. <search>population of Oslo"

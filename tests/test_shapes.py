@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import Ran, check_reading, read_manifest
 
 from pipeline.tasks import kind_of
-from stages import examples, formats
+from stages import formats
 from stages.contract import (
     Conversation,
     Example,
@@ -25,7 +25,8 @@ from stages.contract import (
     Row,
     StepChain,
 )
-from stages.detection import detect
+from stages.conversations import examples
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
 
 Run = Callable[..., Ran]

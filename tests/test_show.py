@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 from pipeline.build_dir.build import Build
 from pipeline.cli import cli
-from pipeline.drawing import (
+from pipeline.view.drawing import (
     ANSWER,
     BAD,
     CONTEXT,
@@ -33,9 +33,9 @@ from pipeline.drawing import (
     Shards,
     visible,
 )
-from stages.encoders import Encoder, parsed
 from stages.errors import UsageError
-from stages.profile import TargetModel
+from stages.models.encoders import Encoder, parsed
+from stages.models.profile import TargetModel
 
 Make = Callable[..., Path]
 MODEL = model_record()

@@ -22,17 +22,18 @@ from support import Ran, read_manifest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pipeline.tasks import kind_of
-from stages import encoders, formats
+from stages import formats
 from stages.binding import bind
+from stages.chat_template.render import Render, Renderer, template_of
+from stages.chat_template.template import Template
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.encode import Encode, SegmentEncoder
 from stages.errors import RowError
-from stages.normalize import Normalize
-from stages.profile import TargetModel
+from stages.models import encoders
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
-from stages.render import Render, Renderer, template_of
-from stages.template import Template
+from stages.tokens.encode import Encode, SegmentEncoder
 
 CHATS = tuple(name for name in SMALL if all_profiles()[name].pair is None)
 TEXTS = (

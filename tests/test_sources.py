@@ -19,8 +19,8 @@ import pytest
 from fsspec.implementations.http import HTTPFileSystem
 from support import SAMPLES, Ran, read_manifest
 
-from pipeline.config import Config
-from pipeline.inputs import Input, scan
+from pipeline.inputs.scan import Input, scan
+from pipeline.options.config import Config
 from pipeline.sources import hub, locate, remote
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError

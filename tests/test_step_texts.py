@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from support import Ran, read_manifest
 
 from pipeline.tasks import kind_of
-from stages import examples, formats
+from stages import formats
 from stages.contract import FormatOptions, Record, Row, StepChain
+from stages.conversations import examples
 from stages.errors import RowError
-from stages.normalize import Normalize
+from stages.normalize.stage import Normalize
 
 Run = Callable[..., Ran]
 TAG = "ки"

@@ -42,7 +42,7 @@ def rows() -> list[dict[str, Any]]:
 def folder(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
     """A build of such rows, packed."""
     from pipeline.build import build
-    from pipeline.config import Config
+    from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("stops")
     data = root / "d.jsonl"

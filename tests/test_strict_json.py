@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.errors import RowError
-from stages.strict_json import MAX_DEPTH, dump, parse
+from stages.files.strict_json import MAX_DEPTH, dump, parse
 
 ACCEPTED: dict[str, tuple[bytes, dict[str, Any]]] = {
     "empty_object": (b"{}", {}),

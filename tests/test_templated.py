@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from support import Ran
 
 from pipeline.tasks import kind_of
-from stages import formats, templated
+from stages import formats
 from stages.contract import Conversation, FormatOptions, Message, Pair, Row
-from stages.detection import detect
+from stages.conversations import templated
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
 
 Run = Callable[..., Ran]

@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
-from stages import formats, notes, templated
+from stages import formats
+from stages.chat_template.template import Template
 from stages.contract import FormatOptions, Message, Record, Row
+from stages.conversations import templated
 from stages.errors import RowError
-from stages.normalize import Normalize
-from stages.profile import ModelProfile
+from stages.models.profile import ModelProfile
+from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
-from stages.template import Template
+from stages.rows import notes
 
 # One profile for each template that is shipped.
 BY_SOURCE = {p.chat_template: p for p in all_profiles().values() if p.pair is None}

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from stages.binding import bind
 from stages.errors import ModelError
-from stages.profile import ModelProfile
+from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
 from stages.tokenizers import builtin, carriers, hub, qwen, resolve
 from stages.tokenizers.resolve import Overrides

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 from test_plan_command import planned
 
-from pipeline.forecast_page import as_json, as_text
-from stages import columns, turn_split
+from pipeline.estimate.page import as_json, as_text
+from stages import columns
+from stages.chat_template import turn_split
 
 Run = Callable[..., Ran]
 MODEL = "qwen3-8b"

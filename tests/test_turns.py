@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_render import MODELS, QWEN2
 
-from stages import examples, turns
+from stages.chat_template import turns
+from stages.chat_template.excerpts import SHORT, Excerpts
+from stages.chat_template.render import Renderer, Row
+from stages.chat_template.template import Template
 from stages.contract import Conversation, Message
+from stages.conversations import examples
 from stages.errors import RowError
-from stages.excerpts import SHORT, Excerpts
-from stages.profile import TargetModel
-from stages.render import Renderer, Row
-from stages.template import Template
+from stages.models.profile import TargetModel
 
 CALL = (
     '{{"tool_calls": [{{"type": "function", "function": '

@@ -13,18 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran
 
-from pipeline.questions import condition_for
+from pipeline.inputs.questions import condition_for
 from pipeline.tasks import kind_of
-from stages import catalog, column_names, formats, unfinished
+from stages import catalog, formats
 from stages.contract import FormatOptions, Record, Row
-from stages.detection import detect
+from stages.conversations import unfinished
+from stages.detection.evidence import detect
 from stages.errors import DataError, RowError, UsageError
 from stages.format import Format
 from stages.formats.rated_steps import RATINGS
-from stages.normalize import Normalize
-from stages.selection import Selection, condition, names_something
-from stages.unread import FLAGS
-from stages.watched import Watched
+from stages.normalize.stage import Normalize
+from stages.rows import column_names
+from stages.rows.selection import Selection, condition, names_something
+from stages.rows.unread import FLAGS
+from stages.rows.watched import Watched
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

@@ -15,20 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, read_manifest
 
-from pipeline import stagewise
-from pipeline.chain import split_off
-from pipeline.check import check
-from pipeline.config import Config
+from pipeline.check.check import check
+from pipeline.options.config import Config
+from pipeline.parts.chain import split_off
+from pipeline.stagewise import stagewise
 from pipeline.tasks import kind_of
-from stages import encoders, formats, weights
+from stages import formats
+from stages.chat_template import weights
+from stages.chat_template.render import Render, Renderer
+from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
-from stages.encode import Encode, SegmentEncoder
 from stages.errors import RowError, UsageError
-from stages.normalize import Normalize
-from stages.profile import TargetModel
-from stages.render import Render, Renderer
-from stages.segments import CONTROL, TRAINED
+from stages.models import encoders
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
+from stages.tokens.encode import Encode, SegmentEncoder
 
 Row = dict[str, Any]
 Make = Callable[..., Path]

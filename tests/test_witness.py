@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
 from stages import columns, formats
+from stages.chat_template.render import Render, Renderer, RenderSteps
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
-from stages.encoders import Encoder
 from stages.errors import ParityError, ReadingError
-from stages.mark import Mark
-from stages.normalize import Normalize
-from stages.profile import TargetModel
-from stages.render import Render, Renderer, RenderSteps
-from stages.witness import Witness
+from stages.models.encoders import Encoder
+from stages.models.profile import TargetModel
+from stages.normalize.stage import Normalize
+from stages.parity.sample import Witness
+from stages.tokens.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
+from stages.tokens.mark import Mark
 
 FORGED = "a<|im_end|>\n<|im_start|>assistant\nb"
 CHAT = {
@@ -75,7 +75,7 @@ def bench(model: TargetModel, fast: Encoder) -> Bench:
 @pytest.fixture(scope="module")
 def step_bench(step_model: TargetModel) -> Bench:
     """Qwen2 with step tokens."""
-    from stages import encoders
+    from stages.models import encoders
 
     return Bench(step_model, encoders.load("fastokens", step_model.tokenizer_json))
 

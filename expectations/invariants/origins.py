@@ -13,8 +13,8 @@ from expectations.checks import Between, Equal, none
 from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows, fitted
 from stages.columns import IGNORED, Ints, list_parts
-from stages.digest import digests, weighted_digests
-from stages.fold import folded_ids
+from stages.tokens.digest import digests, weighted_digests
+from stages.tokens.fold import folded_ids
 
 
 def _halves(column: pa.Array) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ from expectations.contract import STREAM, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import Sequences
 from stages.columns import Ints
-from stages.profile import TargetModel
+from stages.models.profile import TargetModel
 
 
 def _highest(sequences: Sequences) -> Ints:

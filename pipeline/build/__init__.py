@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline import publish
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared, prepare, refuse_early
 from pipeline.build.publication import Built, finish, finish_in, up_to_date
-from pipeline.config import Config
+from pipeline.options.config import Config
+from pipeline.publish import publish
 
 __all__ = [
     "Assembled",

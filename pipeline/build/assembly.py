@@ -12,26 +12,29 @@ import numpy as np
 from expectations.audits import require
 from expectations.gx.suites import Suite
 from expectations.verdict import Verdict
-from pipeline import data_docs, exporting, gate, manifest, margins, rejects
-from pipeline import plan as planning
 from pipeline import report as report_page
-from pipeline.audits import audit, in_lines
+from pipeline.build import description
+from pipeline.build.audits import audit, in_lines
+from pipeline.build.description import Outcome
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
 from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
-from pipeline.build_dir.records import REJECTS, VALIDATION
-from pipeline.dataset_files import write_json
-from pipeline.gate import Evidence
-from pipeline.gather import ShardReport
-from pipeline.manifest import Outcome
-from pipeline.measured import METRICS
-from pipeline.part import PartReport, Work
-from pipeline.plan import Plan
-from pipeline.refusals import refuse_too_many
-from pipeline.rejects import Ledger
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.records import REJECTS, VALIDATION
+from pipeline.parts.part import PartReport, Work
+from pipeline.shards import margins
+from pipeline.shards import plan as planning
+from pipeline.shards.gather import ShardReport
+from pipeline.shards.measured import METRICS
+from pipeline.shards.plan import Plan
+from pipeline.trainers import exporting
+from pipeline.verdict import data_docs, gate, rejects
+from pipeline.verdict.gate import Evidence
+from pipeline.verdict.refusals import refuse_too_many
+from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
 
 
@@ -144,7 +147,7 @@ def _judge(outcome: Outcome, folder: Path, users: Sequence[Suite]) -> Verdict:
         metrics=folder / METRICS,
         shards=[shard.measured for shard in outcome.shards],
         hashes={shard.path: shard.sha256 for shard in outcome.shards},
-        declared=manifest.ledger(outcome),
+        declared=description.ledger(outcome),
     )
     verdict = gate.judge(evidence, outcome.recipe.context, users)
     shutil.rmtree(folder / METRICS)
@@ -160,7 +163,7 @@ def _completed(outcome: Outcome, folder: Path, verdict: Verdict) -> Build:
     Raises:
         ExpectationError: an audit fails.
     """
-    described = manifest.describe(outcome, verdict)
+    described = description.describe(outcome, verdict)
     results = audit(folder, outcome, described)
     require(results)
     described = replace(described, audits=in_lines(results))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pipeline.config import RunOptions
+from pipeline.options.config import RunOptions
 from stages import catalog
 
 Shared = TypeVar("Shared")

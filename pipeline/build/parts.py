@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline import part
 from pipeline.build.parallel import Report, in_parallel
 from pipeline.build.preparation import Prepared
-from pipeline.part import PartReport, Work
-from stages.encoders import Reference
+from pipeline.parts import part
+from pipeline.parts.part import PartReport, Work
 from stages.errors import ParityError, PipelineError, UsageError
+from stages.models.encoders import Reference
 
 REFERENCE = Reference.name
 

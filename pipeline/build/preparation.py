@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from expectations.gx import library
 from expectations.gx.suites import Suite
-from pipeline import data_docs, gate, manifest, preflight
+from pipeline.build import description, preflight
 from pipeline.build.parallel import workers_of
-from pipeline.config import Config
-from pipeline.inputs import Input, scan
-from pipeline.recipe import Recipe, resolve_recipe
+from pipeline.inputs.scan import Input, scan
+from pipeline.options.config import Config
+from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.sources import local
+from pipeline.verdict import data_docs, gate
 from stages.contract import Split
 from stages.errors import UsageError
 
@@ -64,7 +65,7 @@ class Prepared:
         Raises:
             UsageError: another version of the program prepared it.
         """
-        if manifest.build_id(self.recipe, self.inputs) != self.build_id:
+        if description.build_id(self.recipe, self.inputs) != self.build_id:
             raise UsageError(
                 "The build was prepared by another version of this program.",
                 "Prepare it again, and make its parts by the same version.",
@@ -83,7 +84,7 @@ def prepare(config: Config) -> Prepared:
     left_out = tuple(local.left_out(config.source.data))
     inputs = tuple(scan(config))
     recipe = resolve_recipe(config, inputs)
-    build_id = manifest.build_id(recipe, inputs)
+    build_id = description.build_id(recipe, inputs)
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
 
 

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expectations.gx.suites import Suite
-from pipeline import failed, publish, run_record
+from pipeline.build import run_record
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report, workers_of
 from pipeline.build.parts import MadeParts, require_complete
 from pipeline.build.preparation import Prepared, suites_of
 from pipeline.build_dir.build import Build
-from pipeline.build_dir.json_records import as_json, sealed
-from pipeline.build_dir.manifest import MANIFEST
-from pipeline.build_dir.records import RUN, Change
-from pipeline.dataset_files import write_json
-from pipeline.drift import drift
-from pipeline.seal import problem
+from pipeline.build_dir.drift import drift
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import as_json, sealed
+from pipeline.manifest.manifest import MANIFEST
+from pipeline.manifest.records import RUN, Change
+from pipeline.manifest.seal import problem
+from pipeline.publish import failed, publish
 from stages.errors import DataError, PipelineError
 
 

@@ -9,17 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
-from pipeline import gather, inference
 from pipeline.build.parallel import Report, in_parallel
 from pipeline.build.preparation import Prepared
-from pipeline.build_dir.records import SERVING
-from pipeline.dataset_files import write_json, write_split, write_splits
-from pipeline.gather import Gather, Shard, ShardReport, Source
-from pipeline.measured import METRICS, read
-from pipeline.part import PartReport, Work
-from pipeline.plan import Plan
-from pipeline.tokenizer_files import write_tokenizer
-from stages import formats, weights
+from pipeline.manifest.dataset_files import write_json, write_split, write_splits
+from pipeline.manifest.records import SERVING
+from pipeline.parts.part import PartReport, Work
+from pipeline.serving import inference
+from pipeline.serving.tokenizer_files import write_tokenizer
+from pipeline.shards import gather
+from pipeline.shards.gather import Gather, Shard, ShardReport, Source
+from pipeline.shards.measured import METRICS, read
+from pipeline.shards.plan import Plan
+from stages import formats
+from stages.chat_template import weights
 from stages.columns import Ints
 
 

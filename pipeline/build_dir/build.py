@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from pipeline import exports, stored
-from pipeline.build_dir import files
-from pipeline.build_dir.json_records import MalformedError, Record, load
-from pipeline.build_dir.manifest import (
+from pipeline import exports
+from pipeline.build_dir import files, stored
+from pipeline.manifest.json_records import MalformedError, Record, load
+from pipeline.manifest.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
     Header,
@@ -27,7 +27,7 @@ from pipeline.build_dir.manifest import (
     ShardRecord,
     SplitRecord,
 )
-from pipeline.build_dir.records import (
+from pipeline.manifest.records import (
     AUDITS,
     REJECTS,
     RUN,

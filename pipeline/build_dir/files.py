@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.build_dir.manifest import MANIFEST
-from pipeline.build_dir.records import RUN
-from stages import file_hash
+from pipeline.manifest.manifest import MANIFEST
+from pipeline.manifest.records import RUN
+from stages.files import file_hash
 
 MISSING, HASH, UNKNOWN = "missing", "hash", "unknown"
 _UNLISTED = {RUN, MANIFEST}  # no manifest names these

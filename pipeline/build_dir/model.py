@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipeline.build_dir.build import Build
-from pipeline.build_dir.json_records import OPTIONAL, MalformedError, Record, load
-from pipeline.build_dir.model_record import ModelRecord
+from pipeline.manifest.json_records import OPTIONAL, MalformedError, Record, load
+from pipeline.manifest.model_record import ModelRecord
 from stages.errors import DataError
-from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
+from stages.models.profile import (
+    ModelProfile,
+    PairFraming,
+    StepTokens,
+    TargetModel,
+    declare,
+)
 
 _CONFIG = "tokenizer/tokenizer_config.json"
 

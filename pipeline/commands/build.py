@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pipeline.options import OUTPUT, with_options
-from stages import toml_file
+from pipeline.options.command_line import OUTPUT, with_options
 from stages.errors import UsageError
+from stages.files import toml_file
 
 _ALSO = ("task", "data")
 
@@ -32,7 +32,7 @@ def _read(path: Path) -> dict[str, Any]:
 @with_options(OUTPUT)
 def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:
     """Paths of the recipe are taken from where the command runs."""
-    from pipeline.option_table import config_of
+    from pipeline.options.table import config_of
     from pipeline.progress import build_and_report
 
     options = _read(recipe)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.config import default_cache
+from pipeline.options.config import default_cache
 
 _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 _DAY = 86400

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.config import default_cache
+from pipeline.options.config import default_cache
 
 SHOWN = 20
 REFUSED = 3
@@ -20,7 +20,7 @@ REFUSED = 3
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     """Exit status 0 without faults, 3 otherwise."""
-    from pipeline.check import check
+    from pipeline.check.check import check
 
     result = check(folder, cache_dir or default_cache())
     for note in result.notes:

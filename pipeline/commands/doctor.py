@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline import tasks
-from pipeline.config import default_cache
-from pipeline.options import chosen, with_options
+from pipeline.options.command_line import chosen, with_options
+from pipeline.options.config import default_cache
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def _lines(name: str, verdict: Verdict, column: int) -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""
-    from pipeline import doctor, serving
+    from pipeline.serving import doctor, serving
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-    from pipeline.options import read_text
+    from pipeline.options.command_line import read_text
 
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = given["cache_dir"] or default_cache()

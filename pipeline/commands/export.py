@@ -26,10 +26,10 @@ from stages import layouts
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
-    from pipeline import launch
     from pipeline.build_dir.build import Build
-    from pipeline.build_dir.json_records import one_line
-    from pipeline.exporting import export_build
+    from pipeline.manifest.json_records import one_line
+    from pipeline.trainers import launch
+    from pipeline.trainers.exporting import export_build
 
     path = export_build(trainer, build, output, layout or "")
     click.echo(f"train     {launch.command(output, trainer)}", err=True)

@@ -102,7 +102,7 @@ def _limits(tolerances: Mapping[str, float]) -> str:
 
 def stages() -> list[tuple[str, str]]:
     """Stages per task, with their columns."""
-    from pipeline.stage_table import stage_table
+    from pipeline.stagewise.stage_table import stage_table
 
     return [
         (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, checked'}")

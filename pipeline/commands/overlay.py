@@ -22,7 +22,7 @@ import click
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(model_dir: Path, output: Path, build: Path) -> None:
     """The directory goes to stdout, what its user must know to stderr."""
-    from pipeline.overlay import overlay
+    from pipeline.overlay.overlay import overlay
 
     for note in overlay(model_dir, build, output):
         click.echo(note, err=True)

@@ -8,26 +8,26 @@ from typing import Any
 import click
 
 from pipeline import tasks
-from pipeline.config import default_cache
-from pipeline.options import BUILD, config_from, with_options
+from pipeline.options.command_line import BUILD, config_from, with_options
+from pipeline.options.config import default_cache
 from stages.errors import DataError, PipelineError, UsageError
 
 
 def print_plan(config: Any, as_json: bool) -> None:
     """Print the forecast of a build whose task is known."""
-    from pipeline.forecast import forecast
+    from pipeline.estimate.forecast import forecast
 
     _print(forecast(config), as_json)
 
 
 def _print(estimate: Any, as_json: bool) -> None:
-    from pipeline import forecast_page
-    from pipeline.forecast import would_stop
+    from pipeline.estimate import page
+    from pipeline.estimate.forecast import would_stop
 
     if as_json:
-        click.echo(json.dumps(forecast_page.as_json(estimate), ensure_ascii=False))
+        click.echo(json.dumps(page.as_json(estimate), ensure_ascii=False))
     else:
-        click.echo(forecast_page.as_text(estimate))
+        click.echo(page.as_text(estimate))
     if would_stop(estimate):  # the status that the build would end with
         raise click.exceptions.Exit(DataError.exit_code)
 
@@ -49,9 +49,9 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
         UsageError: they have those of more than one.
         DataError: of none.
     """
-    from pipeline.detection import recognise_glimpse
-    from pipeline.forecast import glimpses
-    from pipeline.inputs import expand
+    from pipeline.estimate.forecast import glimpses
+    from pipeline.inputs.detection import recognise_glimpse
+    from pipeline.inputs.scan import expand
 
     files = expand(data, given["cache_dir"] or default_cache())
     looks = glimpses(files, given["salvage"])
@@ -89,7 +89,7 @@ def COMMAND(data: tuple[str, ...], task: str | None, as_json: bool, **given: Any
     if task is not None:
         print_plan(config_from(task, data, given), as_json)
         return
-    from pipeline.forecast import of_glimpses
+    from pipeline.estimate.forecast import of_glimpses
 
     fitting, files, looks = _fitting(data, given)
     _print(of_glimpses(config_from(fitting, data, given), files, looks), as_json)

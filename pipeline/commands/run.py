@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from pipeline import tasks
-from pipeline.options import OUTPUT, config_from, not_read, with_options
-from pipeline.options import of_task as options_of
+from pipeline.options.command_line import OUTPUT, config_from, not_read, with_options
+from pipeline.options.command_line import of_task as options_of
 
 
 class _Builder(click.Command):
@@ -41,7 +41,7 @@ def COMMAND() -> None:
 
 
 def _until(config: Any, stage: str) -> None:
-    from pipeline.stagewise import run_until
+    from pipeline.stagewise.stagewise import run_until
 
     output = config.run.output
     if output.suffix != ".arrow":

@@ -34,8 +34,8 @@ def COMMAND(
 ) -> None:
     """Without a choice, the first stored row."""
     from pipeline.build_dir.build import Build
-    from pipeline.drawing import Shards
-    from pipeline.terminal import Canvas
+    from pipeline.view.drawing import Shards
+    from pipeline.view.terminal import Canvas
     from stages.errors import UsageError
 
     if sum(given is not None for given in (row, pack, count)) > 1:

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from pipeline import tasks
-from pipeline.config import default_cache
-from pipeline.options import BUILD, config_from, with_options
+from pipeline.options.command_line import BUILD, config_from, with_options
+from pipeline.options.config import default_cache
 
 
 @click.group(name="stage", help="Run one stage alone: Arrow in, Arrow out.")
@@ -28,7 +28,7 @@ def _done(refused: int, output: Path) -> None:
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""
-    from pipeline.stagewise import run_until
+    from pipeline.stagewise.stagewise import run_until
 
     config = config_from(task, data, given)
     _done(run_until(config, "normalize"), config.run.output)
@@ -45,7 +45,7 @@ def _add_stage(name: str, text: str) -> None:
     @_OUT
     @_CACHE
     def command(source: Path, output: Path, cache_dir: Path | None) -> None:
-        from pipeline.stagewise import run_stage
+        from pipeline.stagewise.stagewise import run_stage
 
         _done(run_stage(name, source, output, cache_dir or default_cache()), output)
 
@@ -57,7 +57,7 @@ def _add_layout(name: str, text: str) -> None:
     @_CACHE
     @click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
     def command(source: Path, output: Path, cache_dir: Path | None, pad_to: str | None) -> None:
-        from pipeline.stagewise import run_layout
+        from pipeline.stagewise.stagewise import run_layout
 
         options = {"pad_to": pad_to} if pad_to else {}
         _done(run_layout(name, source, output, cache_dir or default_cache(), **options), output)

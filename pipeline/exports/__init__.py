@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pipeline import tasks
-from pipeline.build_dir.manifest import Manifest, TrainerRecord
-from pipeline.build_dir.model_record import ModelRecord, Pair
+from pipeline.manifest.manifest import Manifest, TrainerRecord
+from pipeline.manifest.model_record import ModelRecord, Pair
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind

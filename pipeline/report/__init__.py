@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.build_dir.build import Build
-from pipeline.drawing import Shards
 from pipeline.report.page import render
+from pipeline.view.drawing import Shards
 from stages.errors import UsageError
 
 REPORT = "report.html"

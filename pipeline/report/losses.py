@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from pipeline.build_dir.records import Reject
-from pipeline.drawing import visible
+from pipeline.manifest.records import Reject
+from pipeline.view.drawing import visible
 
 READ = 5000  # refused rows; the counts come from the manifest
 SHOWN = 3  # per code

@@ -15,13 +15,15 @@ import orjson
 
 from pipeline import tasks
 from pipeline.build_dir.build import Build
-from pipeline.build_dir.counts import TurnSplit
-from pipeline.build_dir.json_records import as_json
-from pipeline.build_dir.records import AuditRecord, Audits, FigureRecord
-from pipeline.drawing import KINDS, PADDING, Shards, visible
+from pipeline.manifest.counts import TurnSplit
+from pipeline.manifest.json_records import as_json
+from pipeline.manifest.records import AuditRecord, Audits, FigureRecord
 from pipeline.report import plots
 from pipeline.report.losses import losses
-from stages import layouts, notes, turn_split
+from pipeline.view.drawing import KINDS, PADDING, Shards, visible
+from stages import layouts
+from stages.chat_template import turn_split
+from stages.rows import notes
 
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack

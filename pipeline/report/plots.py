@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.build_dir.records import Audits
-from pipeline.drawing import Shards
+from pipeline.manifest.records import Audits
+from pipeline.view.drawing import Shards
 from stages import layouts
 from stages.columns import list_parts, numbers, whole
 

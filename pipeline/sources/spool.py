@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from stages import file_hash
+from stages.files import file_hash
 
 MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow"}
 FOLDER = "inputs"

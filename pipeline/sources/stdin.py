@@ -8,8 +8,8 @@ import uuid
 from pathlib import Path
 
 from pipeline.sources import Located, spool
-from stages import file_hash
 from stages.errors import UsageError
+from stages.files import file_hash
 
 NAME = "stdin"
 

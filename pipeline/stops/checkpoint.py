@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 
 from pipeline.stops import Examined, Prompt
 from pipeline.stops.declared import ANSWERED, ASKED, Declared
+from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError, UsageError
-from stages.template import Template
 from stages.tokenizers import claims, directory
 
 

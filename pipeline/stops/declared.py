@@ -10,19 +10,20 @@ from typing import Any
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline import rows, tasks
-from pipeline.answers import matches
+from pipeline import tasks
+from pipeline.build_dir import examples
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.model import stored_model
-from pipeline.build_dir.records import Serving
+from pipeline.manifest.records import Serving
+from pipeline.shards.answers import matches
 from pipeline.stops import BATCH, MULTI, SINGLE, TOOLS, Prompt
+from stages.chat_template.render import template_of
+from stages.chat_template.template import Template
 from stages.columns import IGNORED
-from stages.encoders import parsed
 from stages.errors import RowError, UsageError
-from stages.inference import prompts as generation_prompts
-from stages.profile import TargetModel
-from stages.render import template_of
-from stages.template import Template
+from stages.models.encoders import parsed
+from stages.models.profile import TargetModel
+from stages.tokens.inference import prompts as generation_prompts
 
 _LOOKED_AT = 4000  # examples
 _TOOL = {
@@ -102,7 +103,7 @@ def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
     for table in splits["test" if "test" in splits else "train"].tables():
         for start in range(0, len(table), 64):
             block = table.slice(start, 64).combine_chunks()
-            single = rows.examples(block, build.source.manifest.layout)
+            single = examples.examples(block, build.source.manifest.layout)
             columns = (single.column(n).to_pylist() for n in ("row_id", "input_ids", "labels"))
             yield from zip(*columns, strict=True)
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from expectations.validate import Validate
 from stages import kinds
+from stages.chat_template.render import RenderSteps
 from stages.contract import Stage
-from stages.encode import EncodeSteps
-from stages.mark import Mark
-from stages.render import RenderSteps
+from stages.tokens.encode import EncodeSteps
+from stages.tokens.mark import Mark
 
 if TYPE_CHECKING:
-    from pipeline.stage_tools import Tools
+    from pipeline.recipe.stage_tools import Tools
 
 
 class _Prm:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from expectations.validate import Validate
 from stages import kinds
+from stages.chat_template.render import Render
+from stages.chat_template.render_pair import PairRenderer, RenderTexts
 from stages.contract import Batch, Stage
-from stages.encode import EncodePair
-from stages.render import Render
-from stages.render_pair import PairRenderer, RenderTexts
+from stages.tokens.encode import EncodePair
 
 if TYPE_CHECKING:
-    from pipeline.stage_tools import Tools
+    from pipeline.recipe.stage_tools import Tools
 
 
 class _RenderPair:

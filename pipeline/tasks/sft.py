@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from expectations.validate import Validate
 from stages import kinds
+from stages.chat_template.render import Render
 from stages.contract import Stage
-from stages.encode import Encode
-from stages.render import Render
+from stages.tokens.encode import Encode
 
 if TYPE_CHECKING:
-    from pipeline.stage_tools import Tools
+    from pipeline.recipe.stage_tools import Tools
 
 
 class _Sft:

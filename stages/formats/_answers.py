@@ -7,8 +7,8 @@ from typing import Any
 
 from stages.contract import Row
 from stages.formats._asked import open_question, says
-from stages.unread import ignore
-from stages.watched import peek
+from stages.rows.unread import ignore
+from stages.rows.watched import peek
 
 _TEXTS = ("text", "content", "response", "answer", "output", "completion")
 

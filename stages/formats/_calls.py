@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from stages import strict_json
 from stages.contract import Message
 from stages.errors import RowError
+from stages.files import strict_json
 from stages.formats._roles import speaker
 
 CALLS = ("function_call", "tool_call")  # roles of turns whose text is a call

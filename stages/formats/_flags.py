@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.errors import RowError
-from stages.unread import FLAGS, NUMERIC
+from stages.rows.unread import FLAGS, NUMERIC
 
 
 def trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stages.contract import Message, Row
 from stages.errors import RowError
 from stages.formats import _turns
-from stages.watched import peek
+from stages.rows.watched import peek
 
 COLUMNS = {"prompt": ("prompt",)}
 

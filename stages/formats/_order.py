@@ -11,8 +11,8 @@ from stages.contract import Row
 from stages.errors import RowError
 from stages.formats._asked import meant, open_question
 from stages.formats._pairs import number
-from stages.unread import ignore
-from stages.watched import peek
+from stages.rows.unread import ignore
+from stages.rows.watched import peek
 
 _SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
 _RANKS = ("ranks", "rank")

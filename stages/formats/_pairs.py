@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from stages import templated
 from stages.contract import FormatOptions, Message, Pair, Row
+from stages.conversations import templated
 from stages.errors import RowError
 from stages.formats import _turns, alpaca
 from stages.formats._asked import open_question
 from stages.formats._named_prompt import require_prompt
-from stages.unread import ignore
-from stages.watched import peek
+from stages.rows.unread import ignore
+from stages.rows.watched import peek
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

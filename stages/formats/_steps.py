@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from stages import templated
 from stages.contract import FormatOptions, Message, Row, StepChain
+from stages.conversations import templated
 from stages.errors import RowError
 from stages.formats import _roles, _turns
-from stages.watched import peek
+from stages.rows.watched import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")

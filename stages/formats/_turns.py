@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stages import templated
 from stages.contract import FormatOptions, Message, Row
+from stages.conversations import templated
 from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._calls import CALLS, calls_of, is_call, json_value, together
 from stages.formats._flags import trained
 from stages.formats._roles import ROLES, role_of, speaker
-from stages.unread import FLAGS
+from stages.rows.unread import FLAGS
 
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")

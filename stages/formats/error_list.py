@@ -14,7 +14,7 @@ from stages.errors import RowError, UndecidedError
 from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _NAMED = (
     "error_steps",

@@ -14,8 +14,8 @@ from stages.formats import _turns
 from stages.formats._asked import one_of
 from stages.formats._flags import trained
 from stages.kinds import CONVERSATION
-from stages.unread import FLAGS
-from stages.watched import peek
+from stages.rows.unread import FLAGS
+from stages.rows.watched import peek
 
 _COLUMNS = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges", "qa")
 _QUESTIONS = ("human", "user", "input", "question", "query", "prompt", "instruction")

@@ -12,7 +12,7 @@ from stages.errors import RowError
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 # A turn begins after a blank line, the first one where the text does.
 _TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")

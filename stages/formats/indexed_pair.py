@@ -16,7 +16,7 @@ from stages.formats import _pairs
 from stages.formats._answers import require_no_third, text_of
 from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _STEMS = (
     "output",

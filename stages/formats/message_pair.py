@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stages.formats import _turns
 from stages.formats._named_sides import NamedSides
-from stages.watched import peek
+from stages.rows.watched import peek
 
 FORMAT = NamedSides(
     "message_pair",

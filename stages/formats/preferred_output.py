@@ -9,7 +9,7 @@ from stages.errors import RowError
 from stages.formats import _pairs, _turns
 from stages.formats._asked import Asking
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _SIDES = ("preferred_output", "non_preferred_output")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stages import column_names
 from stages.contract import Row
 from stages.formats import _roles, _turns
 from stages.formats._unusable import Unusable
 from stages.kinds import CONVERSATION, PAIR
-from stages.watched import peek
+from stages.rows import column_names
+from stages.rows.watched import peek
 
 _TURNS = ("prompt", "context_messages")
 _TEXTS = ("prompt", "question", "problem", "query", "instruction")

@@ -10,7 +10,7 @@ from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
-from stages.watched import peek
+from stages.rows.watched import peek
 
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 ANSWERS = ("answer", "response", "solution", "output", "output_text")

@@ -19,7 +19,7 @@ from stages.formats._answers import text_of
 from stages.formats._asked import Asking, one_of
 from stages.formats._order import NUMBERS, Answer, in_order, of_row
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _ORDERED = ("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst")
 _LISTS = ("responses", "answers", "completions", "candidates", "outputs", "generations")

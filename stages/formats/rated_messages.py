@@ -14,7 +14,7 @@ from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _roles, _steps, _turns, rated_steps
 from stages.kinds import STEPS
-from stages.watched import read_key
+from stages.rows.watched import read_key
 
 _COLUMNS = ("messages", "conversations", "conversation")
 

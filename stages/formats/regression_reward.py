@@ -8,7 +8,7 @@ from __future__ import annotations
 from stages.contract import Row
 from stages.formats._unusable import Unusable
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _ANSWERS = ("completion", "response", "answer", "output", "messages", "conversations")
 _SECOND = ("chosen", "rejected", "responses", "answers", "completions", "candidates", "label")

@@ -15,7 +15,7 @@ from stages.formats._asked import Asking, one_of, open_question, says
 from stages.formats._named_prompt import require_prompt
 from stages.formats._roles import role_of
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _WHOLE = ("messages", "conversations", "conversation")
 _QUESTIONS = ("query", "question", "prompt", "input")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stages.contract import Row
 from stages.formats._unusable import Unusable
 from stages.kinds import CONVERSATION
-from stages.watched import peek
+from stages.rows.watched import peek
 
 
 def _evidence(row: Row) -> str | None:

@@ -10,7 +10,7 @@ from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _named_prompt, _roles, _turns, prompts_alone
 from stages.kinds import CONVERSATION
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _COLUMNS = ("conversations", "conversation")
 

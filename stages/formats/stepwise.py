@@ -8,7 +8,7 @@ from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.format import Format
 from stages.formats import _steps, _turns
 from stages.kinds import STEPS
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _LABELS = (
     "labels",

@@ -16,7 +16,7 @@ from stages.formats import _pairs
 from stages.formats._answers import require_no_third
 from stages.formats._asked import Asking, one_of, two_of
 from stages.kinds import PAIR
-from stages.watched import peek
+from stages.rows.watched import peek
 
 _STEMS = ("response", "answer", "output", "completion")
 _ENDS = (("1", "2"), ("a", "b"), ("A", "B"))

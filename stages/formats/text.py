@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stages import templated
 from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.conversations import templated
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _replies, _roles, _turns
 from stages.kinds import CONVERSATION
-from stages.watched import peek
+from stages.rows.watched import peek
 
 
 class _Text(Format):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # commands list tasks by their kinds, and import nothing heav
     import pyarrow as pa
 
     from stages.contract import Message
-    from stages.normalize import Normalize
+    from stages.normalize.stage import Normalize
 
 CONVERSATION, PAIR, STEPS, TOKENS = "conversation", "pair", "steps", "tokens"
 
@@ -38,7 +38,7 @@ class Kind:
         marks: labels are read at markers, one after each step.
         given: the row contains token ids; nothing is rendered.
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
-        legend: what its tokens are coloured as, by the names of ``pipeline.drawing``.
+        legend: what its tokens are coloured as, by the names of ``pipeline.view.drawing``.
         end_of_turn: what a token that ends a turn is for.
         plain: rows of one question and one answer take the fast path of ``exchanges``.
     """

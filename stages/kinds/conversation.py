@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages import examples, kinds, weights
+from stages import kinds
+from stages.chat_template import weights
 from stages.contract import Conversation, Message
-from stages.normalized import tools_text, turns_column
+from stages.conversations import examples
+from stages.rows.batches import tools_text, turns_column
 
 if TYPE_CHECKING:
-    from stages.normalize import Normalize
+    from stages.normalize.stage import Normalize
 
 
 class Conversations(kinds.Kind):

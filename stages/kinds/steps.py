@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages import examples, kinds
+from stages import kinds
 from stages.contract import StepChain
+from stages.conversations import examples
 
 if TYPE_CHECKING:
-    from stages.normalize import Normalize
+    from stages.normalize.stage import Normalize
 
 
 class Steps(kinds.Kind):

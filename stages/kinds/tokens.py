@@ -9,7 +9,7 @@ from stages import kinds
 from stages.contract import Tokens
 
 if TYPE_CHECKING:
-    from stages.normalize import Normalize
+    from stages.normalize.stage import Normalize
 
 
 class TokenIds(kinds.Kind):

@@ -13,14 +13,15 @@ from typing import TypeAlias
 
 from tokenizers import Tokenizer
 
-from stages import catalog, encoders
-from stages.encode import SegmentEncoder
-from stages.encoders import parsed
+from stages import catalog
+from stages.chat_template.render import Renderer, template_of
+from stages.chat_template.template import Template
 from stages.errors import ModelError, PipelineError
-from stages.profile import TargetModel
-from stages.render import Renderer, template_of
-from stages.template import Template
+from stages.models import encoders
+from stages.models.encoders import parsed
+from stages.models.profile import TargetModel
 from stages.tokenizers.claims import Claims
+from stages.tokens.encode import SegmentEncoder
 
 TOKENS, TEMPLATE, PAIR = "tokens", "template", "pair"  # what a probe looks at
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from stages.chat_template.render import Row
+from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import SEGMENTS
 from stages.errors import RowError
 from stages.probes import BrokenError, Subject
-from stages.render import Row
-from stages.segments import CONTROL, TRAINED
 
 Turns = list[tuple[str, str]]
 

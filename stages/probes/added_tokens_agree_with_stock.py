@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from tokenizers import Tokenizer
 
-from stages import encoders
+from stages.models import encoders
 from stages.probes import TOKENS, BrokenError, Probe, Subject
 
 _ORDINARY = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stages.chat_template.render_pair import prove_pair
 from stages.probes import PAIR, Probe, Subject
-from stages.render_pair import prove_pair
 
 
 def _check(subject: Subject) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stages.chat_template.render import Row
+from stages.chat_template.render_pair import PairRenderer
 from stages.errors import RowError
 from stages.probes import PAIR, BrokenError, Probe, Subject
-from stages.render import Row
-from stages.render_pair import PairRenderer
 
 
 def _check(subject: Subject) -> str:

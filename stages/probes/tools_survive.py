@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from stages.chat_template.render import Row
 from stages.errors import RowError
 from stages.probes import BrokenError, Probe, Subject
 from stages.probes._rendering import Rendering
-from stages.render import Row
 
 _TOOL = {
     "type": "function",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
+from stages.chat_template.segments import CONTROL
 from stages.errors import RowError
 from stages.probes import BrokenError, Probe, Subject
 from stages.probes._rendering import dialogue, examples, rendered, row_of
-from stages.segments import CONTROL
 
 _STOP = "\x00"
 

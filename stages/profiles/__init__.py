@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from stages import catalog
-from stages.profile import ModelProfile
+from stages.models.profile import ModelProfile
 
-_TEMPLATES = Path(__file__).parent.parent / "chat_templates"
+_TEMPLATES = Path(__file__).parent / "chat_templates"
 
 
 def templates() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stages.profile import AddedToken, ModelProfile
+from stages.models.profile import AddedToken, ModelProfile
 
 CHATML = tuple(AddedToken(t) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
 VISION = tuple(

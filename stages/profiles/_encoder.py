@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.profile import ModelProfile, PairFraming
+from stages.models.profile import ModelProfile, PairFraming
 from stages.profiles import template
 
 # The markers of turns in the pair template.

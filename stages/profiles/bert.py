@@ -1,6 +1,6 @@
 """BERT, as a reward model: ``[CLS]prompt[SEP]answer[SEP]``, the answer of token type 1."""
 
-from stages.profile import PairFraming
+from stages.models.profile import PairFraming
 from stages.profiles._encoder import encoder
 
 _PAIR = PairFraming(("[CLS]",), ("[SEP]",), ("[SEP]",), token_types=True)

@@ -8,7 +8,7 @@ generation prompt with its reasoning, or with an empty block where it has none.
 
 from typing import Any
 
-from stages.profile import AddedToken, ModelProfile, RankLayout, StepTokens
+from stages.models.profile import AddedToken, ModelProfile, RankLayout, StepTokens
 from stages.profiles import llama3, qwen2_5, template
 
 _TURNS = ("<｜User｜>", "<｜Assistant｜>")

@@ -6,7 +6,7 @@ so does generation. There are no spare embedding rows: PRM markers are three unu
 
 from __future__ import annotations
 
-from stages.profile import ModelProfile, StepTokens
+from stages.models.profile import ModelProfile, StepTokens
 from stages.profiles import template
 
 _STEPS = StepTokens("<unused0>", "<unused1>", "<unused2>")

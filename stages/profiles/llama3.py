@@ -5,7 +5,7 @@ The ids are Meta's. Some of the hub's files for 3.1, 3.2 and 3.3 differ in bytes
 
 from typing import Any
 
-from stages.profile import AddedToken, ModelProfile, RankLayout, StepTokens
+from stages.models.profile import AddedToken, ModelProfile, RankLayout, StepTokens
 from stages.profiles import template
 
 

@@ -6,7 +6,7 @@ models gives other ids than it; train and serve with the tokenizer of the build.
 
 from typing import Any
 
-from stages.profile import AddedToken, ModelProfile, RankLayout, StepTokens
+from stages.models.profile import AddedToken, ModelProfile, RankLayout, StepTokens
 from stages.profiles import template
 
 _V1 = RankLayout(

@@ -4,7 +4,7 @@ or which also begins texts (Phi-4); here the pad token is one that is used for n
 
 from __future__ import annotations
 
-from stages.profile import ModelProfile, StepTokens
+from stages.models.profile import ModelProfile, StepTokens
 from stages.profiles import template
 
 _PHI3_IDS = (

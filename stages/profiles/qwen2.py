@@ -1,6 +1,6 @@
 """Qwen2, base and instruct."""
 
-from stages.profile import RankLayout
+from stages.models.profile import RankLayout
 from stages.profiles import template
 from stages.profiles._chatml import CHATML, chatml
 

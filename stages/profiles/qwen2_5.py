@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stages.profile import AddedToken, ModelProfile, RankLayout, StepTokens
+from stages.models.profile import AddedToken, ModelProfile, RankLayout, StepTokens
 from stages.profiles import template
 from stages.profiles._chatml import CHATML, TOOLS, VISION, chatml
 

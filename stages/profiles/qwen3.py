@@ -1,6 +1,6 @@
 """Qwen3: base, hybrid (reasons unless ``enable_thinking`` is false) and 2507 instruct models."""
 
-from stages.profile import RankLayout
+from stages.models.profile import RankLayout
 from stages.profiles import template
 from stages.profiles._chatml import CHATML, THINKING, TOOLS, VISION, chatml
 

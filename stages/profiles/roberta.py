@@ -3,7 +3,7 @@
 Its positions start behind the pad id, at 2, so 512 of the 514 can be used.
 """
 
-from stages.profile import PairFraming
+from stages.models.profile import PairFraming
 from stages.profiles._encoder import encoder
 
 _PAIR = PairFraming(("<s>",), ("</s>", "</s>"), ("</s>",), position_offset=2)

@@ -3,7 +3,7 @@
 It has no spare embedding rows: PRM markers are tokens of its notebook data.
 """
 
-from stages.profile import ModelProfile, StepTokens
+from stages.models.profile import ModelProfile, StepTokens
 from stages.profiles import template
 
 PROFILES = tuple(

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from stages.contract import Glimpse, Lines, Record
 from stages.errors import ContainerError
-from stages.readers import _bounds, _bytes, _tables
-from stages.readers._bytes import Source
+from stages.files import bounds, content
+from stages.files.content import Source
+from stages.readers import _tables
 
 WINDOW = 1 << 20  # bytes that are read in one place
 MOST = 200_000  # rows that are read at most, however small they are
@@ -41,12 +42,12 @@ def of(records: list[Record], rows: int) -> Glimpse:
 def first_rows(source: Source, records: Records, rows: int, salvage: bool = False) -> Glimpse:
     """A sample from all rows of a small file, or from the first megabytes of a large one in which
     reading cannot start in the middle."""
-    size = _bytes.size_of(source)
+    size = content.size_of(source)
     records_read: list[Record] = []
-    with _bytes.opened(source, salvage) as file:
+    with content.opened(source, salvage) as file:
         ended = True
         try:
-            for lines in _bounds.counted(records(file, True), _bytes.path_of(source), size):
+            for lines in bounds.counted(records(file, True), content.path_of(source), size):
                 records_read += lines.records
                 far = (records_read[-1].offset or 0) > 3 * WINDOW if records_read else False
                 if len(records_read) >= rows and (far or len(records_read) >= MOST):
@@ -55,7 +56,7 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
         except ContainerError:
             if not salvage:
                 raise
-        inflated = size * _bytes.expansion(file)
+        inflated = size * content.expansion(file)
     if ended:
         return of(records_read, rows)
     last = records_read[-1]
@@ -69,7 +70,7 @@ def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
     """Whole lines from the first that begins at or after ``start``, and where it begins."""
     if start:
         file.seek(start - 1)
-        while (rest := file.readline(_bytes.CHUNK)) and not rest.endswith(b"\n"):
+        while (rest := file.readline(content.CHUNK)) and not rest.endswith(b"\n"):
             pass
         start = file.tell()
     block = file.read(WINDOW)
@@ -82,12 +83,12 @@ def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
 
 def windows(source: Source, rows: int, records: Records, longest: int) -> Glimpse:
     """Rows of a file of lines, from its head, middle and tail."""
-    size = _bytes.size_of(source)
+    size = content.size_of(source)
     if size <= 3 * WINDOW:
         return first_rows(source, records, rows)
     sample: list[Record] = []
     seen = looked = 0
-    with _bytes.bytes_of(source) as file:
+    with content.bytes_of(source) as file:
         for place in (0, size // 2, size - WINDOW):
             file.seek(place)
             start, block = _window(file, place, longest)

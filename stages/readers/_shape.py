@@ -7,7 +7,7 @@ import json
 import orjson
 
 from stages.errors import ContainerError
-from stages.readers import _bytes
+from stages.files import content
 
 HEAD = 1 << 16
 BOM = b"\xef\xbb\xbf"
@@ -71,7 +71,7 @@ def _spans_lines(head: bytes) -> bool:
     return "\n" in text[:stop] or lone
 
 
-def is_lines(source: _bytes.Source, default: bool, limit: int) -> bool:
+def is_lines(source: content.Source, default: bool, limit: int) -> bool:
     """Whether a file has one value per line; otherwise it is an array, or values one after another.
 
     Args:
@@ -81,12 +81,12 @@ def is_lines(source: _bytes.Source, default: bool, limit: int) -> bool:
     Raises:
         ContainerError: it is binary, or not UTF-8.
     """
-    with _bytes.opened(source, salvage=True) as file:  # a damage is reported when rows are read
+    with content.opened(source, salvage=True) as file:  # a damage is reported when rows are read
         head = file.read(HEAD)
         if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
             head += file.readline(limit)
         more = bool(file.read(1))
-    _refuse_other_encodings(_bytes.path_of(source), head)
+    _refuse_other_encodings(content.path_of(source), head)
     body = head.removeprefix(BOM).lstrip()
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):

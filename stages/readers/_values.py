@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
-from stages import strict_json
 from stages.contract import Lines, Record
 from stages.errors import ContainerError, RowError
+from stages.files import strict_json
 from stages.readers import _shape
 
 BATCH_ROWS = 1024

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages import file_version
 from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.file_version import FileVersion
-from stages.readers import _bounds, _bytes, _glimpse, _tables
-from stages.readers._bytes import Source
+from stages.files import bounds, content, file_version
+from stages.files.content import Source
+from stages.files.file_version import FileVersion
+from stages.readers import _glimpse, _tables
 
 
 def _batches(source: Any) -> Iterator[pa.RecordBatch]:
@@ -50,18 +50,18 @@ class _Arrow:
         return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        version = _bytes.version_of(split)
+        version = content.version_of(split)
         try:
             # No memory map: if another process truncates a mapped file, reading it kills this one.
             with version.open() as source:
-                batches = _bounds.counted_batches(_batches(source), split.path, version.size)
+                batches = bounds.counted_batches(_batches(source), split.path, version.size)
                 yield from _tables.records(batches)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:
             if not split.salvage:
                 raise damaged(split.path, error) from error
-            yield Lines([], 0, damaged(_bytes.name_in_messages(split), error).what)
+            yield Lines([], 0, damaged(content.name_in_messages(split), error).what)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if not isinstance(source, str):
@@ -71,7 +71,7 @@ class _Arrow:
             with pa.memory_map(path) as mapped:  # reads the headers only
                 batches = list(_batches(mapped))
             counts = [batch.num_rows for batch in batches]
-            _bounds.require_rows(path, sum(counts), os.path.getsize(path))
+            bounds.require_rows(path, sum(counts), os.path.getsize(path))
             return _glimpse.of_table(counts, rows, lambda n, at, size: batches[n].slice(at, size))
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(path, error) from error

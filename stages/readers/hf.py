@@ -10,8 +10,8 @@ from typing import Any
 
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, UsageError
+from stages.files.content import Source
 from stages.readers import arrow
-from stages.readers._bytes import Source
 
 STATE = "state.json"
 SPLITS = "dataset_dict.json"

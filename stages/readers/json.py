@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError
-from stages.readers import _bounds, _bytes, _shape, _values, jsonl
-from stages.readers._bytes import Source
+from stages.files import bounds, content, file_version
+from stages.files.content import Source
+from stages.readers import _shape, _values, jsonl
 
 
 class _Json:
@@ -23,17 +23,17 @@ class _Json:
         return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        version = _bytes.version_of(split)
-        with _bytes.opened(version, split.salvage) as file:
+        version = content.version_of(split)
+        with content.opened(version, split.salvage) as file:
             try:
-                batches = _values.records(file, path=_bytes.name_in_messages(split))
-                yield from _bounds.counted(batches, split.path, version.size)
+                batches = _values.records(file, path=content.name_in_messages(split))
+                yield from bounds.counted(batches, split.path, version.size)
             except ContainerError as error:
                 if not split.salvage:
                     raise
-                yield Lines([], 0, _bytes.damage_of(file) or error.what)
+                yield Lines([], 0, content.damage_of(file) or error.what)
                 return
-            if damage := _bytes.damage_of(file):
+            if damage := content.damage_of(file):
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:

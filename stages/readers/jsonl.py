@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO
 
-from stages import file_version, strict_json
 from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import RowError
-from stages.file_version import FileVersion
-from stages.readers import _bounds, _bytes, _glimpse, _shape, _values
-from stages.readers._bytes import Source
+from stages.files import bounds, content, file_version, strict_json
+from stages.files.content import Source
+from stages.files.file_version import FileVersion
+from stages.readers import _glimpse, _shape, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
@@ -41,7 +41,7 @@ def _read_line(file: IO[bytes]) -> tuple[bytes, int]:
     line = file.readline(MAX_LINE + 2)
     length = len(line)
     if length > MAX_LINE + 1 and not line.endswith(b"\n"):
-        while rest := file.readline(_bytes.CHUNK):
+        while rest := file.readline(content.CHUNK):
             length += len(rest)
             if rest.endswith(b"\n"):
                 break
@@ -84,7 +84,7 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
 
 def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:
     """A sample of a file that holds values, not lines."""
-    values = functools.partial(_values.records, path=_bytes.path_of(source))
+    values = functools.partial(_values.records, path=content.path_of(source))
     return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
 
 
@@ -102,7 +102,7 @@ class _Jsonl:
     def line_splits(self, version: FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
         path, size = version.path, version.size
-        if _bytes.compression(version):
+        if content.compression(version):
             split = Split(path, start=0, stop=size, sha256=version.sha256, reader=self.name)
             return [replace(split, version=version)]
         splits = []
@@ -120,17 +120,17 @@ class _Jsonl:
         return splits
 
     def read(self, split: Split) -> Iterator[Lines]:
-        version = _bytes.version_of(split)
-        with _bytes.opened(version, split.salvage) as stream:
+        version = content.version_of(split)
+        with content.opened(version, split.salvage) as stream:
             batches = records(stream, at_start=split.start == 0)
-            yield from _bounds.counted(batches, split.path, version.size)
-            if damage := _bytes.damage_of(stream):
+            yield from bounds.counted(batches, split.path, version.size)
+            if damage := content.damage_of(stream):
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if not _shape.is_lines(source, default=True, limit=MAX_LINE):
             return glimpse_values(source, rows, salvage)
-        if _bytes.compression(source):
+        if content.compression(source):
             return _glimpse.first_rows(source, records, rows=rows, salvage=salvage)
         return _glimpse.windows(source, rows=rows, records=records, longest=MAX_LINE)
 

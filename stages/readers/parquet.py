@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages import file_version
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.readers import _bounds, _bytes, _glimpse, _tables
-from stages.readers._bytes import Source
+from stages.files import bounds, content, file_version
+from stages.files.content import Source
+from stages.readers import _glimpse, _tables
 from stages.readers.arrow import damaged
 
 
@@ -28,7 +28,7 @@ class _Parquet:
             raise
         except (pa.ArrowException, OSError) as error:
             raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
-        _bounds.require_rows(path, meta.num_rows, version.size)
+        bounds.require_rows(path, meta.num_rows, version.size)
         splits = (
             Split(
                 path,
@@ -43,21 +43,21 @@ class _Parquet:
         return [replace(split, version=version) for split in splits]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        version = _bytes.version_of(split)
+        version = content.version_of(split)
         try:
             with version.open() as source:
                 batches = pq.ParquetFile(source).iter_batches(
                     _tables.BATCH_ROWS, list(range(split.start, split.stop))
                 )
                 rows = _tables.records(batches)
-                yield from _bounds.counted(rows, split.path, version.size)
+                yield from bounds.counted(rows, split.path, version.size)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(split.path, error) from error
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
-        path = _bytes.path_of(source)
+        path = content.path_of(source)
 
         def fetch(group: int, at: int, size: int) -> pa.RecordBatch:
             for batch in file.iter_batches(max(size, 64), [group]):
@@ -67,11 +67,11 @@ class _Parquet:
             return batch.slice(0, 0)
 
         try:
-            with _bytes.bytes_of(source) as content:
-                file = pq.ParquetFile(content)
+            with content.bytes_of(source) as opened:
+                file = pq.ParquetFile(opened)
                 meta = file.metadata
                 counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-                _bounds.require_rows(path, sum(counts), _bytes.size_of(source))
+                bounds.require_rows(path, sum(counts), content.size_of(source))
                 return _glimpse.of_table(counts, rows, fetch, enter=False)
         except SurroundingsError:
             raise

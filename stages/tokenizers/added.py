@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stages.encoders import parsed
 from stages.errors import UsageError
-from stages.profile import ModelProfile
+from stages.models.encoders import parsed
+from stages.models.profile import ModelProfile
 
 
 def _problem(text: str, profile: ModelProfile, tokenizer_json: bytes) -> str | None:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from stages.errors import ModelError
-from stages.profile import ModelProfile, RankLayout
+from stages.models.profile import ModelProfile, RankLayout
 from stages.tokenizers import carriers, hub
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from stages.profile import AddedToken
+from stages.models.profile import AddedToken
 
 Pair: TypeAlias = tuple[bytes, bytes]
 

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stages import inference
-from stages.encoders import parsed
+from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
-from stages.profile import ModelProfile
-from stages.template import Template
+from stages.models.encoders import parsed
+from stages.models.profile import ModelProfile
+from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _ANSWER = "an answer"

@@ -7,9 +7,9 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from stages.encoders import parsed
 from stages.errors import ModelError
-from stages.profile import ModelProfile, PairFraming
+from stages.models.encoders import parsed
+from stages.models.profile import ModelProfile, PairFraming
 from stages.profiles import template
 from stages.profiles._encoder import TURN_MARKERS
 from stages.tokenizers import directory

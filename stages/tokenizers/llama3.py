@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.profile import RankLayout
+from stages.models.profile import RankLayout
 from stages.tokenizers import byte_bpe
 
 PATTERN = (

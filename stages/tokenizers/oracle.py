@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from stages.encoders import parsed
-from stages.profile import RankLayout, TargetModel
-from stages.segments import controls_pattern
+from stages.chat_template.segments import controls_pattern
+from stages.models.encoders import parsed
+from stages.models.profile import RankLayout, TargetModel
 from stages.tokenizers import byte_bpe, carriers, llama3, qwen, sentencepiece
 
 Encode: TypeAlias = Callable[[str], "list[int] | None"]

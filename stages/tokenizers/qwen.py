@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.profile import RankLayout
+from stages.models.profile import RankLayout
 from stages.tokenizers import byte_bpe
 
 # The split of text into pre-tokens, as the vendor's file spells it.

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from stages.encoders import parsed
-from stages.profile import ModelProfile
+from stages.models.encoders import parsed
+from stages.models.profile import ModelProfile
 from stages.tokenizers.claims import Claims
 
 CONFIG = "tokenizer_config.json"

@@ -13,10 +13,9 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stages import profile_file
-from stages.encoders import parsed
 from stages.errors import ModelError
-from stages.profile import ModelProfile
+from stages.models.encoders import parsed
+from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
 from stages.tokenizers import (
     added,
@@ -25,6 +24,7 @@ from stages.tokenizers import (
     directory,
     encoder_directory,
     hub,
+    profile_file,
     repairs,
     suggest,
     unpinned,

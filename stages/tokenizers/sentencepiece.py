@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stages.profile import AddedToken, RankLayout
+from stages.models.profile import AddedToken, RankLayout
 from stages.tokenizers import byte_bpe
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # SentencePiece's types of pieces

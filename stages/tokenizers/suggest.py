@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stages import catalog
 from stages.errors import ModelError
-from stages.profile import ModelProfile
+from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
 from stages.tokenizers import hub
 

@@ -10,7 +10,7 @@ import base64
 import json
 from typing import Any
 
-from stages.profile import RankLayout
+from stages.models.profile import RankLayout
 from stages.tokenizers import byte_bpe
 
 

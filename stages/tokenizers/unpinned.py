@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import replace
 
 from stages.errors import ModelError
-from stages.profile import ModelProfile
+from stages.models.profile import ModelProfile
 from stages.tokenizers import directory, hub
 
 

@@ -19,7 +19,7 @@ from support import ROOT, SAMPLES, Ran, model_record
 
 from pipeline import exports
 from pipeline.exports import Facts
-from pipeline.openrlhf_launch import check_version, split_arguments
+from pipeline.trainers.openrlhf_launch import check_version, split_arguments
 from stages.errors import UsageError
 
 PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))

@@ -47,7 +47,7 @@ LAYOUTS = [
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[Any, Path]:
     """Every task in every layout."""
     from pipeline.build import build
-    from pipeline.config import Config
+    from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("layouts")
     for task, layout in LAYOUTS:
@@ -263,7 +263,7 @@ def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
 def weighted(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
     """A build whose turns have weights, in every layout."""
     from pipeline.build import build
-    from pipeline.config import Config
+    from pipeline.options.config import Config
 
     root, source = tmp_path_factory.mktemp("weighted"), SAMPLES / "sft" / "turn_weights.jsonl"
     for layout in ("packed", "ragged", "padded"):

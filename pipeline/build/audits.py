@@ -1,0 +1,110 @@
+"""Runs the audits on a staged build: on its shards, read back in chunks, and on its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from expectations.audits import AuditResult, Facts, Source, run_audits
+from expectations.contract import Context
+from expectations.readback.chunk import Chunk, chunk_of
+from pipeline.build.description import Outcome
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import as_json
+from pipeline.manifest.manifest import AuditLine, Manifest
+from pipeline.manifest.records import AUDITS
+from pipeline.shards.measured import read
+from pipeline.shards.plan import Plan, part_of
+from stages.columns import Ints
+
+SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
+
+
+def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> Iterator[Chunk]:
+    """One chunk per shard: every ``stride``-th row, counted over the whole build."""
+    seen = 0
+    for shard in outcome.shards:
+        table = read(folder / shard.path)
+        chosen = np.arange((-seen) % stride, shard.rows, stride)  # goes on where it left off
+        seen += shard.rows
+        if len(chosen):
+            table = table.take(pa.array(chosen)) if stride > 1 else table
+            yield chunk_of(table.combine_chunks(), shard.split, context)
+
+
+def _leaked(plan: Plan) -> int:
+    """Test examples whose ids and labels are those of a train example."""
+    sides = {side.name: plan.examples.digest[side.order] for side in plan.sides}
+    if "test" not in sides:
+        return 0
+    frames = {n: pl.DataFrame({"a": d["a"], "b": d["b"]}) for n, d in sides.items()}
+    return frames["test"].join(frames["train"], on=["a", "b"], how="semi").height
+
+
+def _sources(outcome: Outcome) -> tuple[Source, ...]:
+    """Rows, kept examples and their tokens, by input file."""
+    plan = outcome.plan
+    kept = np.flatnonzero(plan.kept)
+    parts = part_of(plan.examples.starts, kept)
+    splits = np.repeat(np.arange(len(outcome.inputs)), [len(i.splits) for i in outcome.inputs])
+    owner = splits[parts]
+    count = len(outcome.inputs)
+    examples = np.bincount(owner, minlength=count).tolist()
+    tokens = np.bincount(owner, plan.examples.length[kept], count).astype(np.int64).tolist()
+    names = [source.name for source in outcome.inputs]
+    rows = zip(names, outcome.rows_of_input, examples, tokens, strict=True)
+    return tuple(Source(*row) for row in rows)
+
+
+def _lengths(plan: Plan) -> Ints:
+    lengths: Ints = plan.examples.length[plan.kept]
+    return lengths
+
+
+def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResult]:
+    """Measure, judge and write ``audits.json``.
+
+    Raises:
+        UsageError: a tolerance of the recipe names no audit.
+        GateError: an audit could not be computed.
+    """
+    recipe = outcome.recipe
+    config = recipe.config
+    context = Context(
+        kind=recipe.task.kind,
+        layout=config.plan.layout,
+        max_length=config.plan.longest_example,
+        model=recipe.model,
+    )
+    total = manifest.tokens.total + manifest.tokens.padding
+    stride = -(-total // SAMPLE_TOKENS)
+    facts = Facts(
+        context=context,
+        manifest=as_json(manifest),
+        lengths=_lengths(outcome.plan),
+        leaked=_leaked(outcome.plan),
+        sources=_sources(outcome),
+    )
+    chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
+    results = run_audits(chunks[0], chunks[1], facts, config.judge.tolerance)
+    content = {
+        "every_nth_row": stride,
+        "audits": [result.recorded() for result in results],
+    }
+    write_json(folder / AUDITS, content)
+    return results
+
+
+def in_lines(results: list[AuditResult]) -> dict[str, AuditLine]:
+    """The manifest's ``audits``: one line for each."""
+    return {r.name: AuditLine(r.status, _sentence(r)) for r in results}
+
+
+def _sentence(result: AuditResult) -> str:
+    worst = result.worst
+    return f"{worst.name}: {worst.detail}" if worst is not None else "nothing to report"

@@ -1,0 +1,350 @@
+"""Describes an outcome: what a manifest will say of a build that is being made.
+
+The record that it fills is ``pipeline.manifest.manifest.Manifest``. No clock, no host, no absolute
+path: equal builds have equal manifests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from expectations.verdict import Verdict
+from pipeline import __version__
+from pipeline.inputs.scan import Input
+from pipeline.manifest import identity
+from pipeline.manifest.counts import (
+    FATES,
+    Examples,
+    Packing,
+    Padding,
+    Rows,
+    Tokens,
+    TurnSplit,
+)
+from pipeline.manifest.json_records import from_json
+from pipeline.manifest.manifest import (
+    SCHEMA_VERSION,
+    Encoder,
+    InputRecord,
+    Manifest,
+    Parity,
+    Prm,
+    ProbeRecord,
+    Rm,
+    ShardRecord,
+    SplitRecord,
+    UnreadColumn,
+    ValidationSummary,
+)
+from pipeline.manifest.model_record import ModelRecord, Pair, RepairRecord
+from pipeline.parts.part import PartReport
+from pipeline.recipe.recipe import Recipe
+from pipeline.serving import inference
+from pipeline.shards.gather import ShardReport
+from pipeline.shards.margins import Margins
+from pipeline.shards.plan import Plan
+from pipeline.verdict.rejects import Ledger
+from stages import formats, layouts
+from stages.chat_template import turn_split
+from stages.models import encoders
+from stages.models.profile import ModelProfile, TargetModel
+from stages.tokenizers import oracle
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that a finished build knows about itself."""
+
+    recipe: Recipe
+    inputs: list[Input]
+    parts: list[PartReport]
+    rows_of_input: list[int]
+    plan: Plan
+    shards: list[ShardReport]
+    ledger: Ledger
+    duplicate_rows: int
+    margins: Margins | None = None  # rm only
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """The parts' tallies, added up."""
+        total: dict[str, Counter[str]] = {}
+        for part in self.parts:
+            for name, values in part.counts.items():
+                total.setdefault(name, Counter()).update(values)
+        return total
+
+
+def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
+    """Hash of the recipe and its inputs: equal ids, equal shards."""
+    return identity.of_recipe(recipe.fingerprint, [(one.name, one.sha256) for one in inputs])
+
+
+def model_of(model: TargetModel) -> ModelRecord:
+    """What the manifest says of the model."""
+    profile = model.profile
+    steps = profile.step_tokens if model.step_id >= 0 else None
+    return ModelRecord(
+        name=profile.name,
+        revision=profile.revision,
+        tokenizer_sha256=hashlib.sha256(model.tokenizer_json).hexdigest(),
+        chat_template_sha256=hashlib.sha256(profile.chat_template.encode()).hexdigest(),
+        eos_token=profile.eos_token,
+        eos_token_id=model.eos_id,
+        end_of_turn=profile.end_of_turn,
+        end_of_turn_id=model.end_of_turn_id,
+        pad_token=profile.pad_token,
+        pad_token_id=model.pad_id,
+        padding_side=profile.padding_side,
+        bos_policy=profile.bos_policy,
+        step_token=steps.step if steps else None,
+        step_token_id=model.step_id if steps else None,
+        good_token=steps.good if steps else None,
+        good_token_id=model.good_id if steps else None,
+        bad_token=steps.bad if steps else None,
+        bad_token_id=model.bad_id if steps else None,
+        vocab_size=model.vocab_size,
+        embedding_size=profile.embedding_size,
+        date_string=profile.date_string,
+        is_base=profile.is_base,
+        family=profile.family,
+        pair=_pair(profile),
+        added_tokens=model.added_ids,
+    )
+
+
+def _pair(profile: ModelProfile) -> Pair | None:
+    """How an encoder's two texts are framed, and which positions it has; None for decoders."""
+    framing = profile.pair
+    if framing is None:
+        return None
+    return Pair(
+        before=framing.before,
+        between=framing.between,
+        after=framing.after,
+        token_types=framing.token_types,
+        position_offset=framing.position_offset,
+        positions=profile.context_length,
+        read_at="first",
+    )
+
+
+def _repaired(recipe: Recipe) -> ModelRecord:
+    repairs = tuple(RepairRecord(**asdict(repair)) for repair in recipe.repairs)
+    return replace(model_of(recipe.model), repairs=repairs)
+
+
+def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
+    splits = {}
+    for side in outcome.plan.sides:
+        shards = [s for s in outcome.shards if s.split == side.name]
+        splits[side.name] = SplitRecord(
+            rows=sum(s.rows for s in shards),
+            examples=sum(s.examples for s in shards),
+            tokens=sum(s.tokens for s in shards),
+            shards=tuple(
+                ShardRecord(
+                    path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
+                )
+                for s in shards
+            ),
+        )
+    return splits
+
+
+def _packing(outcome: Outcome) -> Packing | None:
+    config, plan = outcome.recipe.config, outcome.plan
+    rows = sum(s.rows for s in outcome.shards)
+    tokens = sum(s.tokens for s in outcome.shards)
+    if layouts.load(config.plan.layout).packs:
+        return Packing(rows, round(tokens / (rows * config.plan.max_length), 6), plan.lower_bound)
+    return None
+
+
+def _padding(outcome: Outcome) -> Padding | None:
+    if not layouts.load(outcome.recipe.config.plan.layout).pads:
+        return None
+    tokens = sum(s.tokens for s in outcome.shards)
+    padding = sum(s.padding for s in outcome.shards)
+    return Padding(outcome.plan.width, round(padding / (tokens + padding), 6))
+
+
+def _notes(outcome: Outcome) -> Counter[str]:
+    notes = Counter(outcome.counts.get("note", Counter()))
+    salvaged = sum(part.rows for part in outcome.parts if part.damage)
+    return notes + Counter({"salvaged_before_damage": salvaged})
+
+
+def _rows(outcome: Outcome) -> Rows:
+    ledger, plan = outcome.ledger, outcome.plan
+    rows_in = sum(part.rows for part in outcome.parts)
+    used = len(np.unique(plan.examples.row[plan.kept]))
+    return Rows(
+        in_=rows_in,
+        used=used,
+        rejected=ledger.rejected_rows,
+        duplicates=outcome.duplicate_rows,
+        filtered=sum(part.filtered for part in outcome.parts),
+        duplicates_found=int(plan.duplicate.sum()),
+        rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
+        notes=dict(sorted(_notes(outcome).items())),
+    )
+
+
+def _examples(outcome: Outcome) -> Examples:
+    ledger, plan = outcome.ledger, outcome.plan
+    return Examples(
+        made=sum(part.made for part in outcome.parts),
+        rejected=ledger.examples_by_code.total(),
+        duplicates=int((~plan.kept).sum()),
+        kept=int(plan.kept.sum()),
+        rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
+    )
+
+
+def ledger(outcome: Outcome) -> dict[str, int]:
+    """What became of every row and every example, as the gate's dataset table has it."""
+    rows, made = _rows(outcome), _examples(outcome)
+    plan, kept = outcome.plan, outcome.plan.kept
+    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
+    return {
+        "rows_in": rows.in_,
+        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
+        "examples_made": made.made,
+        "examples_accounted": made.kept + made.rejected + made.duplicates,
+        "examples_kept": made.kept,
+        "tokens_kept": int(plan.examples.length[kept].sum()),
+        "trained_kept": int(plan.examples.trained[kept].sum()),
+        "duplicates_declared": duplicates,
+    }
+
+
+def _prm(outcome: Outcome) -> Prm | None:
+    config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
+    if not outcome.recipe.task.kind.marks:
+        return None
+    return Prm(
+        template=config.parts.prm_template,
+        step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
+        label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
+        neutral=config.source.neutral,
+    )
+
+
+def _encoder(outcome: Outcome) -> Encoder:
+    recipe = outcome.recipe
+    encoder = encoders.load(recipe.backend, recipe.model.tokenizer_json)
+    return Encoder(
+        backend=encoder.name,
+        version=encoder.version,
+        parity=_parity(outcome),
+        rendered=dict(sorted(outcome.counts.get("rendered", Counter()).items())),
+        merged_cuts=outcome.counts.get("sums", Counter())["merged_cuts"],
+    )
+
+
+def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
+    """Columns of one input that nothing read, the largest first."""
+    rows, size = Counter[str](), Counter[str]()
+    for part in parts:
+        rows.update(part.counts.get("unread_rows", {}))
+        size.update(part.counts.get("unread_bytes", {}))
+    total = max(sum(part.rows - part.filtered for part in parts), 1)
+    order = sorted(rows, key=lambda column: (-size[column], column))
+    return tuple(
+        UnreadColumn(
+            column=column,
+            rows=rows[column],
+            share=round(rows[column] / total, 6),
+            bytes=size[column],
+        )
+        for column in order
+    )
+
+
+def _parity(outcome: Outcome) -> Parity:
+    """What sampled rows were compared with; a build with a difference has no manifest."""
+    return Parity(
+        sampled=sum(part.sampled for part in outcome.parts),
+        skipped=sum(part.skipped for part in outcome.parts),
+        mismatches=0,
+        # How many were compared with it is in run.json: not every machine has the vocabulary.
+        oracle=oracle.vocabulary(outcome.recipe.model.profile.ranks),
+    )
+
+
+def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
+    recipe = outcome.recipe
+    reports = iter(outcome.parts)
+    parts = [[next(reports) for _ in source.splits] for source in outcome.inputs]
+    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
+    return tuple(
+        InputRecord(
+            path=source.name,
+            bytes=source.bytes,
+            sha256=source.sha256,
+            rows=rows,
+            format=name,
+            evidence=why,
+            damage=next((part.damage for part in mine if part.damage), None),
+            unread=_unread(mine),
+        )
+        for source, rows, name, why, mine in zip(*columns, strict=True)
+    )
+
+
+def _tokens(outcome: Outcome) -> Tokens:
+    plan = outcome.plan
+    split = turn_split.figures(outcome.counts.get("turn_split", {}))
+    return Tokens(
+        total=sum(s.tokens for s in outcome.shards),
+        trained=int(plan.examples.trained[plan.kept].sum()),
+        padding=sum(s.padding for s in outcome.shards),
+        truncated=outcome.counts.get("sums", Counter())["truncated"],
+        turn_split=TurnSplit(**split) if split else None,
+    )
+
+
+def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
+    """The manifest, without writing it; what is read back from the shards is filled in later:
+    ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
+    recipe = outcome.recipe
+    config = recipe.config
+    probes = recipe.model.probes.items()
+    answers = inference.of_build(outcome.recipe, outcome.shards)
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        version=__version__,
+        build_id=build_id(recipe, outcome.inputs),
+        recipe_fingerprint=recipe.fingerprint,
+        task=config.task,
+        layout=config.plan.layout,
+        max_length=config.plan.max_length,
+        seed=config.plan.seed,
+        options=config.for_build,
+        model=_repaired(recipe),
+        prm=_prm(outcome),
+        rm=Rm(outcome.margins.recorded()) if outcome.margins else None,
+        format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
+        inputs=_inputs(outcome),
+        rows=_rows(outcome),
+        examples=_examples(outcome),
+        tokens=_tokens(outcome),
+        packing=_packing(outcome),
+        padding=_padding(outcome),
+        splits=_splits(outcome),
+        probes={name: ProbeRecord(True, detail) for name, detail in probes},
+        encoder=_encoder(outcome),
+        inference=answers.inference,
+        max_new_tokens=answers.max_new_tokens,
+        audits={},
+        trainers={},
+        files={},
+        validation=from_json(ValidationSummary, verdict.summary()),
+        columns=(),
+    )

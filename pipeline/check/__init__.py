@@ -1,0 +1,1 @@
+"""``pipeline check``: a finished build examined as if by a stranger."""

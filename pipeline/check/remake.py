@@ -1,0 +1,99 @@
+"""A sample of a finished build's rows, made again from the source by the reference encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from expectations.contract import EXAMPLE
+from pipeline.build import description
+from pipeline.inputs.scan import Input, scan
+from pipeline.manifest.manifest import InputRecord, Manifest
+from pipeline.options.config import Config
+from pipeline.parts import chain
+from pipeline.recipe.recipe import Recipe, resolve_recipe
+from pipeline.shards import gather
+from pipeline.shards.measured import Measured, metrics_file
+from stages import readers
+from stages.contract import Batch, Record
+from stages.errors import SurroundingsError
+
+ROWS = 64  # of each input, from its first split
+
+
+@dataclass
+class Remade:
+    """How many rows were made again, and which of their examples are not the stored ones."""
+
+    rows: int = 0
+    differ: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
+    for source, known in zip(inputs, said, strict=False):
+        if (source.name, source.sha256) != (known.path, known.sha256):
+            raise SurroundingsError(f"{source.path} is not the file that the build was made from.")
+    if len(inputs) != len(said):
+        raise SurroundingsError("The inputs are not those of the build.")
+
+
+def _records(source: Input) -> list[Record]:
+    """Rows spread evenly over the input's first split."""
+    split = source.splits[0]
+    every = [r for lines in readers.load(split.reader).read(split) for r in lines.records]
+    chosen = np.linspace(0, len(every) - 1, min(ROWS, len(every))).astype(int)
+    return [every[i] for i in np.unique(chosen)]
+
+
+def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], Batch]:
+    """Examples of those rows, and what they are called; refused rows are left out."""
+    normalized = recipe.normalize(format_name)(_records(source))
+    batch, _ = chain.through(normalized, recipe.stages(format_name))
+    return gather.row_ids(gather.Source("", source.name, 0), batch), batch
+
+
+def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """The digest of every stored example, by input, line and sequence."""
+    names = ["source", "line", "sequence", "digest_a", "digest_b"]
+    files = [metrics_file(metrics, shard.path, EXAMPLE) for shard in shards if shard.rows]
+    frame = pl.concat([pl.read_ipc(path, columns=names) for path in files])
+    return {(s, line, k): (a, b) for s, line, k, a, b in frame.iter_rows()}
+
+
+def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]) -> Remade:
+    """Make a sample again and compare ids, labels and ratings by digest.
+
+    Args:
+        said: the build's manifest.
+
+    Raises:
+        PipelineError: the source is gone or changed, or the model cannot be found here.
+    """
+    inputs = scan(config)
+    _same_source(inputs, said.inputs)
+    recipe = replace(resolve_recipe(config, inputs), backend="tokenizers")
+    model = description.model_of(recipe.model)
+    for key in ("tokenizer_sha256", "chat_template_sha256"):
+        if getattr(model, key) != getattr(said.model, key):
+            raise SurroundingsError(f"The model found here has another {key}.")
+    stored = _stored(metrics, shards)
+    # Of equal examples only the first is stored, so under --dedup another may stand for this one.
+    digests = set(stored.values()) if config.plan.dedup else set()
+    remade = Remade()
+    for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
+        names, batch = _made(recipe, source, name)
+        remade.rows += batch.num_rows
+        columns = (batch.column(n).to_pylist() for n in ("line", "sequence", "digest"))
+        for row, line, sequence, digest in zip(names, *columns, strict=True):
+            halves = np.frombuffer(digest, "<i8")  # as the metrics have the 16 bytes
+            made = (int(halves[0]), int(halves[1]))
+            there = stored.get((ordinal, line + 1, sequence))
+            if there is None and made not in digests:
+                remade.differ.append((row, "the source has it, but no shard has"))
+            elif there is not None and there != made:
+                remade.differ.append((row, "rebuilt from the source, it is a different example"))
+    return remade

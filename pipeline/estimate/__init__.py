@@ -1,0 +1,1 @@
+"""``pipeline plan``: what a build would give, from a sample."""

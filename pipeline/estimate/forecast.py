@@ -1,0 +1,318 @@
+"""What a build would give, from a sample of its rows. Reads little and writes nothing.
+
+The sample goes through the very stages of a build. Only the limit on length is lifted, so that one
+sample answers for every ``--max-length``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.inputs.detection import recognise_glimpse, rows_each
+from pipeline.inputs.scan import expand, reader_of, short_names
+from pipeline.options.config import Config
+from pipeline.parts import chain
+from pipeline.recipe.recipe import Recipe, resolve_recipe
+from pipeline.shards.margins import Margins, of_column
+from pipeline.sources import Located, local
+from pipeline.verdict.refusals import too_many
+from stages import layouts, packing
+from stages.chat_template import turn_split
+from stages.columns import Ints
+from stages.contract import Batch, Glimpse, Record
+from stages.detection.evidence import Detection
+from stages.errors import DataError
+from stages.rows import notes
+
+SAMPLE_BYTES = 3 << 20
+ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
+MOST_FILES = 48
+MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
+PLANNED = 50_000  # examples that the packing table is worked out on
+_NO_LIMIT = 1 << 30
+_IDS = {"input_ids", "chosen_ids", "rejected_ids"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One input that was looked at."""
+
+    name: str
+    origin: str
+    bytes: int
+    reader: str
+    glimpse: Glimpse
+    detection: Detection
+
+    def row_name(self, record: Record) -> str:
+        """``data.jsonl:1``, or a byte offset where the line's number is unknown."""
+        at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
+        return f"{self.name}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What became of the sample.
+
+    Attributes:
+        rows: rows that went in; ``large``: those that were left out for their size.
+        refused: rows by refusal code; ``first``: where the first ones of each code stand;
+            ``details``: the detail of the first of each.
+        filtered: rows that ``--where`` leaves out, by input.
+        unread: rows by input and by column that nothing reads.
+        notes: rows by what is odd about them.
+        lengths: tokens of every example (rm: of its longer side).
+        shown: the first rows as they are stored, each with its name.
+        tokens: of all examples, both sides of a pair counted.
+        split: what ``turn_split.count`` finds.
+        margins: of the sampled pairs (rm); None elsewhere.
+        long: examples that a build refuses for their length, trimmed as it trims them.
+    """
+
+    rows: int
+    large: int
+    refused: Counter[str]
+    first: dict[str, list[str]]
+    details: dict[str, str]
+    notes: Counter[str]
+    lengths: Ints
+    trained: Ints
+    shown: list[tuple[str, dict[str, Any]]]
+    filtered: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, Counter[str]] = field(default_factory=dict)
+    tokens: int = 0
+    split: Counter[str] = field(default_factory=Counter)
+    margins: Margins | None = None
+    long: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What ``pipeline plan`` prints."""
+
+    recipe: Recipe
+    files: int
+    looks: tuple[Look, ...]
+    sampled: Sampled
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of all inputs, about; files that were not looked at are taken to be alike."""
+        return round(sum(look.glimpse.rows for look in self.looks) * self.files / len(self.looks))
+
+    @property
+    def examples(self) -> int:
+        """Examples of the whole build, about."""
+        made = self.sampled
+        return round(self.rows * len(made.lengths) / max(made.rows, 1))
+
+
+def glimpses(
+    files: Sequence[Located], salvage: bool = False
+) -> list[tuple[str, Located, str, Glimpse]]:
+    """Name, file, reader and sample of every input, or of some where there are many.
+
+    Raises:
+        DataError: a file is empty or damaged.
+    """
+    each = rows_each(len(files))
+    named = list(zip(short_names(files), files, strict=True))
+    if len(named) > MOST_FILES:
+        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
+        named = [named[place] for place in places]
+    seen = []
+    for name, file in named:
+        reader = reader_of(file)
+        seen.append((name, file, reader.name, reader.glimpse(file.path, each, salvage)))
+    return seen
+
+
+def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
+    detection = recognise_glimpse(glimpse, file.origin, config)
+    if detection.change is not None:
+        one, other = detection.change
+        raise DataError(
+            f"{file.origin} changes shape: its rows read as {one} and as {other}.",
+            "Split it, or name one with --format; pipeline run names the line.",
+        )
+    return Look(
+        name=name,
+        origin=file.origin,
+        bytes=Path(file.path).stat().st_size,
+        reader=reader,
+        glimpse=glimpse,
+        detection=detection,
+    )
+
+
+def _affordable(records: list[Record], budget: int) -> list[Record]:
+    """Records up to a number of bytes, from all over the sample, without monstrous ones."""
+    small = [record for record in records if len(record.raw) <= ROW_BYTES]
+    total = sum(len(record.raw) for record in small)
+    if total <= budget:
+        return small
+    step = -(-total // budget)
+    return small[:3] + small[3::step]
+
+
+def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -> Batch:
+    """The sample through every stage of a build."""
+    normalize = recipe.normalize(look.detection.reading)
+    normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    made.unread[look.name] = normalize.tally.rows
+    made.filtered[look.name] = normalize.tally.filtered
+    batch, gone = chain.through(normalized, recipe.stages(look.detection.reading))
+    left = set(range(len(records))) - set(batch.column("line").to_pylist())
+    for refusal in chain.refusals(gone):
+        if refusal.line in left:
+            left.discard(refusal.line)
+            made.refused[refusal.code] += 1
+            made.details.setdefault(refusal.code, refusal.detail)
+            row_name = look.row_name(records[refusal.line])
+            made.first.setdefault(refusal.code, []).append(row_name)
+    if "note" in batch.schema.names:
+        made.notes.update(notes.tally(batch))
+    _show(look, records, batch=batch, made=made)
+    return batch
+
+
+def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -> int:
+    """Examples of a batch without limits that are refused under the limit of the build.
+
+    Where they are trimmed, a build may still refuse one: an exchange may be too long by itself.
+    """
+    over = batch.column("length").to_numpy() > recipe.config.plan.longest_example
+    if recipe.config.parts.too_long == "reject" or not over.any():
+        return int(over.sum())
+    lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
+    again = [replace(records[line], line=number) for number, line in enumerate(lines)]
+    normalized = recipe.normalize(look.detection.reading)(again)
+    trimmed, _ = chain.through(normalized, recipe.stages(look.detection.reading))
+    whole = int(np.isin(batch.column("line").to_numpy(), lines).sum())
+    left: int = trimmed.num_rows
+    return whole - left
+
+
+def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:
+    wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
+    kept = [name for name in ("line", "sequence", *wanted) if name in batch.schema.names]
+    for row in batch.select(kept).slice(0, 3 - len(made.shown)).to_pylist():
+        name = look.row_name(records[row.pop("line")])
+        sequence = row.pop("sequence")
+        made.shown.append((f"{name}#{sequence}" if sequence >= 0 else name, row))
+
+
+def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
+    # Lengths of all examples, whatever the build allows: the packing table is over many limits.
+    unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
+    machine = replace(recipe, config=unlimited)
+    made = Sampled(
+        rows=0,
+        large=0,
+        refused=Counter(),
+        first={},
+        details={},
+        notes=Counter(),
+        lengths=np.zeros(0, np.int64),
+        trained=np.zeros(0, np.int64),
+        shown=[],
+    )
+    lengths, trained, rows, large, tokens, long = [], [], 0, 0, 0, 0
+    rated = Margins() if recipe.task.kind.compares else None
+    for look in looks:
+        records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
+        large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
+        rows += len(records)
+        batch = _through(machine, look, records=records, made=made)
+        long += _too_long(recipe, look, records=records, batch=batch)
+        lengths.append(batch.column("length").to_numpy().astype(np.int64))
+        trained.append(batch.column("trained").to_numpy().astype(np.int64))
+        tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
+        if recipe.splits_turns and "messages" in batch.schema.names:
+            made.split.update(turn_split.count(batch))
+        if rated is not None:
+            rated += of_column(batch.column("margin"))
+    return replace(
+        made,
+        rows=rows,
+        large=large,
+        lengths=np.concatenate(lengths),
+        trained=np.concatenate(trained),
+        tokens=tokens,
+        margins=rated,
+        long=long,
+    )
+
+
+def forecast(config: Config) -> Forecast:
+    """Look at the inputs, and put a sample of their rows through a build's stages.
+
+    Raises:
+        PipelineError: what a build would raise before its first row.
+    """
+    files = expand(config.source.data, config.run.cache_dir)
+    return of_glimpses(config, len(files), glimpses(files, config.source.salvage))
+
+
+def of_glimpses(
+    config: Config, files: int, seen: Sequence[tuple[str, Located, str, Glimpse]]
+) -> Forecast:
+    """The same, of inputs that were looked at before."""
+    looks = tuple(_look(*each, config) for each in seen)
+    # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
+    recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
+    recipe = replace(
+        recipe,
+        formats=tuple(look.detection.reading for look in looks),
+        evidence=tuple(look.detection.evidence for look in looks),
+    )
+    left_out = tuple(local.left_out(config.source.data))
+    return Forecast(
+        recipe=recipe, files=files, looks=looks, sampled=_sampled(recipe, looks), left_out=left_out
+    )
+
+
+def would_stop(estimate: Forecast) -> bool:
+    """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
+    margins are below zero, as far as one sees."""
+    made, config = estimate.sampled, estimate.recipe.config
+    share = (made.refused.total() + made.long) / max(made.rows, 1)
+    rows = max(estimate.rows, made.rows)
+    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
+    refused = too_many(round(share * rows), rows, config.judge.max_reject)
+    return len(made.lengths) <= made.long or refused or reversed_pairs
+
+
+def packing_table(estimate: Forecast) -> list[dict[str, Any]]:
+    """For each length: examples above it, packs of the whole build, and how full they are."""
+    lengths = estimate.sampled.lengths
+    packs = any(layouts.load(name).packs for name in estimate.recipe.task.layouts)
+    table: list[dict[str, Any]] = []
+    profile = estimate.recipe.model.profile
+    limits = {*MAX_LENGTHS, estimate.recipe.config.plan.longest_example}
+    if profile.pair is not None:  # an encoder has no more positions
+        limits = {limit for limit in limits if limit <= profile.context_length}
+    for limit in sorted(limits):
+        fitting = lengths[lengths <= limit]
+        entry: dict[str, Any] = {
+            "max_length": limit,
+            "too_long": round(1 - len(fitting) / max(len(lengths), 1), 6),
+            "packs": None,
+            "efficiency": None,
+        }
+        if packs and len(fitting):
+            wanted = max(1, round(estimate.examples * len(fitting) / len(lengths)))
+            planned = np.resize(fitting, min(wanted, PLANNED))  # repeats the sample to that size
+            made = int(packing.plan(planned, limit).max()) + 1
+            entry["packs"] = max(1, round(made * wanted / len(planned)))
+            entry["efficiency"] = round(int(planned.sum()) / (made * limit), 6)
+        table.append(entry)
+    return table

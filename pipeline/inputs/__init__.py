@@ -1,0 +1,1 @@
+"""What the user points at: files, their formats, and questions about columns."""

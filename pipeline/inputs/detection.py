@@ -1,0 +1,237 @@
+"""Detects the format of an input from a sample of rows from its head, middle and tail.
+
+An input that can only be read from its start, such as a compressed file, is sampled there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from pipeline import tasks
+from pipeline.inputs.questions import ask
+from pipeline.inputs.reading import format_options, selection_of
+from pipeline.inputs.scan import Input
+from pipeline.options.config import Config
+from stages import formats, readers
+from stages.contract import Glimpse, Record, Row
+from stages.detection.evidence import Detection, detect, settle
+from stages.detection.survey import survey
+from stages.errors import AskError, DataError, UsageError
+from stages.format import Format
+from stages.rows import column_names, null_fields
+from stages.rows.selection import Selection, lookup, names_something, renamed
+
+SAMPLE_ROWS = 1000
+LEAST_ROWS = 30  # of each input, where there are many
+
+
+def rows_each(inputs: int) -> int:
+    """How many rows of each input are sampled, with so many inputs."""
+    return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
+
+
+def way_on(error: str, path: str) -> str:
+    """The remedy for a file without a single readable row."""
+    if "UTF-8" in error:
+        return f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > utf8.jsonl"
+    return "Give a file of JSON objects, one a line."
+
+
+def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection:
+    """The reading of an input, from sampled rows.
+
+    Raises:
+        DataError: no row of it can be read; see also ``recognise_rows``.
+    """
+    rows = [record.data for record in glimpse.records if record.data is not None]
+    if not rows:
+        error = next(
+            (f"line {r.line + 1}: {r.error[1]}" for r in glimpse.records if r.error),
+            "there are no rows in it",
+        )
+        raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
+    typed = any(record.typed for record in glimpse.records)
+    return recognise_rows(rows, where, config, typed)
+
+
+def _records(source: Input) -> Iterator[tuple[int, Record]]:
+    """Every row of an input with its line in the file, from 1."""
+    first = 1
+    for split in source.splits:
+        count = 0
+        for lines in readers.load(split.reader).read(split):
+            yield from ((first + record.line, record) for record in lines.records)
+            count += lines.lines
+        first += count
+
+
+def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
+    """The error for a file with rows of two formats; it names the line where the second begins.
+
+    The sample shows that there are two, but not where they meet, so the file is read again.
+    """
+    pair = [formats.load(kind) for kind in kinds]
+    usable = formats.usable_for(tasks.kind_of(config.task))
+    selection, mapping = selection_of(config), config.source.map
+    begun: tuple[Format, str] | None = None
+    for line, record in _records(source):
+        if record.data is None or not selection.takes(record.data):
+            continue
+        row = renamed(selection.read(record.data), mapping)
+        fits = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
+        if begun is None and fits:
+            begun = fits[0]
+        elif begun is not None and fits and all(kind is not begun[0] for kind, _ in fits):
+            named = next((kind for kind, _ in (begun, fits[0]) if kind in usable), begun[0])
+            return DataError(
+                f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
+                f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
+                f"Split the file there, or add --format {named.name} to have the other rows "
+                "refused one by one.",
+            )
+    return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
+
+
+def _columns_of(rows: list[Row]) -> str:
+    return ", ".join(dict.fromkeys(itertools.chain(*rows[:10])))
+
+
+def _require_named(where: str, rows: list[Row], config: Config) -> None:
+    """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names.
+
+    Raises:
+        UsageError: no row has one of them.
+    """
+    missing = [
+        (f"--map {name}={column}", column)
+        for name, column in config.source.map.items()
+        if all(lookup(row, column) is None for row in rows)
+    ]
+    missing += [
+        (f"--ignore {path}", path)
+        for path in config.source.ignore
+        if not any(names_something(row, path) for row in rows)
+    ]
+    missing += [
+        (f"--where {text}", asked.column)
+        for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
+        if all(lookup(row, asked.column) is None for row in rows)
+    ]
+    for option, column in missing:
+        raise UsageError(
+            f"{option}: no sampled row of {where} has {column}.",
+            f"Its columns: {_columns_of(rows)}.",
+        )
+
+
+def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> None:
+    """Require that a format reads each NAME of ``--map NAME=COLUMN``.
+
+    Raises:
+        UsageError: none reads one of them; the message has similar names.
+    """
+    known = sorted(set(known))
+    for name in names:
+        if name not in known:
+            near = column_names.nearest(name, known)
+            hint = f"Did you mean {' or '.join(near)}? " if near else ""
+            raise UsageError(
+                f"--map {name}=...: {whose} reads no column named {name}.",
+                f"{hint}It reads {', '.join(known)}.",
+            )
+
+
+def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
+    """The sampled rows that ``--where`` keeps, without ignored columns, as formats get them.
+
+    Raises:
+        DataError: ``--where`` keeps none of them.
+    """
+    selection = selection_of(config)
+    taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
+    if not taken:
+        raise DataError(
+            f"{where}: none of {len(rows)} sampled rows meets --where "
+            f"{' and '.join(config.source.where)}.",
+            f"Check the values; the first row has {_shown(rows[0], selection)}.",
+        )
+    return taken
+
+
+def _with_nulls_settled(rows: list[Row], where: str, config: Config) -> list[Row]:
+    try:
+        return [null_fields.settled(row, config.source.null_fields) for row in rows]
+    except AskError as error:
+        raise DataError(f"{where}: {error.detail}.", error.remedy) from error
+
+
+def _shown(row: Row, selection: Selection) -> str:
+    return ", ".join(f"{c.column} {lookup(row, c.column)!r}"[:60] for c in selection.where)
+
+
+def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = False) -> Detection:
+    """The reading of some rows of a file; ``change`` is left to the caller.
+
+    Args:
+        typed: the rows come from a table with one type for all of them.
+
+    Raises:
+        UsageError: ``--format``, ``--map``, ``--ignore`` or ``--where`` names what is not there.
+        DataError: the rows fit no format, or more than one, or a column that nothing would read
+            must not be left out without a question.
+    """
+    kind = tasks.kind_of(config.task)
+    named = None if config.source.format == "auto" else formats.choose(config.source.format, kind)
+    _require_named(where, raw, config)
+    # A name of --map may belong to any format that could be chosen; once one is, only to that one.
+    offered = formats.usable_for(kind) if named is None else [named]
+    whose = f"format {named.name}" if named else f"no format of {kind.words}"
+    _require_read(config.source.map, (n for f in offered for n in formats.names_of(f)), whose)
+    rows = _taken(raw, where, config)
+    if typed:
+        rows = _with_nulls_settled(rows, where, config)
+    if named is None:
+        detection = detect(
+            rows,
+            kind,
+            where,
+            already_templated=config.source.already_templated,
+            columns=config.source.map,
+        )
+    else:
+        detection = _as_named(named, rows, where, config)
+    if detection.change is None:
+        _require_read(
+            config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
+        )
+        seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
+        ask(seen, rows, detection.reading, where, config)
+    return detection
+
+
+def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Detection:
+    """The reading that ``--format`` names."""
+    fitting = [row for row in rows if named.matches(row)]
+    reading, more = config.source.format, ""
+    if "/" not in reading:
+        reading, more = settle(
+            named, fitting, where, already_templated=config.source.already_templated
+        )
+    counts = {named.name: len(fitting)}
+    evidence = f"named by --format, fits {len(fitting)} of {len(rows)} sampled rows{more}"
+    return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
+
+
+def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detection:
+    """The reading of an input, from a sample as ``pipeline plan`` takes it.
+
+    Raises:
+        UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
+    """
+    reader = readers.load(source.reader)
+    glimpse = reader.glimpse(source.version or source.path, rows, config.source.salvage)
+    detection = recognise_glimpse(glimpse, source.path, config)
+    if detection.change is not None:
+        raise _changed(source, detection.change, config)
+    return detection

@@ -1,0 +1,128 @@
+"""The manifest's counts: what became of rows, examples and tokens, and how rows are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.manifest.json_records import OPTIONAL, Record
+
+FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
+
+
+@dataclass(frozen=True, slots=True)
+class MarginCounts(Record):
+    """Pairs with a margin, and without."""
+
+    present: int
+    absent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Record):
+    """What became of the rows: ``in_ = used + rejected + duplicates + filtered``.
+
+    Attributes:
+        filtered: left out by ``--where``.
+        duplicates: removed by ``--dedup``; ``duplicates_found``: examples equal to an earlier one.
+        rejected_by_code, notes: rows, by the stable word for the reason.
+    """
+
+    in_: int
+    used: int
+    rejected: int
+    duplicates: int
+    filtered: int
+    duplicates_found: int
+    rejected_by_code: Mapping[str, int]
+    notes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Examples(Record):
+    """What became of the examples: ``made = kept + rejected + duplicates``."""
+
+    made: int
+    rejected: int
+    duplicates: int
+    kept: int
+    rejected_by_code: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSplit(Record):
+    """Conversations that became one example per trained turn.
+
+    Attributes:
+        tokens: of these examples; ``tokens_if_whole``: of the conversations.
+        factor: how many times as many.
+    """
+
+    conversations: int
+    examples: int
+    tokens: int
+    tokens_if_whole: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Record):
+    """Tokens of all shards.
+
+    Attributes:
+        total: without padding; of pairs, both sides.
+        truncated: left out by ``--too-long trim-turns`` or ``trim-steps``.
+    """
+
+    total: int
+    trained: int
+    padding: int
+    truncated: int
+    turn_split: TurnSplit | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Packing(Record):
+    """Packs of a packed build.
+
+    Attributes:
+        efficiency: share of the room that holds tokens, 0 to 1.
+        lower_bound: no fewer packs could hold the examples; None after a change of layout.
+    """
+
+    packs: int
+    efficiency: float
+    lower_bound: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Padding(Record):
+    """Rows of a padded build: tokens of each, and the share that is padding."""
+
+    width: int
+    waste: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inference(Record):
+    """The generation prompts that a hybrid reasoning model was trained after.
+
+    Attributes:
+        trained_turns: by the prompt's name.
+        arguments: of the chat template at inference; None where a build mixes both.
+        modes: the arguments of each prompt.
+    """
+
+    trained_turns: Mapping[str, int]
+    arguments: Mapping[str, bool] | None
+    mixed: bool
+    modes: Mapping[str, Mapping[str, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTokens(Record):
+    """Tokens that an answer needs: 99.9 % of the trained turns have at most ``p999``."""
+
+    p999: int
+    max: int
+    turns: int

@@ -1,0 +1,221 @@
+"""Converts JSON to frozen records and back, from the same declarations.
+
+A record is a dataclass whose fields are the keys of a JSON object, in the order of the file. The
+field of a key that is a Python keyword ends in an underscore: ``in_`` is the key ``in``. Keys of a
+newer version are kept in their places, so that reading a record and writing it again gives the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import json_text
+
+OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
+_OWN = ("unknown", "order")  # of a record; never keys
+_WORDS: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+class MalformedError(ValueError):
+    """A key is missing, or holds something of another type.
+
+    Attributes:
+        key: with dots, from the top of the file: ``splits.train.shards.0.rows``; empty for the top.
+        why: ``is missing``, ``is text, not a whole number``.
+    """
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(key, why)
+        self.key = key
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.key or 'it'} {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One JSON object.
+
+    Attributes:
+        unknown: keys that this version does not know, with their values.
+        order: the keys as they were read; empty for a record that was made here.
+    """
+
+    unknown: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    order: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed(Record):
+    """A file with its own hash: ``content_sha256``, its last key, hashes all other keys."""
+
+    content_sha256: str = ""
+
+
+_R = TypeVar("_R", bound=Record)
+_S = TypeVar("_S", bound=Sealed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """How a JSON key is read into a field."""
+
+    name: str
+    read: Callable[[Any], Any]
+    optional: bool
+    default: object
+
+
+@functools.cache
+def _keys(kind: Any) -> dict[str, _Key]:
+    hints = get_type_hints(kind)
+    keys = {}
+    for one in sorted(fields(kind), key=lambda one: one.name == seal.KEY):  # the seal is last
+        if one.name not in _OWN:
+            factory = one.default_factory
+            default = one.default if factory is MISSING else factory()
+            missing = one.metadata == OPTIONAL
+            read = _reader(hints[one.name])
+            keys[one.name.rstrip("_")] = _Key(
+                one.name, read=read, optional=missing, default=default
+            )
+    return keys
+
+
+def _inside(key: object, read: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return read(value)
+    except MalformedError as error:
+        path = f"{key}.{error.key}" if error.key else str(key)
+        raise MalformedError(path, error.why) from error
+
+
+def _is(kind: type, value: Any) -> Any:
+    wanted = (int, float) if kind is float else kind
+    if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
+        raise MalformedError("", f"is {_WORDS[type(value)]}, not {_WORDS[kind]}")
+    return value
+
+
+@functools.cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """A function that converts a JSON value to this type, or raises MalformedError."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is object:
+        return lambda value: value
+    if origin in (Union, types.UnionType):
+        some = _reader(next(one for one in inner if one is not type(None)))
+        return lambda value: None if value is None else some(value)
+    if origin is tuple:
+        return functools.partial(_tuple, tuple(_reader(one) for one in inner if one is not ...))
+    if origin is not None:  # a mapping of texts
+        return functools.partial(_mapping, _reader(inner[1]))
+    if issubclass(kind, Record):
+        return functools.partial(_record, kind)
+    return functools.partial(_is, kind)
+
+
+def _tuple(readers: tuple[Callable[[Any], Any], ...], value: Any) -> tuple[Any, ...]:
+    """A list of one type, or of as many values as there are types."""
+    _is(list, value)
+    each = readers * len(value) if len(readers) == 1 else readers
+    if len(each) != len(value):
+        raise MalformedError("", f"has {len(value)} values, not {len(each)}")
+    pairs = zip(each, value, strict=True)
+    return tuple(_inside(at, read, one) for at, (read, one) in enumerate(pairs))
+
+
+def _mapping(read: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+    _is(dict, value)
+    return {key: _inside(key, read, one) for key, one in value.items()}
+
+
+def _record(kind: type[_R], value: Any) -> _R:
+    _is(dict, value)
+    known, given = _keys(cast(Any, kind)), {}
+    for key, one in known.items():
+        if key in value:
+            given[one.name] = _inside(key, one.read, value[key])
+        elif not one.optional:
+            raise MalformedError(key, "is missing")
+    unknown = {key: one for key, one in value.items() if key not in known}
+    return kind(**given, unknown=unknown, order=tuple(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return as_json(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def from_json(kind: type[_R], value: object) -> _R:
+    """A record from what ``json`` made of an object.
+
+    Raises:
+        MalformedError: naming the first key that is missing or of another type.
+    """
+    return _record(kind, value)
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """The object that ``json`` writes, its keys in their order.
+
+    A key that the file did not have is written only if it has no longer its default value.
+    """
+    known = _keys(cast(Any, type(record)))
+    values = {key: getattr(record, one.name) for key, one in known.items()}
+    own = {
+        key: _plain(value)
+        for key, value in values.items()
+        if not record.order or key in record.order or value != known[key].default
+    }
+    every = {**own, **record.unknown}
+    first = {key: every[key] for key in record.order if key in every}
+    return {**first, **every}
+
+
+def load(kind: type[_R], data: bytes) -> _R:
+    """A record from a file's bytes.
+
+    Raises:
+        MalformedError: they are not JSON, or a key is missing or of another type.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError("", f"is not JSON: {error}") from error
+    return _record(kind, value)
+
+
+def dump(record: Record) -> bytes:
+    """A file's bytes: readable JSON with a final newline."""
+    return json_text(as_json(record)).encode()
+
+
+def one_line(record: Record) -> str:
+    """The same on one line, for ``--json``."""
+    return json.dumps(as_json(record), ensure_ascii=False)
+
+
+def sealed(record: _S) -> _S:
+    """The record with its seal, in the place of an older one."""
+    seal_hash = seal.sealed(as_json(record))[seal.KEY]
+    return replace(record, content_sha256=seal_hash)

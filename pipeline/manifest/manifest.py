@@ -1,0 +1,256 @@
+"""The records of ``manifest.json``: what was built, from what, and what became of every row.
+
+Attributes are the keys of the file. ``pipeline.build.description`` makes these records;
+``json_records`` reads and writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.manifest.counts import (
+    AnswerTokens,
+    Examples,
+    Inference,
+    MarginCounts,
+    Packing,
+    Padding,
+    Rows,
+    Tokens,
+)
+from pipeline.manifest.json_records import OPTIONAL, Record, Sealed
+from pipeline.manifest.model_record import ModelRecord
+
+MANIFEST = "manifest.json"
+SCHEMA_VERSION = 1
+FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Header(Record):
+    """The keys that are read first, from the manifest of any version."""
+
+    schema_version: int
+    version: str = field(default="", metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Record):
+    """The keys about the folder, which the manifest of every version has.
+
+    Attributes:
+        files: sha256 of every file but ``manifest.json`` and ``run.json``, by path.
+    """
+
+    build_id: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prm(Record):
+    """What prm builds say of their steps.
+
+    Attributes:
+        template: ``chat`` or ``raw``.
+        step_separator: text between two steps; None where rows keep their own.
+        label_kind: ``hard`` when every rating is 0 or 1, else ``soft``.
+        unlabelled: some step has no rating.
+    """
+
+    template: str
+    step_separator: str | None
+    label_kind: str
+    neutral: str
+    unlabelled: bool = field(default=False, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rm(Record):
+    """What rm builds say of their pairs."""
+
+    margins: MarginCounts | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadColumn(Record):
+    """A column of an input that nothing read.
+
+    Attributes:
+        rows: how many have it; ``share``: of the input's rows, 0 to 1.
+        bytes: of its values.
+    """
+
+    column: str
+    rows: int
+    share: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord(Record):
+    """One input file.
+
+    Attributes:
+        path: as ``row_id`` has it.
+        evidence: why it was read as this format.
+        damage: where a salvaged file breaks off.
+    """
+
+    path: str
+    bytes: int
+    sha256: str
+    rows: int
+    format: str
+    evidence: str
+    damage: str | None
+    unread: tuple[UnreadColumn, ...] = field(default=(), metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRecord(Record):
+    """One shard: its path in the build, and what it holds."""
+
+    path: str
+    rows: int
+    tokens: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRecord(Record):
+    """``train`` or ``test``; ``rows`` are stored rows, so packs where they are packed."""
+
+    rows: int
+    examples: int
+    tokens: int
+    shards: tuple[ShardRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRecord(Record):
+    """A claim about the model, proved before any row was read."""
+
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parity(Record):
+    """Sequences that were encoded again by the reference tokenizer.
+
+    Attributes:
+        oracle: the vocabulary that some were compared with as well.
+    """
+
+    sampled: int
+    skipped: int
+    mismatches: int
+    oracle: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder(Record):
+    """What encoded.
+
+    Attributes:
+        rendered: conversations by how their template was rendered.
+        merged_cuts: places where training starts inside what the tokenizer would have merged.
+    """
+
+    backend: str
+    version: str
+    parity: Parity
+    rendered: Mapping[str, int]
+    merged_cuts: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine(Record):
+    """An audit in one sentence; ``audits.json`` has the figures."""
+
+    status: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerRecord(Record):
+    """Whether a trainer can train from this build, and why."""
+
+    supported: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationSummary(Record):
+    """``validation.json`` in short: names of the expectations that failed, by severity."""
+
+    passed: bool
+    judged: int
+    failed: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecord(Record):
+    """Of an export: for which trainer, and the ``build_id`` of what it was made from."""
+
+    trainer: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest(Sealed):
+    """``manifest.json``.
+
+    Attributes:
+        options: the recipe, by the names of the command line, as JSON has them.
+        prm, rm: None in other tasks; ``packing``, ``padding``: in other layouts.
+        format: of all inputs, comma-separated.
+        inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
+        columns: of the training rows, ours.
+        for_: the trainer of ``--for``.
+        export: None for builds.
+    """
+
+    schema_version: int
+    version: str
+    build_id: str
+    recipe_fingerprint: str
+    task: str
+    layout: str
+    max_length: int
+    seed: int
+    options: Mapping[str, object]
+    model: ModelRecord
+    prm: Prm | None
+    rm: Rm | None = field(default=None, metadata=OPTIONAL)
+    format: str
+    inputs: tuple[InputRecord, ...]
+    rows: Rows
+    examples: Examples
+    tokens: Tokens
+    packing: Packing | None
+    padding: Padding | None
+    splits: Mapping[str, SplitRecord]
+    probes: Mapping[str, ProbeRecord]
+    encoder: Encoder
+    inference: Inference | None = field(default=None, metadata=OPTIONAL)
+    max_new_tokens: AnswerTokens | None = field(default=None, metadata=OPTIONAL)
+    audits: Mapping[str, AuditLine]
+    trainers: Mapping[str, TrainerRecord]
+    files: Mapping[str, str]
+    validation: ValidationSummary
+    columns: tuple[str, ...]
+    for_: str | None = field(default=None, metadata=OPTIONAL)
+    export: ExportRecord | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def shards(self) -> tuple[ShardRecord, ...]:
+        """Those of all splits, in order."""
+        return tuple(shard for side in self.splits.values() for shard in side.shards)
+
+    @property
+    def margins(self) -> MarginCounts | None:
+        """Pairs with and without a margin; None in other tasks than rm."""
+        return self.rm.margins if self.rm else None

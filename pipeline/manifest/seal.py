@@ -1,0 +1,43 @@
+"""The seal of a JSON file: a hash of its content, stored in the file itself.
+
+The manifest has the hash of every other file but not its own; it leaves out ``run.json``, which may
+differ between equal builds. These two, and the report of a part, carry their own hash. A sealed
+file must also have the exact bytes that we would write, so that every change is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pipeline.manifest.dataset_files import json_text
+
+KEY = "content_sha256"
+
+
+def _hash(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with a new seal; an older one is dropped."""
+    bare = {key: value for key, value in content.items() if key != KEY}
+    return {**bare, KEY: _hash(bare)}
+
+
+def problem(data: bytes) -> str | None:
+    """What is wrong with a sealed file's bytes; None when they are what was written."""
+    try:
+        content = json.loads(data)
+        if not isinstance(content, dict):
+            return "it is not an object"
+    except ValueError as error:
+        return f"it is not JSON: {error}"
+    if KEY not in content:
+        return "it has no seal"
+    if sealed(content)[KEY] != content[KEY]:
+        return "its content changed after it was sealed"
+    spelled = json_text(content).encode(errors="surrogatepass")  # a lone half is not text, but JSON
+    return None if spelled == data else "its JSON is written differently"

@@ -1,0 +1,1 @@
+"""``pipeline overlay``: a model directory with this build's tokenizer."""

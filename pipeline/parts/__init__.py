@@ -1,0 +1,1 @@
+"""One split through the stages of a task, as a content-addressed part."""

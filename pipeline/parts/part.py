@@ -1,0 +1,319 @@
+"""One split through the stages: a part, content-addressed, written whole or not at all.
+
+A part depends on the bytes of its split, the recipe and the code, and its name is their hash. So
+a build that died finds its finished parts again, a rebuild does only what changed, and any number
+of workers makes the same bytes. Lines count from the split's start; the gather knows the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.parts import chain, checks
+from pipeline.recipe.recipe import Recipe
+from stages import columns, readers
+from stages.chat_template import turn_split
+from stages.contract import Batch, Record, Split, Stage
+from stages.files import file_hash
+from stages.normalize.stage import Normalize
+from stages.parity.sample import Witness
+from stages.rows import notes
+from stages.tokens.fold import fold
+
+_KEY, _REPORT = "part", "report"  # of the part's ``.json``
+
+PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
+
+
+@dataclass(slots=True)
+class PartReport:
+    """What happened in a part; the part's ``.json`` holds it, with the part's key, under a seal.
+
+    Attributes:
+        lines: lines of the split, blank ones included.
+        rows: rows read.
+        made: sequences that rows became, those refused beside others of their row included.
+        filtered: rows that ``--where`` left out.
+        sampled: rows that were read twice; ``skipped``: rows that could not be; ``compared``:
+            of those that were, how many from the vocabulary too.
+        counts: sums and tallies by name.
+        damage: what ended the input too early, where only the rows before it were kept.
+        sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
+    """
+
+    lines: int = 0
+    rows: int = 0
+    made: int = 0
+    filtered: int = 0
+    sampled: int = 0
+    compared: int = 0
+    skipped: int = 0
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    damage: str = ""
+    sha256: str = ""
+    rejects_sha256: str = ""
+
+    def tally(self, name: str, values: dict[str, int]) -> None:
+        """Add to the counts of one kind."""
+        kind = Counter(self.counts.get(name, {}))
+        kind.update(values)
+        self.counts[name] = {key: int(kind[key]) for key in sorted(kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One part to make: a split, its format, and where the part goes.
+
+    Attributes:
+        first_line: of the split, from 0; None where the lines before it were not counted.
+    """
+
+    split: Split
+    format: str
+    folder: str
+    key: str
+    first_line: int | None = 0
+
+    def __str__(self) -> str:
+        name = Path(self.split.path).name
+        if self.first_line is None or not self.split.lines:
+            return f"{name} from {self.split.start} on" if self.split.start else name
+        return f"{name}, lines {self.first_line + 1} to {self.first_line + self.split.lines},"
+
+    def place(self, line: int) -> str:
+        """What a message calls a line of the split, 0-based: ``data.jsonl:1042``."""
+        if self.first_line is None:
+            return f"{self}:{line + 1}"
+        return f"{Path(self.split.path).name}:{self.first_line + line + 1}"
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder) / self.key[:2] / f"{self.key}.arrow"
+
+    @property
+    def rejects(self) -> Path:
+        return self.path.with_suffix(".rejects.jsonl")
+
+    @property
+    def report(self) -> Path:
+        return self.path.with_suffix(".json")
+
+
+def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
+    """Name the part of every split."""
+    folder = str(recipe.config.run.cache_dir / "parts")
+    prints = {name: recipe.part_fingerprint(name) for name in set(recipe.formats)}
+    works: list[Work] = []
+    for split, name in splits:
+        # The bytes that were hashed, which piece of them, and who reads them: the file's name and
+        # place are left out, so the same rows elsewhere are the same part.
+        source = f"{prints[name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
+        key = hashlib.sha256(source.encode()).hexdigest()
+        works.append(
+            Work(
+                split=split,
+                format=name,
+                folder=folder,
+                key=key,
+                first_line=_first_line(split, works),
+            )
+        )
+    return works
+
+
+def _first_line(split: Split, before: list[Work]) -> int | None:
+    """The line of its file at which a split starts, from the splits of the same file before it."""
+    last = before[-1] if before else None
+    if last is None or last.split.path != split.path:
+        return 0
+    if last.first_line is None or last.split.lines is None:
+        return None
+    return last.first_line + last.split.lines
+
+
+def finished(work: Work) -> PartReport | None:
+    """The report of a part that is already there; None where any byte of it is not as written."""
+    try:
+        data = work.report.read_bytes()
+        if seal.problem(data) is not None:
+            return None
+        content = json.loads(data)
+        report = PartReport(**content[_REPORT])
+        whole = content[_KEY] == work.key and checks.counts_lines(work, report)
+        whole = whole and file_hash.sha256(work.path) == report.sha256
+        whole = whole and file_hash.sha256(work.rejects) == report.rejects_sha256
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if not whole:
+        return None
+    work.path.touch()  # a part in use is not pruned
+    return report
+
+
+class PartReject(NamedTuple):
+    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
+
+    Attributes:
+        line, offset: from 0, from the split's start.
+        stage, code, detail, raw: as ``build_dir.records.Reject`` has them.
+    """
+
+    line: int
+    sequence: int
+    offset: int | None
+    stage: str
+    code: str
+    detail: str
+    raw: str
+
+
+def raw_text(record: Record) -> str:
+    """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
+    return record.raw.decode("utf-8", "backslashreplace")
+
+
+class _Rejects:
+    """The refused rows of a part, as lines of JSON, with their raw text."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.refused: list[checks.Refused] = []
+
+    def take(self, gone: Iterable[chain.Gone], records: dict[int, Record]) -> None:
+        for stage, line, sequence, code, detail in chain.refusals(gone):
+            record = records[line]
+            entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
+            self.lines.append(json.dumps(entry._asdict(), ensure_ascii=True).encode())
+            self.refused.append((line, stage))
+
+
+def _stored(recipe: Recipe, batch: Batch) -> Batch:
+    stored = recipe.task.stored
+    return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
+
+
+def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
+    for name in ("truncated", "merged_cuts"):
+        total = pa.compute.sum(batch.column(name)).as_py() or 0
+        report.tally("sums", {name: total})
+    if "rendered" in batch.schema.names:
+        pairs = batch.column("rendered").drop_null().value_counts().to_pylist()
+        report.tally("rendered", {pair["values"]: pair["counts"] for pair in pairs})
+    if "note" in batch.schema.names:
+        report.tally("note", notes.tally(batch))
+    if recipe.splits_turns and "messages" in batch.schema.names:
+        report.tally("turn_split", turn_split.count(batch))
+
+
+def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) -> None:
+    """What both readings of the split have counted since it began."""
+    report.sampled, report.skipped = witness.sampled, witness.skipped
+    report.compared = witness.compared
+    report.filtered = normalize.tally.filtered
+    report.tally("unread_rows", normalize.tally.rows)
+    report.tally("unread_bytes", normalize.tally.bytes)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
+    """Write the part's files; the report last."""
+    work.path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(work.path) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        report.sha256 = file_hash.sha256(path)
+    with _replacing(work.rejects) as path:
+        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
+        report.rejects_sha256 = file_hash.sha256(path)
+    with _replacing(work.report) as path:  # last: it vouches for the others
+        write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
+
+
+def make(recipe: Recipe, work: Work) -> PartReport:
+    """Make the part, unless it is there already.
+
+    Raises:
+        ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
+        ParityError: a sampled row's ids are not the reference's.
+        PipelineError: an example that was rendered here breaks a law.
+        ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
+    """
+    done = finished(work)
+    if done is not None:
+        return done
+    normalize, stages, witness = _machinery(recipe, work.format)
+    witness.restart()
+    normalize.restart()
+    report, rejects, batches = PartReport(), _Rejects(), []
+    last = -1  # the last line that held a row
+    for lines in readers.load(work.split.reader).read(work.split):
+        records = {record.line: record for record in lines.records}
+        report.lines += lines.lines
+        report.rows += len(lines.records)
+        last = max(records, default=last)
+        report.damage = lines.damage or report.damage
+        normalized = normalize(lines.records)
+        report.made += checks.made(normalized)
+        batch, gone = chain.through(normalized, stages)
+        if (
+            not normalize.example_kind.given
+        ):  # ids that came with the rows may break laws by themselves
+            checks.require_theirs(gone, work.place)
+        rejects.take(gone, records)
+        if batch.num_rows:
+            witness(batch, records, work.place)
+            _count(recipe, report, batch)
+            batches.append(_stored(recipe, batch))
+    _count_readings(report, normalize, witness)
+    checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
+    schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
+    table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+    checks.require_counts(work, report, examples=table, refused=rejects.refused)
+    _write(work, report, table=table, rejects=rejects)
+    return report
+
+
+_Machinery = tuple[Normalize, tuple[Stage, ...], Witness]
+_cache: dict[tuple[str, str], _Machinery] = {}  # of one recipe; a process works for one build
+
+
+def _machinery(recipe: Recipe, format_name: str) -> _Machinery:
+    """Normalize, stages and second reading of a format, once per process and recipe.
+
+    They keep what they have compiled, and inputs of several formats take turns.
+    """
+    owner = recipe.part_fingerprint("")
+    if any(kept != owner for kept, _ in _cache):
+        _cache.clear()
+    key = (owner, format_name)
+    if key not in _cache:
+        _cache[key] = (
+            recipe.normalize(format_name),
+            recipe.stages(format_name),
+            recipe.witness(format_name),
+        )
+    return _cache[key]

@@ -1,0 +1,188 @@
+"""Publishes a build atomically: a reader sees the whole old build or the whole new one.
+
+A build is written to a staging directory beside its target. On Linux one system call
+(``renameat2``) then exchanges the two. Elsewhere two renames under a lock do it: the old build
+becomes ``.DIR.old``, so that after a crash between them the next run can put it back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from expectations.verdict import Verdict
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import MalformedError, as_json, load, sealed
+from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
+from pipeline.manifest.records import RUN, VALIDATION
+from stages.errors import GateError, SurroundingsError, UsageError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def _beside(target: Path, what: str) -> Path:
+    return target.parent / f".{target.name}.{what}"
+
+
+def _files_of_build(target: Path) -> set[str] | None:
+    """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
+    try:
+        listed = load(Listed, (target / MANIFEST).read_bytes())
+    except (OSError, MalformedError):
+        return None
+    return {*listed.files, RUN, MANIFEST} if listed.build_id else None
+
+
+def check_target(target: Path) -> Path:
+    """Require that the output is new, empty, or a build without any other file.
+
+    What is replaced is deleted, so nothing may be in it that the user put there.
+
+    Returns:
+        The real path of the target, all symbolic links followed.
+
+    Raises:
+        UsageError: it is a file, contains the working directory, or holds a file that no build has.
+    """
+    real = Path(os.path.realpath(target))
+    if real == Path.cwd() or real in Path.cwd().parents:
+        raise UsageError(f"{target} contains the working directory.", "Give another with -o.")
+    if real.exists() and not real.is_dir():
+        raise UsageError(f"{target} is a file.", "Give a directory with -o.")
+    if real.is_dir() and any(real.iterdir()):
+        own = _files_of_build(real)
+        present = {p.relative_to(real).as_posix() for p in real.rglob("*") if not p.is_dir()}
+        if own is None or present - own:
+            raise UsageError(
+                f"{target} has files in it and is not a build.", "Give another directory with -o."
+            )
+    return real
+
+
+@contextmanager
+def staging(target: Path) -> Iterator[Path]:
+    """A new directory beside the target, under the target's lock; it is removed in the end.
+
+    Raises:
+        SurroundingsError: another build of the same target is running.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target) as lock:
+        _recover(target)
+        folder = _beside(target, "staging")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[Path]:
+    path = _beside(target, "lock")
+    while True:
+        with path.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                lock.seek(0)
+                raise SurroundingsError(
+                    f"{target} is being built by another run ({lock.read().strip() or 'unknown'}).",
+                    "Wait for it, or build somewhere else.",
+                ) from error
+            # The run before removes the lock file at its end. If that happened after we opened it,
+            # we have locked a deleted file, which no other run will see: open it again.
+            if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
+                continue
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()}")
+            lock.flush()
+            yield path
+            return
+
+
+def _recover(target: Path) -> None:
+    """Put the old build back if a publication was killed between its two renames."""
+    old = _beside(target, "old")
+    if old.exists() and not target.exists():
+        old.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two directories in one system call; False if the system has no such call."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL):  # an old kernel, or a file system without it
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _sync(folder: Path) -> None:
+    """Flush every file and directory to the disk.
+
+    Otherwise a power cut soon after the rename could leave a build with empty files.
+    """
+    for root, _, files in os.walk(folder):
+        for name in (*files, "."):
+            handle = os.open(os.path.join(root, name), os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manifest:
+    """Write the manifest, which makes a folder a build. This is the only function that does, and it
+    requires a verdict that passed and is the one in ``validation.json``.
+
+    Returns:
+        The manifest as it was written.
+
+    Raises:
+        GateError: the verdict did not pass, or ``validation.json`` has another one.
+    """
+    stored = json.loads((folder / VALIDATION).read_bytes())
+    judged = verdict.findings and verdict.passed
+    if not judged or stored != json.loads(json.dumps(verdict.described())):
+        raise GateError("The build was not checked, or failed its checks.", "Please report it.")
+    with_seal = sealed(manifest)
+    write_json(folder / MANIFEST, as_json(with_seal))
+    return with_seal
+
+
+def publish(folder: Path, target: Path) -> None:
+    """Replace the target with a finished staging directory."""
+    _sync(folder)
+    if target.is_dir() and not any(target.iterdir()):
+        target.rmdir()
+    if not target.exists():
+        folder.rename(target)
+    elif not _exchange(folder, target):
+        old = _beside(target, "old")
+        target.rename(old)
+        folder.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    handle = os.open(target.parent, os.O_RDONLY)  # the rename itself must reach the disk, too
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""Everything that a build needs, resolved and checked before the first row."""

@@ -1,0 +1,171 @@
+"""``serving.json``: the strings and ids at which servers and trainers must stop an answer.
+
+Stop strings come first: they work with any tokenizer, also where a server's own one has other ids.
+A string that is a registered special token is in the decoded text only if special tokens are not
+skipped, so the snippets for the engines switch that off.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pipeline.manifest.counts import AnswerTokens
+from pipeline.manifest.json_records import as_json
+from stages.models.encoders import parsed
+from stages.models.profile import TargetModel
+
+STRING, EITHER = "string", "string or id"
+REGISTERED = "id, or the string where this build's tokenizer is loaded"
+
+
+def stop_ids(model: TargetModel) -> list[int]:
+    """Ids at which generation stops."""
+    tokenizer = parsed(model.tokenizer_json)
+    ids = [tokenizer.token_to_id(token) for token in model.profile.generation_eos]
+    return [index for index in ids if index is not None]  # binding proved that none is missing
+
+
+def _seen_by_stock(model: TargetModel, text: str) -> bool | None:
+    """Whether the original model's tokenizer has this token; None if that cannot be known."""
+    added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
+    if text not in {token.content for token in added}:
+        return True  # a word of the vocabulary itself
+    if text in model.profile.added_tokens:
+        return False
+    if model.profile.ranks is None:
+        return None  # the tokenizer of a model directory may have been extended before
+    return model.step_id < 0 or text not in tuple(model.profile.step_tokens)
+
+
+def marker(model: TargetModel, text: str) -> dict[str, Any]:
+    """How the tokenizers write a custom stop marker, and so how to stop at it.
+
+    Returns:
+        ``text``, ``ids`` (of the emitted tokenizer), ``is_one_token``, ``stock_tokenizer_sees_it``
+        (null where that cannot be known), ``use`` and ``why``.
+    """
+    ids = parsed(model.tokenizer_json).encode(text, add_special_tokens=False).ids
+    one = len(ids) == 1
+    stock = _seen_by_stock(model, text) if one else False
+    if not one:
+        why = f"it is written as {len(ids)} tokens, so no single id stands for it"
+    elif stock:
+        why = f"it is token {ids[0]} of the original tokenizer too"
+    else:
+        why = f"its id {ids[0]} is unknown to a server that loads the original tokenizer"
+    use = EITHER if one and stock else STRING
+    if text in model.profile.added_tokens:
+        use, why = REGISTERED, f"{why}, which decodes it to nothing and cannot write it in a prompt"
+    return {
+        "text": text,
+        "ids": ids,
+        "is_one_token": one,
+        "stock_tokenizer_sees_it": stock,
+        "use": use,
+        "why": why,
+    }
+
+
+def needs_tokenizer(model: TargetModel) -> dict[str, str]:
+    """How to load the tokenizer with the user's registered tokens, by server."""
+    if not model.profile.added_tokens:
+        return {}
+    folder = "the directory that pipeline overlay writes (MODEL with this build's tokenizer)"
+    return {
+        "vllm": f"--tokenizer BUILD/tokenizer, or serve {folder}",
+        "sglang": f"--tokenizer-path BUILD/tokenizer, or serve {folder}",
+        "trl_grpo": f"train {folder}: the vLLM that it starts loads the tokenizer from there",
+        "transformers": "AutoTokenizer.from_pretrained('BUILD/tokenizer')",
+        "llama.cpp and ollama": f"convert {folder} to GGUF: the file holds its tokenizer",
+    }
+
+
+def _engines(
+    model: TargetModel, strings: list[str], ids: list[int], keep: bool, longest: int | None
+) -> dict[str, Any]:
+    """A ready snippet per engine; MODEL is the model's directory, BUILD this one."""
+    special = any(text in model.controls for text in strings)
+    stops = {"stop": strings, "stop_token_ids": ids, "include_stop_str_in_output": keep}
+    shown = {"skip_special_tokens": False} if special else {}
+    beside = {name: value for name, value in stops.items() if name != "stop"}
+    generation: dict[str, Any] = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
+    room = {} if longest is None else {"max_tokens": longest}
+    if longest is not None:
+        generation["max_new_tokens"] = longest
+    custom = [text for text in strings if text not in model.profile.generation_eos]
+    if custom:
+        generation["stop_strings"] = custom
+    return {
+        "vllm": {
+            "SamplingParams": {**stops, **shown, **room},
+            "serve": "vllm serve MODEL --tokenizer BUILD/tokenizer "
+            "--generation-config BUILD/tokenizer",
+        },
+        "trl_grpo": {
+            "generation_kwargs": {**stops, **shown},
+            "max_completion_length": longest,
+            "note": "a completion that ends on a stop string counts as truncated for "
+            "mask_truncated_completions, since only eos and pad ids are looked at",
+        },
+        "transformers": {
+            "GenerationConfig": generation,
+            "note": "generate() needs tokenizer= for stop_strings" if custom else "",
+        },
+        "openai": {"stop": strings[:4], **room, "extra_body": {**beside, **shown}},
+    }
+
+
+def contract(
+    model: TargetModel, stops: tuple[str, ...], room: AnswerTokens | None = None
+) -> dict[str, Any]:
+    """``serving.json``.
+
+    Args:
+        stops: custom stop markers, in the order of ``--stop``.
+        room: tokens of the trained answers; None if they were not measured.
+    """
+    profile = model.profile
+    names = ("step_token", "good_token", "bad_token")
+    steps = dict(zip(names, profile.step_tokens, strict=True)) if model.step_id >= 0 else {}
+    strings = list(dict.fromkeys((*stops, *profile.generation_eos)))
+    own = model.added_ids
+    ids = [*stop_ids(model), *(own[text] for text in dict.fromkeys(stops) if text in own)]
+    return {
+        "stop_strings": strings,
+        "stop_token_ids": ids,
+        "include_stop_str_in_output": bool(stops),
+        "eos_token_id": model.eos_id,
+        "end_of_turn": profile.end_of_turn,
+        "end_of_turn_id": model.end_of_turn_id,
+        "pad_token_id": model.pad_id,
+        "max_new_tokens": as_json(room) if room else None,
+        "added_tokens": {token: model.controls[token] for token in steps.values()} | own,
+        "needs_this_tokenizer": needs_tokenizer(model),
+        **steps,
+        "markers": [marker(model, text) for text in dict.fromkeys(stops)],
+        # an encoder generates nothing that could be stopped
+        "engines": {}
+        if profile.pair
+        else _engines(model, strings, ids, keep=bool(stops), longest=room.max if room else None),
+    }
+
+
+def as_text(serving: dict[str, Any]) -> list[str]:
+    """The lines of ``pipeline doctor`` for ``serving.json``; none for encoders."""
+    lines = [f"stop strings    {' '.join(map(repr, serving['stop_strings']))}"]
+    lines.append(f"stop ids        {' '.join(map(str, serving['stop_token_ids']))}")
+    lines += [
+        f"stop marker     {item['text']!r}: use the {item['use']}; {item['why']}"
+        for item in serving["markers"]
+    ]
+    engines = serving["engines"]
+    if not engines:
+        return []
+    lines.append(f"vllm            SamplingParams(**{engines['vllm']['SamplingParams']})")
+    lines.append(f"                {engines['vllm']['serve']}")
+    lines.append(f"trl grpo        generation_kwargs={engines['trl_grpo']['generation_kwargs']}")
+    generation = engines["transformers"]["GenerationConfig"]
+    lines.append(f"transformers    GenerationConfig(**{generation})")
+    lines.append(f"openai          {json.dumps(engines['openai'], ensure_ascii=False)}")
+    return lines

@@ -1,0 +1,75 @@
+"""How many pairs of a build have a margin, and how many have none.
+
+The column is stored when at least one pair has a margin; the others are null in it. In a loss that
+subtracts margins a pair without one counts as margin 0, which is that loss without margins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+
+from expectations.audits import share, with_tolerances
+from pipeline.manifest.counts import MarginCounts
+from pipeline.parts.part import Work
+from pipeline.shards.plan import Plan
+from stages.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """Pairs with a margin and without, and those whose margin is below zero."""
+
+    present: int = 0
+    absent: int = 0
+    negative: int = 0
+
+    def __add__(self, other: Margins) -> Margins:
+        return Margins(
+            self.present + other.present,
+            self.absent + other.absent,
+            self.negative + other.negative,
+        )
+
+    def reversed_by(self, tolerances: Mapping[str, float]) -> bool:
+        """Whether so many margins are below zero that the audit of margins fails a build.
+
+        Args:
+            tolerances: the user's, as ``audit.limit`` to number.
+        """
+        limit = with_tolerances(tolerances)["margins"]["fail"]
+        return share(self.negative, self.present) > limit
+
+    def recorded(self) -> MarginCounts:
+        """The manifest's ``rm.margins``; the audit of margins has those below zero."""
+        return MarginCounts(self.present, self.absent)
+
+
+def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
+    """The counts of a float32 column, which is null where a pair has no margin."""
+    values = column.drop_null().to_numpy()
+    return Margins(len(values), column.null_count, int((values < 0).sum()))
+
+
+def of_parts(kind: Kind, works: Sequence[Work], plan: Plan) -> Margins | None:
+    """The counts of the pairs that a build keeps; None in tasks without pairs."""
+    if not kind.compares:
+        return None
+    total = Margins()
+    for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):
+        with pa.memory_map(str(work.path)) as source:
+            column = pa.ipc.open_file(source).read_all().column("margin")
+            total += of_column(column.filter(pa.array(plan.kept[start:stop])))
+    return total
+
+
+def line(counts: MarginCounts | None) -> str | None:
+    """The summary's line for the manifest's ``rm.margins``; None if all pairs have a margin or
+    none has."""
+    if not counts or not counts.present or not counts.absent:
+        return None
+    total = counts.present + counts.absent
+    return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"

@@ -1,0 +1,1 @@
+"""``pipeline stage`` and ``--until``: one stage alone, Arrow in, Arrow out."""

@@ -1,0 +1,1 @@
+"""A build in the columns of a trainer, and how that is started."""

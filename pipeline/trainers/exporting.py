@@ -1,0 +1,266 @@
+"""``pipeline export``: writes a finished build (or export) in another trainer's columns.
+
+Ids and labels stay the same; only columns, layout and file type change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import exports
+from pipeline.build_dir import examples as rows
+from pipeline.build_dir import stored
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.files import hash_files
+from pipeline.exports import Export, Facts, Projection
+from pipeline.manifest import identity
+from pipeline.manifest.counts import Packing, Padding
+from pipeline.manifest.dataset_files import write_json, write_split, write_splits
+from pipeline.manifest.json_records import as_json, sealed
+from pipeline.manifest.manifest import (
+    MANIFEST,
+    ExportRecord,
+    Manifest,
+    ShardRecord,
+    SplitRecord,
+)
+from pipeline.manifest.records import SERVING, TOKENIZER, VALIDATION
+from pipeline.publish import publish
+from pipeline.trainers import launch
+from stages import layouts
+from stages.columns import Ints, numbers, offsets_of, whole
+from stages.errors import UsageError
+from stages.files import file_hash
+from stages.layouts import Shape
+
+_CARRIED = (TOKENIZER, SERVING, VALIDATION)  # copied from the build unchanged
+
+
+def _even(total: int, parts: int) -> list[int]:
+    """Bounds of so many parts of nearly equal size; fewer parts where one would be empty."""
+    parts = max(1, min(parts, total))
+    return [total * i // parts for i in range(parts + 1)]
+
+
+def _length(table: pa.Table) -> Ints:
+    """Tokens of each example, int64 [examples]; of a pair, those of its longer side."""
+    names = [n for n in ("input_ids", "chosen_ids", "rejected_ids") if n in table.schema.names]
+    each = [np.diff(numbers(whole(table.column(name)))[0]) for name in names]
+    return np.asarray(np.maximum.reduce(each), np.int64)
+
+
+def _relaid(source: Build, split: str, facts: Facts) -> Iterator[tuple[pa.Table, Ints]]:
+    """The shards of one split in another layout, each with the number of examples in its rows."""
+    shards = [rows.examples(t, source.manifest.layout) for t in source.splits[split].tables()]
+    count = len(shards)
+    table = pa.concat_tables(shards)
+    lengths = _length(table.combine_chunks())
+    layout, model = layouts.load(facts.layout), facts.model
+    order, sizes = layout.plan(lengths, facts.max_length)
+    width = layout.width("longest", int(lengths.max()), facts.max_length)
+    types = model.pair is not None and model.pair.token_types
+    shape = Shape(
+        width=width, padding_side=model.padding_side, pad_id=model.pad_token_id, token_types=types
+    )
+    # order lists all examples row by row; at says where each row begins in it.
+    at, bounds = offsets_of(sizes), _even(len(sizes), count)
+    for start, stop in itertools.pairwise(bounds):
+        mine = order[at[start] : at[stop]]
+        block = table.take(pa.array(mine)).combine_chunks()
+        yield layout.rows(block, sizes[start:stop], shape), sizes[start:stop]
+
+
+def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
+    layout = layouts.load(source.manifest.layout)
+    for table in source.splits[split].tables():
+        yield table, layout.sizes(table)
+
+
+def _tokens(table: pa.Table) -> tuple[int, int]:
+    """How many tokens a shard has, without padding and with it."""
+    names = [n for n in ("input_ids", "chosen_ids", "rejected_ids") if n in table.schema.names]
+    total = sum(len(whole(table.column(n)).flatten()) for n in names)
+    masks = [n for n in table.schema.names if n.endswith("attention_mask")]
+    if not masks:
+        return total, total
+    return sum(int(whole(table.column(n)).flatten().to_numpy().sum()) for n in masks), total
+
+
+def _write_split(
+    source: Build,
+    split: str,
+    facts: Facts,
+    folder: Path,
+    projection: Projection | None = None,
+    container: str = "arrow",
+) -> tuple[SplitRecord, int]:
+    """Write the shards of a split; returns their record and the padding tokens in them.
+
+    Args:
+        projection: to the trainer's columns; None writes ours.
+        container: ``arrow``, ``parquet`` or ``jsonl``.
+    """
+    same = facts.layout == source.manifest.layout
+    tables = list(_as_stored(source, split) if same else _relaid(source, split, facts))
+    count = len(tables)
+    shards: list[ShardRecord] = []
+    examples, padding, schema = 0, 0, None
+    for index, (table, sizes) in enumerate(tables):
+        path = f"{split}/data-{index:05d}-of-{count:05d}.{container}"
+        with stored.Sink(folder, path, projection) as sink:
+            for start in range(0, len(table), stored.BATCH_ROWS):
+                sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
+        tokens, total = _tokens(table)
+        size, sha256 = (folder / path).stat().st_size, file_hash.sha256(folder / path)
+        shards.append(
+            ShardRecord(path=path, rows=len(table), tokens=tokens, bytes=size, sha256=sha256)
+        )
+        examples, padding = examples + int(sizes.sum()), padding + total - tokens
+        schema = stored.read_file(folder / path).schema
+    if container == "arrow":
+        names = [Path(shard.path).name for shard in shards]
+        write_split(folder, split, schema, names, key=shards[0].sha256)
+    stored_rows, tokens = sum(s.rows for s in shards), sum(s.tokens for s in shards)
+    return SplitRecord(
+        rows=stored_rows, examples=examples, tokens=tokens, shards=tuple(shards)
+    ), padding
+
+
+def _fit(source: Build, export: Export, layout: str) -> Facts:
+    """The facts of the export; its layout is the build's if the trainer takes that one."""
+    facts = source.facts
+    if not layout:
+        taken = export.takes.get(facts.kind.trains_as, ())
+        layout = facts.layout if facts.layout in taken else export.layout(facts.task, taken)
+    facts = replace(facts, layout=layout)
+    export.require(facts)
+    return facts
+
+
+def _describe(
+    source: Build, facts: Facts, export: Export, splits: dict[str, SplitRecord], padding: int
+) -> Manifest:
+    manifest = source.manifest
+    rows_made = sum(split.rows for split in splits.values())
+    tokens = sum(split.tokens for split in splits.values())
+    packs = pads = None
+    layout = layouts.load(facts.layout)
+    if layout.packs:
+        same = facts.layout == manifest.layout
+        bound = manifest.packing.lower_bound if same and manifest.packing else None
+        packs = Packing(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
+    if layout.pads:
+        width = (tokens + padding) // rows_made // len(facts.kind.ids)  # a pair has two sequences
+        pads = Padding(width, round(padding / (tokens + padding), 6))
+    exported = replace(
+        manifest,
+        layout=facts.layout,
+        splits=splits,
+        tokens=replace(manifest.tokens, padding=padding),
+        packing=packs,
+        padding=pads,
+        for_=None,
+        export=ExportRecord(export.name, manifest.build_id),
+    )
+    return replace(exported, build_id=identity.of_manifest(exported))
+
+
+def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
+    """A whole export, in an empty directory."""
+    projection = export.projection(facts)
+    written = {
+        split: _write_split(source, split, facts, staged, projection, export.container)
+        for split in facts.splits
+    }
+    padding = sum(tokens for _, tokens in written.values())
+    if export.container == "arrow":
+        write_splits(staged, list(written))
+    for entry in _CARRIED:
+        origin = source.folder / entry
+        if origin.is_dir():
+            shutil.copytree(origin, staged / entry)
+        elif origin.exists():
+            shutil.copyfile(origin, staged / entry)
+    splits = {split: record for split, (record, _) in written.items()}
+    manifest = _describe(source, facts, export, splits, padding)
+    manifest = replace(manifest, columns=_columns(staged, splits, export, facts))
+    manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
+    launch.write(staged, export, manifest)
+    manifest = replace(manifest, files=hash_files(staged, {}))
+    write_json(staged / MANIFEST, as_json(sealed(manifest)))
+
+
+def bring_back(source: Build, folder: Path) -> Build:
+    """Write an export's rows in our columns, as a build has them, into an empty folder.
+
+    Returns:
+        A build of these shards alone; its manifest is the export's, with the new splits.
+    """
+    splits = {s: _write_split(source, s, source.facts, folder)[0] for s in source.facts.splits}
+    write_splits(folder, list(splits))
+    return Build(folder, replace(source.manifest, splits=splits, export=None))
+
+
+def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Path:
+    """Write a build for another trainer; returns the new manifest's path.
+
+    Raises:
+        UsageError: the trainer cannot train from it, with the reason.
+        DataError: the build is damaged.
+    """
+    export, source = exports.load(name), Build.open(folder).require_intact()
+    facts = _fit(source, export, layout)
+    target = publish.check_target(output)
+    if target == Path(folder).resolve():
+        raise UsageError(f"{output} is the build itself.", "Give another directory with -o.")
+    with publish.staging(target) as staged:
+        _write(source, export, facts, staged)
+        publish.publish(staged, target)
+    return output / MANIFEST
+
+
+def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
+    """The manifest of a build whose shards are written, with a verdict for every trainer.
+
+    For the trainer of ``--for`` a launch script is written too. If it does not read our columns,
+    its rows are exported to a folder of its name in the build.
+
+    Args:
+        name: of ``--for``; empty for none.
+
+    Raises:
+        UsageError: that trainer cannot train from this build.
+    """
+    tables = [stored.read_file(folder / shard.path) for shard in manifest.shards]
+    described = replace(manifest, columns=tuple(tables[0].schema.names), for_=name or None)
+    if described.prm:
+        labels = [chunk for table in tables for chunk in table.column("step_labels").chunks]
+        unlabelled = any(chunk.flatten().null_count for chunk in labels)
+        described = replace(described, prm=replace(described.prm, unlabelled=unlabelled))
+    source = Build(folder, described)
+    verdicts = exports.verdicts(source.facts)
+    if name:
+        export = exports.load(name)
+        export.require(source.facts)
+        if export.projection(source.facts) is None:
+            launch.write(folder, export, described)
+        else:
+            (folder / name).mkdir()
+            _write(source, export, source.facts, folder / name)
+            launch.forward(folder, name)
+    return replace(described, trainers=verdicts)
+
+
+def _columns(
+    folder: Path, splits: dict[str, SplitRecord], export: Export, facts: Facts
+) -> tuple[str, ...]:
+    """The names of our columns, from the first shard, read back as ``Build`` reads it."""
+    path = next(iter(splits.values())).shards[0].path
+    return tuple(stored.read(folder, path, export.projection(facts)).schema.names)

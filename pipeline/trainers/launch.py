@@ -1,0 +1,43 @@
+"""``launch/``: how to start a trainer on a build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline import exports
+from pipeline.exports import Export
+from pipeline.manifest.manifest import Manifest
+
+
+def write(folder: Path, export: Export | None, manifest: Manifest) -> None:
+    """The trainer's scripts; nothing without a trainer.
+
+    Raises:
+        UsageError: it cannot train from this build.
+    """
+    if export is None:
+        return
+    facts = exports.facts_of(manifest)
+    export.require(facts)
+    target = folder / "launch"
+    target.mkdir(exist_ok=True)
+    files = {f"{export.name}.sh": export.launch(facts), **export.files(facts)}
+    for name, text in files.items():
+        path = target / name
+        path.write_text(text, "utf-8")
+        if name.endswith(".sh"):
+            path.chmod(0o755)
+
+
+def forward(folder: Path, name: str) -> None:
+    """Write a script that starts the launch script of the export in the build's folder ``name``."""
+    (folder / "launch").mkdir(exist_ok=True)
+    path = folder / "launch" / f"{name}.sh"
+    text = f'#!/bin/sh\nexec sh "$(dirname "$0")/../{name}/launch/{name}.sh" "$@"\n'
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
+
+
+def command(folder: Path, trainer: str) -> str:
+    """The shell command that starts the trainer."""
+    return f"sh {folder / 'launch' / f'{trainer}.sh'} MODEL_DIR"

@@ -1,0 +1,1 @@
+"""Whether a build may be published: the gate, the refused rows, their limits."""

@@ -1,0 +1,1 @@
+"""Stored rows as coloured tokens, for pages and terminals."""

@@ -1,0 +1,1 @@
+"""Turns to segments of text, by a model's own chat template in a sandbox."""

@@ -1,0 +1,224 @@
+"""Which fields of a turn a chat template can print, read off its syntax tree.
+
+A template walks ``messages`` and prints some fields of each turn; other fields of a row are dropped
+silently. The syntax tree shows which names can hold one turn and which can hold a list of turns.
+Every attribute of such a name is a field that the template reads. A condition whose branch only
+raises an exception prints nothing, so the fields in it do not count.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from jinja2 import nodes
+
+from stages.chat_template.template import parsed_tree
+
+EVERY = "*"  # the template prints whole turns, so every field
+_TURN, _TURNS = "turn", "turns"
+_ONE_OF = ("first", "last", "random", "min", "max")
+_SAME = ("list", "reverse", "sort", "selectattr", "rejectattr", "select", "reject", "default", "d")
+_NEIGHBOURS = ("previtem", "nextitem")
+_METHODS = ("get", "items", "keys", "values", "pop", "update", "copy")
+
+
+class _Reader:
+    """Follows turns through the names of a template."""
+
+    def __init__(self, tree: nodes.Template) -> None:
+        self._tree = tree
+        self._kinds_of: dict[str, set[str]] = {"messages": {_TURNS}}
+        self._constants: dict[str, set[str]] = {}
+        self._macros = {macro.name: macro for macro in tree.find_all(nodes.Macro)}
+        self.fields: set[str] = set()
+
+    def run(self) -> frozenset[str]:
+        # A loop can use a name before the assignment that gives it a turn: repeat until no name is
+        # added.
+        size = -1
+        while size != (size := self._size()):
+            self._bind()
+        for node in self._tree.body:
+            self._visit(node)
+        return frozenset(self.fields)
+
+    def _size(self) -> int:
+        return sum(map(len, (*self._kinds_of.values(), *self._constants.values())))
+
+    # -- which names hold turns -------------------------------------------------------------
+
+    def _bind(self) -> None:
+        for node in self._tree.find_all((nodes.Assign, nodes.For, nodes.Call, nodes.CallBlock)):
+            if isinstance(node, nodes.Assign):
+                self._assign(node.target, node.node)
+            elif isinstance(node, nodes.For):
+                self._loop(node)
+            elif isinstance(node, nodes.Call):
+                self._call(node)
+
+    def _assign(self, target: nodes.Node, value: nodes.Node) -> None:
+        if isinstance(target, nodes.Tuple) and isinstance(value, nodes.Tuple | nodes.List):
+            for one, other in zip(target.items, value.items, strict=False):
+                self._assign(one, other)
+            return
+        name = _name_of(target)
+        if name is None:
+            return
+        self._kinds_of.setdefault(name, set()).update(self._kinds(value))
+        if isinstance(value, nodes.Const) and isinstance(value.value, str):
+            self._constants.setdefault(name, set()).add(value.value)
+        if isinstance(value, nodes.Call) and _name_of(value.node) == "namespace":
+            for keyword in value.kwargs:
+                kinds = self._kinds(keyword.value)
+                self._kinds_of.setdefault(f"{name}.{keyword.key}", set()).update(kinds)
+
+    def _loop(self, node: nodes.For) -> None:
+        kinds = self._kinds(node.iter)
+        name = _name_of(node.target)
+        if name is not None and _TURNS in kinds:
+            self._kinds_of.setdefault(name, set()).add(_TURN)
+        if name is not None and isinstance(node.iter, nodes.List | nodes.Tuple):
+            texts = {i.value for i in node.iter.items if isinstance(i, nodes.Const)}
+            self._constants.setdefault(name, set()).update(map(str, texts))
+        if _TURNS in kinds:
+            self._kinds_of.setdefault("loop", set()).add("loop")
+
+    def _call(self, node: nodes.Call) -> None:
+        macro = self._macros.get(_name_of(node.node) or "")
+        if macro is None:
+            return
+        arguments = [*zip(macro.args, node.args, strict=False)]
+        named = {argument.name: argument for argument in macro.args}
+        arguments += [(named[k.key], k.value) for k in node.kwargs if k.key in named]
+        for argument, value in arguments:
+            self._assign(argument, value)
+
+    def _kinds(self, node: nodes.Node | None) -> set[str]:
+        """What an expression can hold: a turn, several turns, or neither."""
+        if isinstance(node, nodes.Name | nodes.NSRef):
+            return self._kinds_of.get(_name_of(node) or "", set())
+        if isinstance(node, nodes.CondExpr):
+            return self._kinds(node.expr1) | self._kinds(node.expr2)
+        if isinstance(node, nodes.Or | nodes.And | nodes.Add):
+            return self._kinds(node.left) | self._kinds(node.right)
+        if isinstance(node, nodes.List | nodes.Tuple):
+            inside = set().union(*map(self._kinds, node.items)) if node.items else set()
+            return {_TURNS} if inside else set()
+        if isinstance(node, nodes.Filter):
+            return self._filtered(node)
+        if isinstance(node, nodes.Getitem):
+            return self._item(node)
+        if isinstance(node, nodes.Getattr):
+            attribute_kinds = self._kinds_of.get(f"{_name_of(node.node)}.{node.attr}", set())
+            walks = "loop" in self._kinds(node.node) and node.attr in _NEIGHBOURS
+            return attribute_kinds | ({_TURN} if walks else set())
+        return set()
+
+    def _filtered(self, node: nodes.Filter) -> set[str]:
+        kinds = self._kinds(node.node)
+        if node.name in _ONE_OF:
+            return {_TURN} if _TURNS in kinds else set()
+        return kinds if node.name in _SAME else set()
+
+    def _item(self, node: nodes.Getitem) -> set[str]:
+        kinds = self._kinds(node.node)
+        if isinstance(node.arg, nodes.Slice):
+            return kinds
+        return {_TURN} if _TURNS in kinds else set()
+
+    # -- which of their fields are read ------------------------------------------------------
+
+    def _visit(self, node: nodes.Node) -> None:
+        if isinstance(node, nodes.If):
+            if not _only_refuses(node.body):
+                self._visit(node.test)
+            for child in (*node.body, *node.elif_, *node.else_):
+                self._visit(child)
+            return
+        if isinstance(node, nodes.Output):
+            for child in node.nodes:
+                self._whole(child)
+        if isinstance(node, nodes.Filter) and node.name == "tojson":
+            self._whole(node.node)
+        if isinstance(node, nodes.Concat):
+            for child in node.nodes:
+                self._whole(child)
+        self._asked(node)
+        for child in node.iter_child_nodes():
+            self._visit(child)
+
+    def _whole(self, node: nodes.Node | None) -> None:
+        """Printing a whole turn prints all its fields."""
+        if self._kinds(node) & {_TURN, _TURNS}:
+            self.fields.add(EVERY)
+
+    def _asked(self, node: nodes.Node) -> None:
+        if isinstance(node, nodes.Getattr) and _TURN in self._kinds(node.node):
+            if node.attr not in _METHODS:
+                self.fields.add(node.attr)
+            elif node.attr in ("items", "values"):
+                self.fields.add(EVERY)
+        elif isinstance(node, nodes.Getitem) and _TURN in self._kinds(node.node):
+            self.fields.update(self._keys(node.arg))
+        elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr):
+            got = node.node.attr in ("get", "pop") and node.args
+            if got and _TURN in self._kinds(node.node.node):
+                self.fields.update(self._keys(node.args[0]))
+        elif isinstance(node, nodes.Filter) and node.name in ("map", "attr"):
+            self._mapped(node)
+
+    def _mapped(self, node: nodes.Filter) -> None:
+        if not self._kinds(node.node) & {_TURN, _TURNS}:
+            return
+        for keyword in node.kwargs:
+            if keyword.key == "attribute":
+                self.fields.update(self._keys(keyword.value))
+        if node.name == "attr" and node.args:
+            self.fields.update(self._keys(node.args[0]))
+
+    def _keys(self, node: nodes.Node) -> set[str]:
+        """The texts that an expression can be; ``EVERY`` where that is unknown."""
+        if isinstance(node, nodes.Const):
+            return {node.value} if isinstance(node.value, str) else set()
+        return self._constants.get(_name_of(node) or "", {EVERY})
+
+
+def _name_of(node: nodes.Node) -> str | None:
+    if isinstance(node, nodes.NSRef):
+        return f"{node.name}.{node.attr}"
+    return node.name if isinstance(node, nodes.Name) else None
+
+
+def _only_refuses(body: list[nodes.Node]) -> bool:
+    """Whether statements only call ``raise_exception``."""
+    return bool(body) and all(_refuses(node) for node in body)
+
+
+def _refuses(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Output):
+        return all(_is_blank(child) or _is_raise(child) for child in node.nodes) and any(
+            map(_is_raise, node.nodes)
+        )
+    return False
+
+
+def _is_blank(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.TemplateData) and not node.data.strip()
+
+
+def _is_raise(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Call) and _name_of(node.node) == "raise_exception"
+
+
+@functools.lru_cache(maxsize=64)
+def printed_fields(template_source: str) -> frozenset[str]:
+    """The fields of a turn on which the printed text can depend.
+
+    Returns:
+        Names as the template spells them; with ``EVERY`` where it prints whole turns, or takes
+        fields by names that are known only when it runs.
+
+    Raises:
+        ModelError: the source is not valid Jinja.
+    """
+    return _Reader(parsed_tree(template_source)).run()

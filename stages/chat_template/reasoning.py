@@ -1,0 +1,105 @@
+"""Reasoning that a row has in a field of its own: where it is printed, stripped, or not trained.
+
+Rows have several names for the field, and so do templates. A template that prints such a field gets
+it under the template's name. For templates that do not, ``--reasoning-in think`` puts it into the
+answer, in the form that other templates print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from stages.chat_template.segments import TRAINED
+from stages.contract import Message
+from stages.errors import RowError
+
+FIELD = "reasoning_content"  # the name in examples
+_SPELLINGS = (FIELD, "reasoning", "thinking")
+
+
+OPEN, CLOSE = "<think>", "</think>"
+_END = re.compile(
+    r"</think>\s*"
+)  # with the blank lines, which may merge with its end into one token
+
+
+def strip(messages: Iterable[Message]) -> None:
+    """Remove the reasoning of every answer: its field, and a ``<think>`` block at its start.
+
+    Raises:
+        RowError: ``unclosed_reasoning``: the block has no end.
+    """
+    for i, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        if message.fields:
+            rest = {k: v for k, v in message.fields.items() if k not in _SPELLINGS}
+            message.fields = rest or None
+        if message.content and message.content.lstrip().startswith(OPEN):
+            _, closed, answer = message.content.partition(CLOSE)
+            if not closed:
+                raise RowError("unclosed_reasoning", f"turn {i + 1} has no {CLOSE}")
+            message.content = answer.lstrip()
+
+
+def _end_of_reasoning(run: str, before: str) -> int:
+    """How many characters of a trained answer are reasoning; 0 where it has none."""
+    if not run.lstrip().startswith(OPEN) and not before.rstrip().endswith(OPEN):
+        return 0
+    end = _END.search(run)
+    if end is None:
+        raise RowError("unclosed_reasoning", f"an answer's reasoning has no {CLOSE}")
+    return end.end()
+
+
+def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
+    """Segments in which reasoning is not trained: each answer is trained from the end of it.
+
+    Args:
+        texts, kinds: one conversation's segments, of which only the answers are trained.
+
+    Raises:
+        RowError: ``unclosed_reasoning``.
+    """
+    segments: list[tuple[str, int]] = []
+    # Go from answer to answer: a run of trained segments, whose reasoning may span some of them.
+    before = ""
+    at = 0
+    while at < len(texts):
+        stop = at
+        while stop < len(texts) and kinds[stop] & TRAINED:
+            stop += 1
+        left = _end_of_reasoning("".join(texts[at:stop]), before) if stop > at else 0
+        stop = max(stop, at + 1)
+        # ``left`` characters of the run are reasoning: cut the segment in which they end.
+        for text, kind in zip(texts[at:stop], kinds[at:stop], strict=True):
+            head, tail = text[:left], text[left:]
+            left -= len(head)
+            segments += [(head, kind & ~TRAINED)] * bool(head) + [(tail, kind)] * bool(tail)
+        before, at = texts[stop - 1], stop
+    return [text for text, _ in segments], bytes(kind for _, kind in segments)
+
+
+def spelled_by(template: str) -> str | None:
+    """The field from which a chat template prints reasoning; None where it prints none."""
+    for name in _SPELLINGS:
+        if re.search(rf"(?:\.|\[['\"]|get\(['\"]){name}\b", template):
+            return name
+    return None
+
+
+def place(messages: Iterable[Message], name: str | None) -> None:
+    """Move each turn's reasoning to a field of this name; with None, into a ``<think>`` block."""
+    for message in messages:
+        if not message.fields or not isinstance(message.fields.get(FIELD), str):
+            continue
+        fields = dict(message.fields)
+        thought = fields.pop(FIELD)
+        if name is not None:
+            message.fields = {**fields, name: thought}
+            continue
+        answer = (message.content or "").lstrip("\n")
+        stripped = thought.strip("\n")
+        message.content = f"<think>\n{stripped}\n</think>\n\n{answer}"
+        message.fields = fields or None

@@ -1,0 +1,357 @@
+"""Messages to segments of text, by the model's own chat template.
+
+The template runs once per conversation shape, not once per row (see ``compile``); rows of a shape
+that cannot be compiled are rendered one by one. Either way the text is exactly what Jinja prints.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages import columns
+from stages.chat_template import reasoning, weights
+from stages.chat_template.compile import Compiler, Program
+from stages.chat_template.segments import (
+    CLOSES,
+    CONTROL,
+    STEP,
+    TRAINED,
+    Segment,
+    controls_pattern,
+)
+from stages.chat_template.template import Template
+from stages.chat_template.turns import Turn
+from stages.columns import list_parts, make_list, offsets_of
+from stages.contract import BARE, Batch
+from stages.errors import RowError
+from stages.models.profile import TargetModel
+
+_MAX_SHAPES = 4096  # that are kept: where each row has its own tools, each is a shape
+_MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversations are large
+
+
+def template_of(model: TargetModel) -> Template:
+    """The model's chat template; its date is the profile's, not today's."""
+    profile = model.profile
+    tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
+    if profile.bos_token is not None:
+        tokens["bos_token"] = profile.bos_token
+    return Template(profile.chat_template, profile.date_string, **tokens)
+
+
+def compiler_of(model: TargetModel, train_on: str) -> Compiler:
+    """The compiler of the model's chat template."""
+    return Compiler(
+        template_of(model),
+        controls=controls_pattern(model.controls),
+        end_of_turn=model.profile.end_of_turn,
+        variants=[dict(variant) for variant in model.profile.template_variants],
+        train_all=train_on == "all",
+    )
+
+
+class Row:
+    """One conversation as parallel lists, one for each field of its messages column."""
+
+    __slots__ = ("contents", "fields", "roles", "shape", "tools", "trained")
+
+    def __init__(
+        self,
+        roles: list[str],
+        contents: list[str | None],
+        fields: list[str | None],
+        trained: list[bool],
+        tools: str | None,
+        shape: Hashable = None,
+    ) -> None:
+        self.roles = roles
+        self.contents = contents
+        self.fields = fields
+        self.trained = trained
+        self.tools = tools
+        # Everything but the texts, of which it says only whether they are empty.
+        self.shape = shape or self._own_shape()
+
+    def _own_shape(self) -> Hashable:
+        return (tuple(_kinds(self.roles, self.contents, self.fields, self.trained)), self.tools)
+
+    def turns(self) -> list[Turn]:
+        """The messages as the template sees them."""
+        rows = zip(self.roles, self.contents, self.fields, self.trained, strict=True)
+        return [Turn(r, c, json.loads(f) if f else None, t) for r, c, f, t in rows]
+
+    def prepend(self, system: str) -> None:
+        """Put a system text in front."""
+        self.roles = ["system", *self.roles]
+        self.contents = [system, *self.contents]
+        self.fields = [None, *self.fields]
+        self.trained = [False, *self.trained]
+        self.shape = self._own_shape()
+
+
+def _kinds(
+    roles: list[str], contents: list[str | None], fields: list[str | None], trained: list[bool]
+) -> list[Hashable]:
+    """What each message adds to the shape of its conversation."""
+    filled = [content if not content else True for content in contents]
+    return list(zip(roles, filled, fields, trained, strict=True))
+
+
+class Renderer:
+    """Renders conversations; keeps the compiled programs by shape."""
+
+    def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
+        self._compiler = compiler_of(model, train_on)
+        self._controls = controls_pattern(model.controls)
+        self._end_of_turn = model.profile.end_of_turn
+        self._lead = model.profile.text_lead
+        self.step_separator = model.profile.step_tokens.separator
+        self._markers = model.profile.text_markers
+        self._shapes: dict[Hashable, Program | RowError | None] = {}
+        self._units = 0
+
+    def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
+        """Texts and kinds of the segments, and the path: ``compiled``, ``jinja`` or ``bare``.
+
+        Raises:
+            RowError: the row cannot be rendered.
+        """
+        if row.roles[0] == BARE:
+            bare = bytes([TRAINED, CONTROL | TRAINED | CLOSES])
+            return [self.led(row.contents[0] or ""), self._end_of_turn], bare, "bare"
+        if self._markers:
+            self._refuse_markers(row)
+        shape = row.shape
+        program = self._shapes[shape] if shape in self._shapes else self._learn(shape, row)
+        if isinstance(program, Program) and program.fits(row.contents):
+            return program.fill(row.contents), program.kinds, "compiled"
+        if isinstance(program, RowError):
+            raise program
+        segments = self._compiler.segments(row.turns(), _parsed(row.tools))
+        return [s[0] for s in segments], bytes(s[1] for s in segments), "jinja"
+
+    def weigh(self, row: Row, texts: list[str], kinds: bytes, own: list[float]) -> list[float]:
+        """A weight for each segment of a rendered row.
+
+        Args:
+            own: of the row's turns, 0 where untrained; not of a system text from ``--system``.
+
+        Raises:
+            RowError: the template does not end each turn by itself.
+        """
+        own = [0.0] * (len(row.roles) - len(own)) + own
+        ends = None
+        if self._compiler.train_all:
+            ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
+        end = self._end_of_turn
+        return weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
+
+    def led(self, text: str) -> str:
+        """A text at the start of a row, with the space that the tokenizer puts there, if any."""
+        return text if not text or text.startswith((self._lead, "▁")) else self._lead + text
+
+    def _refuse_markers(self, row: Row) -> None:
+        for i, content in enumerate(row.contents):
+            marker = next((mark for mark in self._markers if mark in (content or "")), None)
+            if marker is not None:
+                detail = f"turn {i + 1} holds {marker!r}, which opens a turn in this family's text"
+                raise RowError("control_text", detail)
+
+    def _learn(self, shape: Hashable, row: Row) -> Program | RowError | None:
+        if len(self._shapes) >= _MAX_SHAPES or self._units >= _MAX_UNITS:
+            self._shapes.clear()
+            self._units = 0
+        program: Program | RowError | None
+        try:
+            for text in (row.tools, *row.fields):
+                control = self._controls.search(text or "")
+                if control:
+                    detail = f"a field next to the content contains {control.group()!r}"
+                    raise RowError("control_text", detail)
+            program = self._compiler.compile(row.turns(), _parsed(row.tools))
+        except RowError as error:
+            program = error
+        self._shapes[shape] = program
+        self._units += len(program.units) if isinstance(program, Program) else 0
+        return program
+
+
+def _parsed(tools: str | None) -> list[Any] | None:
+    parsed: list[Any] | None = json.loads(tools) if tools else None
+    return parsed
+
+
+def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
+    """The conversations of a column of messages; ``system`` goes before those that have none."""
+    offsets, turns = list_parts(batch.column(name))
+    roles, contents, fields, trained = (turns.field(i).to_pylist() for i in range(4))
+    # Shapes are made for all messages of the batch at once, and sliced for each row.
+    kinds = _kinds(roles, contents, fields, trained)
+    all_tools = batch.column("tools").to_pylist()
+    for (a, b), tools in zip(itertools.pairwise(offsets.tolist()), all_tools, strict=True):
+        shape = (tuple(kinds[a:b]), tools)
+        row = Row(roles[a:b], contents[a:b], fields[a:b], trained[a:b], tools, shape)
+        if system is not None and row.roles[0] not in ("system", BARE):
+            row.prepend(system)
+        yield row
+
+
+class Growing:
+    """A segments column while rows are added to it."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.kinds = bytearray()
+        self.lengths: list[int] = []
+        self.paths: list[str | None] = []
+        self.errors: dict[int, RowError] = {}
+
+    def add(self, texts: list[str], kinds: bytes, path: str) -> None:
+        self.texts += texts
+        self.kinds += kinds
+        self.lengths.append(len(texts))
+        self.paths.append(path)
+
+    def refuse(self, error: RowError) -> None:
+        self.errors[len(self.lengths)] = error
+        self.lengths.append(0)
+        self.paths.append(None)
+
+    def into(self, batch: Batch, name: str) -> Batch:
+        texts = pa.array(self.texts, pa.string())
+        kinds = pa.array(np.frombuffer(bytes(self.kinds), np.uint8))
+        fields = list(columns.SEGMENTS.value_type)
+        flat = pa.StructArray.from_arrays([texts, kinds], fields=fields)
+        offsets = offsets_of(np.array(self.lengths, np.int64))
+        batch = columns.put(batch, name, make_list(offsets, flat))
+        batch = columns.put(batch, "rendered", pa.array(self.paths, pa.string()))
+        return refuse_all(batch, self.errors)
+
+
+def refuse_all(batch: Batch, errors: dict[int, RowError]) -> Batch:
+    """Fill the reject columns with what each row raised."""
+    for code in sorted({error.code for error in errors.values()}):
+        details = {row: error.detail for row, error in errors.items() if error.code == code}
+        rows = np.zeros(batch.num_rows, bool)
+        rows[list(details)] = True
+        batch = columns.refuse(batch, rows, code, list(details.values()))
+    return batch
+
+
+@dataclass
+class Render:
+    """SFT and RM: conversations to segments.
+
+    Attributes:
+        prefix: "" for ``messages``; "chosen_" or "rejected_" for one side of a pair.
+        ends_with_turn: drop what the template prints after the last end of turn, so that the
+            sequence ends where a reward is read.
+        system: the system text of conversations that have none.
+        mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
+    """
+
+    renderer: Renderer
+    prefix: str = ""
+    ends_with_turn: bool = False
+    system: str | None = None
+    mask_reasoning: bool = False
+    name: str = "render"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (f"{self.prefix}messages", *([] if self.prefix else ["turn_weights"]), "tools")
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        own = [] if self.prefix else ["segment_weights"]
+        return (f"{self.prefix}segments", *own, "rendered")
+
+    def __call__(self, batch: Batch) -> Batch:
+        growing = Growing()
+        turn_weights = {} if self.prefix else weights.nonempty(batch.column("turn_weights"))
+        segment_weights: dict[int, list[float]] = {}
+        rows = conversations(batch, f"{self.prefix}messages", self.system)
+        for number, row in enumerate(rows):
+            try:
+                texts, kinds, path = self.renderer(row)
+                if self.mask_reasoning:
+                    texts, kinds = reasoning.untrain(texts, kinds)
+                if number in turn_weights:
+                    segment_weights[number] = self.renderer.weigh(
+                        row, texts, kinds, turn_weights[number]
+                    )
+            except RowError as error:
+                growing.refuse(error)
+                continue
+            if self.ends_with_turn:
+                end = max(i for i, kind in enumerate(kinds) if kind & CONTROL and kind & TRAINED)
+                texts, kinds = texts[: end + 1], kinds[: end + 1]
+            growing.add(texts, kinds, path)
+        if not self.prefix:
+            column = weights.lists(segment_weights, batch.num_rows)
+            batch = columns.put(batch, "segment_weights", column)
+        return growing.into(batch, f"{self.prefix}segments")
+
+
+@dataclass
+class RenderSteps:
+    """PRM: a problem and its steps to segments; each step's text is a segment of its own.
+
+    Attributes:
+        raw: the row's own text, without template or roles.
+        system: the system text, where the template does not add its own.
+    """
+
+    renderer: Renderer
+    raw: bool = False
+    system: str | None = None
+    name: str = "render"
+    reads: tuple[str, ...] = ("problem", "steps", "tail")
+    writes: tuple[str, ...] = ("segments", "rendered")
+
+    def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
+        between = self.renderer.step_separator
+        # The steps are rendered as one answer, and that segment is then cut into the steps.
+        answer = between.join(steps)
+        roles = ["user", "assistant"]
+        row = Row(roles, [problem, answer], fields=[None] * 2, trained=[False, True], tools=None)
+        if self.system is not None:
+            row.prepend(self.system)
+        texts, kinds, path = self.renderer(row)
+        segments: list[Segment] = []
+        placed = False
+        for text, kind in zip(texts, kinds, strict=True):
+            if kind & TRAINED and not kind & CONTROL and text.endswith(answer):
+                # The first step keeps what the template prints before an answer.
+                first = text.removesuffix(answer) + steps[0]
+                segments += [(first, STEP), *((f"{between}{step}", STEP) for step in steps[1:])]
+                placed = True
+            else:
+                segments.append((text, kind & CONTROL))
+        if not placed:
+            raise RowError(
+                "steps_changed", "the chat template does not print the steps as they are"
+            )
+        return [s[0] for s in segments], bytes(s[1] for s in segments), path
+
+    def __call__(self, batch: Batch) -> Batch:
+        growing = Growing()
+        names = ("problem", "steps", "tail")
+        for problem, steps, tail in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
+            try:
+                if self.raw:
+                    kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
+                    led = [self.renderer.led(steps[0]), *steps[1:]]
+                    growing.add(led + [tail] * bool(tail), kinds, "raw")
+                else:
+                    growing.add(*self._chat(problem, steps))
+            except RowError as error:
+                growing.refuse(error)
+        return growing.into(batch, "segments")

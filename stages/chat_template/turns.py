@@ -1,0 +1,267 @@
+"""Where the turns of a conversation start and stop in its rendered text.
+
+An answer is trained from the end of its generation prompt. To find it, the turns before the answer
+are rendered with ``add_generation_prompt``, as inference would do; the conversation's text must
+begin with exactly that prompt, and the answer starts where it ends.
+
+A rendering per answer makes a conversation of n turns cost n times n turns. So most answers of a
+long conversation are proved on an excerpt of it instead (see ``excerpts``): what the excerpt prints
+between the last text before the answer and the answer's start must stand at the same place in the
+whole text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from stages.chat_template.excerpts import Excerpts
+from stages.chat_template.placeholders import SLOT, Guard, Placeholder
+from stages.chat_template.segments import Span
+from stages.chat_template.template import Template
+from stages.errors import RowError
+
+# How many turns the extra renderings of one conversation may print in all.
+MOST_PRINTED = 1 << 17
+_MOST_LEADS = 4096
+Seen: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message as the template sees it."""
+
+    role: str
+    content: str | None
+    fields: dict[str, Any] | None
+    trained: bool
+
+    def seen(self) -> dict[str, Any]:
+        """The message as a template gets it."""
+        return {"role": self.role, "content": self.content, **(self.fields or {})}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lead:
+    """The text before a trained turn, as an excerpt shows it.
+
+    Attributes:
+        place: index in the excerpt of the turn whose text is the last one before the trained turn.
+        text: what is printed from the end of that text to the start of the trained turn.
+        opening: what is printed from there to the next text or to the end of the turn.
+        guards: what the template asked about texts; slots are indices in the excerpt.
+    """
+
+    place: int
+    text: str
+    opening: str
+    guards: tuple[Guard, ...]
+
+
+class Chat:
+    """One conversation while it is rendered.
+
+    Attributes:
+        placed: its texts are placeholders.
+    """
+
+    def __init__(self, turns: Sequence[Turn], tools: list[Any] | None, placed: bool) -> None:
+        self.turns = turns
+        self.tools = tools
+        self.placed = placed
+        self.seen: Seen = [turn.seen() for turn in turns]
+        self._left = MOST_PRINTED
+
+    @functools.cached_property
+    def excerpts(self) -> Excerpts:
+        """Short conversations that stand for this one."""
+        return Excerpts([turn.role for turn in self.turns])
+
+    @functools.cached_property
+    def _kinds(self) -> list[Hashable]:
+        return [
+            (t.role, t.content and (self.placed or t.content), t.fields and json.dumps(t.fields))
+            for t in self.turns
+        ]
+
+    @functools.cached_property
+    def _tools(self) -> str:
+        return json.dumps(self.tools)
+
+    def kind(self, picked: Sequence[int], index: int) -> Hashable:
+        """The shape of an excerpt: everything that a template can print, apart from the texts."""
+        return (self._tools, picked.index(index), tuple(self._kinds[i] for i in picked))
+
+    def spend(self, turns: int) -> None:
+        """Count turns that are rendered again.
+
+        Raises:
+            RowError: ``too_many_turns``.
+        """
+        self._left -= turns
+        if self._left < 0:
+            detail = f"to prove where its turns start, more than {MOST_PRINTED:,} turns would be "
+            detail += f"rendered for the {len(self.turns):,} of the conversation; cut it into "
+            raise RowError("too_many_turns", detail + "several rows, or use --train-on last")
+
+
+class Spans:
+    """Finds the trained spans of conversations; remembers the results of excerpts.
+
+    Args:
+        end_of_turn, variants, train_all: as of ``compile.Compiler``.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        end_of_turn: str,
+        variants: Sequence[dict[str, Any]],
+        train_all: bool,
+    ) -> None:
+        self._template = template
+        self._end_of_turn = end_of_turn
+        self._variants = variants
+        self._train_all = train_all
+        self._leads: dict[Hashable, _Lead | None] = {}
+
+    def __call__(self, chat: Chat, text: str) -> list[Span]:
+        """The trained spans of a conversation's rendered text.
+
+        Raises:
+            RowError: ``not_prefix_stable``, ``no_end_of_turn``, ``untrainable_turn``,
+                ``too_many_turns``.
+        """
+        # The end of each turn's text in the rendered text, by the turn's index.
+        places = {int(m[1]): m.end() for m in SLOT.finditer(text)} if chat.placed else {}
+        answers = [
+            self._answer(chat, text, i, places)
+            for i, turn in enumerate(chat.turns)
+            if turn.role == "assistant" and (turn.trained or self._train_all)
+        ]
+        if not self._train_all:
+            return answers
+        ends = None
+        if not all(turn.trained for turn in chat.turns):
+            ends = self.turn_ends(chat, text)
+        return self._all_turns(text, chat.turns, answers, ends)
+
+    def turn_ends(self, chat: Chat, text: str) -> list[int]:
+        """Where each turn stops in the rendered text.
+
+        Raises:
+            RowError: the template does not print one turn after the other.
+        """
+        ends = []
+        for i in range(len(chat.seen)):
+            chat.spend(i)
+            prefix = self._template.render(chat.seen[: i + 1], chat.tools)
+            if not text.startswith(prefix):
+                detail = f"a turn is left out, and the template joins turn {i + 1} with others"
+                raise RowError("untrainable_turn", detail)
+            ends.append(len(prefix))
+        return ends
+
+    def _all_turns(
+        self, text: str, turns: Sequence[Turn], answers: list[Span], ends: list[int] | None
+    ) -> list[Span]:
+        """Every turn up to its end-of-turn token, cut where answers start.
+
+        Text behind the last end-of-turn token is not trained, and neither are turns that the row
+        leaves out.
+
+        Args:
+            ends: where each turn stops in the text; None where no turn is left out.
+        """
+        stops = [match.end() for match in re.finditer(re.escape(self._end_of_turn), text)]
+        starts = [start for start, _ in answers]
+        spans = []
+        # The turn that each end-of-turn token belongs to: the first one that stops there or later.
+        own = [] if ends is None else [bisect_left(ends, stop) for stop in stops]
+        for at, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
+            # Two ends that belong to turn 0: the template has added a system turn before it.
+            added = own[at : at + 2] == [0, 0]
+            if not own or added or turns[own[at]].trained:
+                inner = starts[bisect_left(starts, start) : bisect_left(starts, stop)]
+                edges = [start, *inner, stop]
+                spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+        return spans
+
+    def _answer(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> Span:
+        """Where a trained turn starts and stops in the rendered text."""
+        start = None
+        if chat.placed and not chat.excerpts.whole(index):
+            start = self._by_excerpt(chat, text, index, places)
+        if start is None:
+            chat.spend(index * len(self._variants))
+            start = self._start(text, chat.seen[:index], chat.tools, index)
+        stop = text.find(self._end_of_turn, start)
+        if stop < 0:
+            raise RowError("no_end_of_turn", f"the template does not end turn {index + 1}")
+        return start, stop + len(self._end_of_turn)
+
+    def _start(self, text: str, before: Seen, tools: list[Any] | None, index: int) -> int:
+        """Where a turn starts: behind the prompt that inference would feed."""
+        prompts = [
+            self._template.render(before, tools, add_generation_prompt=True, **variant)
+            for variant in self._variants
+        ]
+        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
+        if not fitting:
+            detail = f"turn {index + 1} is not rendered after the prompt that inference would feed"
+            raise RowError("not_prefix_stable", detail)
+        return max(fitting)
+
+    def _by_excerpt(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> int | None:
+        """The start of a turn as an excerpt shows it; None where no excerpt can show it."""
+        picked = chat.excerpts.of(index)
+        if picked is None:
+            return None
+        kind = chat.kind(picked, index)
+        if kind not in self._leads:
+            if len(self._leads) >= _MOST_LEADS:
+                self._leads.clear()
+            self._leads[kind] = self._lead(chat, picked, index)
+        lead = self._leads[kind]
+        # Where the excerpt has its last text, the whole text must go on as the excerpt does.
+        behind = places.get(picked[lead.place]) if lead else None
+        if lead is None or behind is None:
+            return None
+        if not text.startswith(lead.text + lead.opening, behind):
+            return None
+        # What the template asked in the excerpt, it asks of these texts too; slots become the
+        # turns' indices in the whole conversation.
+        Placeholder.guards += [replace(guard, slot=picked[guard.slot]) for guard in lead.guards]
+        return behind + len(lead.text)
+
+    def _lead(self, chat: Chat, picked: list[int], index: int) -> _Lead | None:
+        """The text before a turn of an excerpt; None where the template refuses the excerpt."""
+        seen, at = [chat.seen[i] for i in picked], picked.index(index)
+        # The excerpt's renderings get a list of guards of their own, which is kept with the result.
+        outer_guards, Placeholder.guards = Placeholder.guards, []
+        try:
+            text = self._template.render(seen, chat.tools)
+            start = self._start(text, seen[:at], chat.tools, index)
+            guards = dict.fromkeys(Placeholder.guards)
+        except RowError:
+            return None
+        finally:
+            Placeholder.guards = outer_guards
+        before = list(SLOT.finditer(text, 0, start))
+        stop = text.find(self._end_of_turn, start)
+        if not before or stop < 0:
+            return None
+        following = SLOT.search(text, start, stop)
+        place = {turn: number for number, turn in enumerate(picked)}
+        return _Lead(
+            place=place[int(before[-1][1])],
+            text=text[before[-1].end() : start],
+            opening=text[start : following.start() if following else stop],
+            guards=tuple(replace(guard, slot=place[guard.slot]) for guard in guards),
+        )

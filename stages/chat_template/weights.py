@@ -1,0 +1,175 @@
+"""Loss weights: from a turn's own number to one for each of its tokens.
+
+They are computed in three steps, each a list per row: per turn (``of_turns``), per segment of the
+rendered text (``of_segments``), per token (``of_tokens``). An empty list means that everything
+trained has weight 1. So rows without weights store none, and a build of such rows has no column
+``loss_weights``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stages.chat_template.segments import CONTROL, TRAINED
+from stages.columns import (
+    IGNORED,
+    TYPES,
+    Ints,
+    count_per_row,
+    list_parts,
+    make_list,
+    numbers,
+    offsets_of,
+    whole,
+)
+from stages.contract import Message
+from stages.errors import RowError
+
+NAME = "loss_weights"
+Floats = npt.NDArray[np.float32]
+
+
+def of_turns(conversations: Sequence[Sequence[Message]]) -> pa.ListArray:
+    """list<float32>: of each conversation's turns, 0 where untrained; empty where none has one."""
+    some = [
+        row
+        for row, turns in enumerate(conversations)
+        for turn in turns
+        if turn.weight is not None and turn.trained
+    ]
+    weighted = {row: [_of_turn(turn) for turn in conversations[row]] for row in dict.fromkeys(some)}
+    return lists(weighted, len(conversations))
+
+
+def _of_turn(turn: Message) -> float:
+    if not turn.trained:
+        return 0.0
+    return 1.0 if turn.weight is None else turn.weight
+
+
+def lists(by_row: Mapping[int, Sequence[float]], rows: int) -> pa.ListArray:
+    """A list<float32> column of ``rows`` rows; rows that are not in ``by_row`` get an empty list.
+
+    Args:
+        by_row: lists by row, in ascending order of rows.
+    """
+    lengths = np.zeros(rows, np.int64)
+    for row, values in by_row.items():
+        lengths[row] = len(values)
+    flat = np.fromiter(itertools.chain.from_iterable(by_row.values()), np.float32)
+    return make_list(offsets_of(lengths), pa.array(flat))
+
+
+def nonempty(column: pa.ListArray) -> dict[int, list[float]]:
+    """The lists that are not empty, by row; columns without any value are not looped over."""
+    if not len(column.flatten()):
+        return {}
+    return {row: values for row, values in enumerate(column.to_pylist()) if values}
+
+
+def of_segments(
+    texts: Sequence[str],
+    kinds: bytes,
+    weights: Sequence[float],
+    end_of_turn: str,
+    ends: Sequence[int] | None,
+) -> list[float]:
+    """A weight for each segment of a rendered conversation: that of the turn it trains.
+
+    Args:
+        weights: of every turn, 0 where untrained.
+        ends: where each turn stops in the rendered text; None where answers alone are trained,
+            each of which then has one trained end of turn.
+
+    Raises:
+        RowError: ``weight_unplaced``: the template joins turns, or adds some.
+    """
+    # A turn ends at an end-of-turn token, so the segments up to the n-th of these have the weight
+    # of the turn that ends there.
+    stops = [
+        i
+        for i, (text, kind) in enumerate(zip(texts, kinds, strict=True))
+        if kind & CONTROL and text == end_of_turn and (kind & TRAINED or ends is not None)
+    ]
+    trained = [i for i, weight in enumerate(weights) if weight]
+    owned: list[float | None]
+    if ends is None:
+        owners = trained if len(stops) == len(trained) else []
+        owned = [weights[i] for i in owners]
+    else:
+        # Every turn has an end of turn, trained or not: the turn is found by the place in the text.
+        reached = list(itertools.accumulate(map(len, texts)))
+        owners = [bisect_left(ends, reached[stop]) for stop in stops]
+        owned = [weights[i] if i < len(weights) else None for i in owners]
+        if owners[:2] == [0, 0]:  # two ends up to turn 0: the template added a system turn
+            owned[0], owners = 1.0, owners[1:]
+    if None in owned or not set(trained) <= set(owners) or len(set(owners)) != len(owners):
+        raise RowError(
+            "weight_unplaced",
+            "the template does not end each turn separately, so weights cannot be placed",
+        )
+    segment_weights = [0.0] * len(texts)
+    start = 0
+    for stop, weight in zip(stops, owned, strict=True):
+        segment_weights[start : stop + 1] = [weight or 0.0] * (stop + 1 - start)
+        start = stop + 1
+    return segment_weights
+
+
+def of_tokens(
+    column: pa.ListArray,
+    segments: Ints,
+    lengths: Ints,
+    offsets: Ints,
+    labels: npt.NDArray[np.int32],
+) -> tuple[pa.ListArray, Floats | None]:
+    """Weights of tokens: as a column, and flat for all rows (None where all are plain).
+
+    Args:
+        column: list<float32>, the weights of each row's segments; empty lists for weight 1.
+        segments: where each row's segments start; ``lengths``: tokens of each segment.
+        offsets: where each row's tokens start; ``labels``: of all tokens, flat.
+    """
+    trained = labels != IGNORED
+    if not len(column.flatten()):
+        return lists({}, len(column)), None
+    at, values = list_parts(column)
+    # One weight per segment: 1, but in rows that have weights their own. ``np.repeat`` spreads what
+    # is true of a row over its segments, and a weight of a segment over its tokens.
+    flat = np.ones(len(lengths), np.float32)
+    flat[np.repeat(np.diff(at) > 0, np.diff(segments))] = values.to_numpy()
+    tokens = np.where(trained, np.repeat(flat, lengths), np.float32(0))
+    # Rows whose weights are 1 where trained and 0 elsewhere say no more than their labels do, and
+    # get an empty list.
+    more = count_per_row(offsets, tokens != trained) > 0
+    sizes = np.where(more, np.diff(offsets), 0)
+    kept = tokens[np.repeat(more, np.diff(offsets))]
+    return make_list(offsets_of(sizes), pa.array(kept)), tokens
+
+
+def spread(table: pa.Table) -> pa.Table:
+    """The table with one weight per token in every row: 1 or 0 (by the label) where it has none."""
+    offsets, labels = numbers(whole(table.column("labels")))
+    at, values = list_parts(whole(table.column(NAME)))
+    flat = (labels != IGNORED).astype(np.float32)
+    flat[np.repeat(np.diff(at) > 0, np.diff(offsets))] = values.to_numpy()
+    place = table.schema.get_field_index(NAME)
+    return table.set_column(place, NAME, make_list(offsets, pa.array(flat, TYPES[NAME].value_type)))
+
+
+def stored(table: pa.Table) -> pa.Table:
+    """The table as a build stores it: one weight per token in every row, or no such column."""
+    if NAME not in table.schema.names:
+        return table
+    return spread(table) if any_in(table) else table.drop_columns([NAME])
+
+
+def any_in(table: pa.Table) -> bool:
+    """Whether some row has a weight other than 0 and 1."""
+    return any(len(chunk.flatten()) for chunk in table.column(NAME).chunks)

@@ -1,0 +1,1 @@
+"""What every conversation must be, and the templates that its texts may already carry."""

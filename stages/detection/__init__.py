@@ -1,0 +1,1 @@
+"""Which record format the rows of a file have, by evidence."""

@@ -1,0 +1,124 @@
+"""Which columns of sampled rows nothing reads, before a build begins.
+
+Columns that would refuse rows one by one are reported here once, with their counts, so that a build
+that would ignore an important column stops before its first row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages import formats
+from stages.contract import FormatOptions, Row
+from stages.errors import AskError, RowError
+from stages.format import Format
+from stages.kinds import Kind
+from stages.rows.selection import Selection
+from stages.rows.unread import (
+    Unread,
+    left_over,
+    repeats,
+    require_asked,
+    size_of,
+    texts_of,
+)
+from stages.rows.watched import Watched
+
+MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in one unread column
+LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
+
+
+@dataclass(slots=True)
+class Column:
+    """A column that nothing reads.
+
+    Attributes:
+        rows: sampled rows that have it; ``bytes``: of their values.
+        values: some of the values.
+        asked: why it must not be ignored without an option; None where it may be.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    values: list[Any] = field(default_factory=list)
+    asked: AskError | None = None
+
+
+@dataclass(slots=True)
+class Survey:
+    """The columns of sampled rows that nothing reads.
+
+    Attributes:
+        rows: rows that the format could read.
+        columns: by path.
+        most: the unread column that has most of the rows' text; None where no column has.
+    """
+
+    rows: int = 0
+    columns: dict[str, Column] = field(default_factory=dict)
+    most: str | None = None
+
+    def take(self, left: Unread) -> Column:
+        """Count the value of one row."""
+        column = self.columns.setdefault(left.path, Column())
+        column.rows += 1
+        column.bytes += size_of(left.value)
+        if len(column.values) < 1000:
+            column.values.append(left.value)
+        return column
+
+
+def _text(value: Any) -> int:
+    """Characters of text in a value, at any depth."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = value.values()
+    return sum(map(_text, value)) if isinstance(value, (list, type({}.values()))) else 0
+
+
+def survey(
+    rows: Sequence[Row],
+    format_: Format,
+    kind: Kind,
+    options: FormatOptions,
+    selection: Selection,
+) -> Survey:
+    """Read some rows, and collect the columns that nothing reads.
+
+    Args:
+        rows: after ``selection`` and ``--map`` were applied.
+    """
+    result = Survey()
+    settled = formats.settled_by(format_, options.columns)
+    unread: Counter[str] = Counter()
+    total = 0
+    for row in rows:
+        watched = Watched(row)
+        try:
+            examples = format_.read(watched, options)
+        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+            continue  # the build refuses such rows by name
+        result.rows += 1
+        total += _text(row)
+        for left in left_over(
+            watched, examples, printed=frozenset(), taken=options.columns.values()
+        ):
+            if left.path in selection.decided:
+                continue
+            column = result.take(left)
+            if left.path not in settled and not repeats(left.value, texts_of(examples)):
+                unread[left.path] += _text(left.value)
+            if column.asked is None and left.path not in settled:
+                try:
+                    require_asked(left, kind, examples)
+                except AskError as error:
+                    column.asked = error
+    for path, size in unread.most_common(1):
+        long = size >= LEAST_TEXT * result.columns[path].rows
+        if long and size > MOST_OF_THE_TEXT * total:
+            result.most = path
+    return result

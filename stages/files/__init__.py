@@ -1,0 +1,1 @@
+"""Files as bytes: versions, hashes, compression, limits, counted rows, strict JSON and TOML."""

@@ -1,0 +1,200 @@
+"""The number of rows in a piece of a file, counted without the reader that reads it.
+
+A row that a reader loses leaves no trace, since no later stage knows of it. So the rows of every
+split are counted a second time in other ways: line ends in the bytes, commas between the items of a
+JSON array, the row counts that Parquet and Arrow files contain. No row is parsed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from stages.contract import Split
+from stages.errors import ReadingError, SurroundingsError
+from stages.files import content
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
+# By byte: how it changes the nesting depth of JSON.
+_DEPTH = np.zeros(256, np.int64)
+_DEPTH[list(b"[{")] = 1
+_DEPTH[list(b"]}")] = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Rows of a split, its lines (blank ones included), and the line of the last row.
+
+    Lines count from the split's start; ``last`` is -1 where there is no row.
+    """
+
+    rows: int
+    lines: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows on {self.lines} lines, the last on line {self.last + 1},"
+
+
+def _alone(rows: int) -> Count:
+    """The count of a container that has no blank lines."""
+    return Count(rows, rows, rows - 1)
+
+
+def _opened(split: Split) -> IO[bytes]:
+    """The version of the file that was hashed; readers of other packages may not hash it."""
+    return split.version.open() if split.version else Path(split.path).open("rb")
+
+
+@contextmanager
+def _stream(split: Split) -> Iterator[IO[bytes]]:
+    kind = content.compression(split.path)
+    with _opened(split) as file:
+        if kind == "gz":
+            with gzip.GzipFile(fileobj=file) as plain:
+                yield cast("IO[bytes]", plain)  # GzipFile is not declared as one
+        elif kind == "zst":
+            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+                yield plain
+        else:
+            file.seek(split.start)
+            yield file
+
+
+def _chunks(split: Split, file: IO[bytes]) -> Iterator[bytes]:
+    """The split's bytes without a byte-order mark at the start of the file."""
+    whole = split.reader == "json" or content.compression(split.path) is not None
+    left = None if whole else split.stop - split.start
+    first = split.start == 0
+    while chunk := file.read(content.CHUNK if left is None else min(content.CHUNK, left)):
+        left = None if left is None else left - len(chunk)
+        yield chunk.removeprefix(_BOM) if first else chunk
+        first = False
+
+
+def _lines(split: Split) -> Count:
+    """Line ends, and how many of the lines between them are not blank."""
+    rows = lines = 0
+    last = -1
+    begun = filled = False
+    with _stream(split) as file:
+        for chunk in _chunks(split, file):
+            head, *others = chunk.split(b"\n")
+            begun, filled = True, filled or bool(head.strip())
+            for piece in others:
+                last = lines if filled else last
+                lines += 1
+                rows += filled
+                filled = bool(piece.strip())
+            begun = bool(others[-1]) if others else begun
+    return Count(rows + filled, lines + begun, lines if filled else last)
+
+
+def _unquoted(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """JSON text without blanks and without the contents of strings; a string leaves a quote."""
+    inside, carry = False, b""
+    for chunk in chunks:
+        text = carry + chunk
+        body = text.rstrip(b"\\")  # a run of backslashes may continue in the next chunk
+        carry, text = text[len(body) :], body
+        # Escaped backslashes first, then escaped quotes: what is left are the quotes of strings.
+        pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = pieces[1::2] if inside else pieces[::2]
+        inside ^= len(pieces) % 2 == 0
+        if inside and len(pieces) > 1:  # a string that begins here and ends in another chunk
+            outside.append(b"")
+        yield b'"'.join(outside).translate(None, _BLANKS)
+
+
+def _values(split: Split) -> Count | None:
+    """Commas between the items of an array, or objects that open outside of any other."""
+    depth = commas = opened = 0
+    in_array: bool | None = None
+    filled = loose = False
+    with _stream(split) as file:
+        for text in _unquoted(_chunks(split, file)):
+            if not text:
+                continue
+            data = np.frombuffer(text, np.uint8)
+            in_array = data[0] == ord("[") if in_array is None else in_array
+            # The cumulative sum of the changes is the depth after each byte.
+            steps = _DEPTH[data]
+            after = depth + np.cumsum(steps)
+            depth = int(after[-1])
+            commas += int(((data == ord(",")) & (after == 1)).sum())
+            opened += int(((steps > 0) & (after == 1)).sum())
+            filled |= bool((after - (steps > 0) > 0).any())
+            loose |= bool(((steps == 0) & (after == 0)).any())
+    if in_array:
+        return _alone(commas + filled)
+    return None if loose else _alone(opened)  # numbers and words without brackets cannot be counted
+
+
+def _row_groups(split: Split) -> Count:
+    with _opened(split) as file:
+        metadata = pq.read_metadata(file)
+    rows = sum(metadata.row_group(group).num_rows for group in range(split.start, split.stop))
+    return _alone(rows)
+
+
+def _record_batches(split: Split) -> Count:
+    with _opened(split) as file, pa.PythonFile(file, "r") as source:
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        opened = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+        rows = opened.read_all().num_rows
+    return _alone(rows)
+
+
+_COUNTERS: dict[str, Callable[[Split], Count | None]] = {
+    "jsonl": _lines,
+    "json": _values,
+    "parquet": _row_groups,
+    "arrow": _record_batches,
+    "hf": _record_batches,
+}
+_DAMAGED = (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException)
+
+
+def count(split: Split) -> Count | None:
+    """The rows of a split; None for containers of other packages and for damaged ones."""
+    counter = _COUNTERS.get(split.reader)
+    try:
+        return counter(split) if counter else None
+    except SurroundingsError:
+        raise
+    except _DAMAGED:
+        return None
+
+
+def require_covered(path: str, splits: Sequence[Split]) -> None:
+    """Check that every byte or row group of a file is in exactly one split.
+
+    Raises:
+        ReadingError: one is not, which is a bug of a reader.
+    """
+    reader = splits[0].reader if splits else ""
+    if reader == "jsonl":
+        version = splits[0].version
+        end = version.size if version else Path(path).stat().st_size
+    elif reader == "parquet":
+        with _opened(splits[0]) as file:
+            end = pq.read_metadata(file).num_row_groups
+    else:
+        return
+    at = 0
+    for split in splits:
+        at = split.stop if split.start == at else -1
+    if at != end:
+        raise ReadingError(f"{path} was cut into pieces that do not cover it.")

@@ -1,0 +1,1 @@
+"""Rows to examples: the only place where a dict becomes columns."""

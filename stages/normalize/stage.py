@@ -1,0 +1,260 @@
+"""Normalize: the only place where a row's dict becomes columns.
+
+It is also the only place where a row may become several sequences, and where a row is refused
+for its content. Every row comes out once: as the rows of one or more sequences, or as a row
+whose reject columns are filled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages import formats, kinds
+from stages.chat_template import reasoning
+from stages.contract import (
+    Batch,
+    Example,
+    FormatOptions,
+    Record,
+    Refused,
+    Row,
+)
+from stages.conversations import stop_text
+from stages.errors import RowError
+from stages.format import Format
+from stages.kinds import Kind
+from stages.normalize import exchanges
+from stages.rows import notes, null_fields
+from stages.rows.batches import IDENTITY, batch_of
+from stages.rows.selection import Selection, renamed, replaced
+from stages.rows.unread import Tally, left_over, require_asked
+from stages.rows.watched import EMPTY, Watched
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Rows of one format as columns.
+
+    Attributes:
+        kind: of the examples that the build's task wants.
+        turn_by_turn: the model's template needs one example per trained turn.
+        raw: PRM steps are the row's own text between its tags, not stripped steps.
+        reasoning: the field from which the template prints reasoning; None puts reasoning into a
+            ``<think>`` block of the answer.
+        strip_reasoning: reasoning is removed from answers instead.
+        selection: which rows and columns are read.
+        printed: the fields of a turn that the chat template prints.
+        tally: what was left out of the rows since ``restart``.
+        stop_text: what to do with the text of a stop token at the end of an answer.
+        step_separator: put between two steps of a raw PRM row that has no line break there.
+    """
+
+    kind: Kind
+    format: Format
+    options: FormatOptions
+    train_on: str = "assistant"
+    turn_by_turn: bool = False
+    raw: bool = False
+    reasoning: str | None = reasoning.FIELD
+    strip_reasoning: bool = False
+    selection: Selection = field(default_factory=Selection)
+    printed: frozenset[str] = frozenset()
+    tally: Tally = field(default_factory=Tally, compare=False)
+    stop_text: str = stop_text.KEEP
+    step_separator: str = "\n"
+
+    @functools.cached_property
+    def example_kind(self) -> Kind:
+        """The kind of the examples: the task's, or token ids where the rows contain those."""
+        return kinds.load(kinds.TOKENS) if self.format.token_ids else self.kind
+
+    @property
+    def fans_out(self) -> bool:
+        return self.format.fans_out or self.turn_by_turn
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return IDENTITY + self.example_kind.columns
+
+    def _treat_reasoning(self, example: Example) -> None:
+        for turns in self.example_kind.turns(example):
+            if self.strip_reasoning:
+                reasoning.strip(turns)
+            else:
+                reasoning.place(turns, self.reasoning)
+
+    def _notes(self, example: Example) -> list[str]:
+        """The notes of an example, after stop tokens at the end of its answers are treated."""
+        odd = self.example_kind.notes(example, self)
+        stopped = stop_text.treat(example, self.stop_text)
+        return [stopped, *odd] if stopped else odd
+
+    def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
+        """The notes of an example, and the sequences that it becomes."""
+        if isinstance(example, Refused):
+            raise RowError(example.code, example.detail)
+        odd = self._notes(example)
+        if self.strip_reasoning or self.reasoning != reasoning.FIELD:
+            self._treat_reasoning(example)
+        return odd, self.example_kind.ready(example, self)
+
+    def restart(self) -> None:
+        """Begin another tally."""
+        # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
+        object.__setattr__(self, "tally", Tally())
+
+    def _row(self, record: Record, data: Row) -> Row:
+        """A record's row as the format reads it.
+
+        Raises:
+            AskError: a typed table may have added some of its nulls, and no option says so.
+        """
+        row = self.selection.read(data)
+        if record.typed:
+            row = null_fields.settled(row, self.options.null_fields)
+        return renamed(row, self.options.columns)
+
+    def _read(self, row: Row) -> list[Example]:
+        """A row's examples.
+
+        Raises:
+            RowError: it has none, or has columns that must not be left out without an option.
+        """
+        watched = Watched(row)
+        examples = self._examples(watched)
+        self._account(watched, examples)
+        return examples
+
+    def _examples(self, row: Watched) -> list[Example]:
+        try:
+            examples = self.format.read(row, self.options)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
+            raise RowError("malformed_row", detail) from error
+        if not examples:
+            raise RowError("no_examples", "the row has no example")
+        return examples
+
+    def _account(self, row: Watched, examples: Sequence[Example]) -> None:
+        """Count what the examples leave out of the row, or refuse the row for it."""
+        left = left_over(row, examples, printed=self.printed, taken=self.options.columns.values())
+        left = [one for one in left if one.path not in self.selection.decided]
+        for one in left:
+            if one.path not in self._settled:
+                require_asked(one, self.kind, examples)
+        for one in left:
+            self.tally.add(one.path, one.value)
+
+    def _account_replaced(self, data: Row) -> None:
+        """Count what ``--map`` replaced."""
+        if self.options.columns:
+            for name, value in replaced(self.selection.read(data), self.options.columns):
+                if value not in EMPTY:
+                    self.tally.add(name, value)
+
+    @functools.cached_property
+    def _settled(self) -> frozenset[str]:
+        return formats.settled_by(self.format, self.options.columns)
+
+    def read_again(self, record: Record) -> list[Example | RowError]:
+        """A record's examples for the second reading: before it is decided which turns are trained.
+
+        An example that is refused here is given as its error.
+        """
+        if record.data is None:
+            return []
+        examples: list[Example | RowError] = []
+        for example in self._examples(Watched(self._row(record, record.data))):
+            if isinstance(example, Refused):
+                examples.append(RowError(example.code, example.detail))
+                continue
+            try:
+                stop_text.treat(example, self.stop_text)
+                if self.strip_reasoning or self.reasoning != reasoning.FIELD:
+                    self._treat_reasoning(example)
+                examples.append(example)
+            except RowError as error:
+                examples.append(error)
+        return examples
+
+    def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
+        """The columns of a batch of which every row is a plain question and answer, else None."""
+        rows = [record.data for record in records if record.data is not None]
+        if (
+            self.format.exchange is None
+            or len(rows) != len(records)
+            or self.options.columns
+            or self.selection != Selection()
+            or not self.kind.plain
+            or self.fans_out
+            or self.train_on == "all"
+            or self.strip_reasoning
+        ):
+            return None
+        plain = exchanges.texts(rows, self.kind, *self.format.exchange)
+        if plain is None:
+            return None
+        for column in plain.unread:
+            for row in rows:
+                if row[column] not in EMPTY:
+                    self.tally.add(column, row[column])
+        return exchanges.as_columns(plain.prompts, plain.replies)
+
+    def __call__(self, records: Sequence[Record]) -> Batch:
+        plain = self._exchanges(records)
+        if plain is not None:
+            lines = [record.line for record in records]
+            plain["note"] = notes.column(self.kind.texts, columns=plain, odd_rows={}, lines=lines)
+            return batch_of(lines, [-1] * len(lines), refused={}, own_columns=plain)
+        return self._one_by_one(self._selected(records))
+
+    def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
+        """The records that ``--where`` takes, and those that could not be parsed."""
+        if not self.selection.where:
+            return records
+        taken = [one for one in records if one.data is None or self.selection.takes(one.data)]
+        self.tally.filtered += len(records) - len(taken)
+        return taken
+
+    def _one_by_one(self, records: Sequence[Record]) -> Batch:
+        # Parallel lists with one entry per sequence; a refused row or example is one entry, None.
+        rows: list[Any] = []
+        lines: list[int] = []
+        sequences: list[int] = []
+        refused: dict[int, tuple[str, str]] = {}
+        odd_rows: dict[int, list[str]] = {}
+        for record in records:
+            first = len(rows)
+            try:
+                if record.data is None:
+                    raise RowError(*(record.error or ("bad_json", "no object")))
+                examples = self._read(self._row(record, record.data))
+                self._account_replaced(record.data)
+            except RowError as error:
+                refused[first] = (error.code, error.detail)
+                rows.append(None)
+                lines.append(record.line)
+                sequences.append(0 if self.fans_out else -1)
+                continue
+            for example in examples:
+                try:
+                    odd, ready = self._ready(example)
+                except RowError as error:
+                    refused[len(rows)] = (error.code, error.detail)
+                    rows.append(None)
+                    continue
+                if odd:
+                    odd_rows[len(rows)] = odd
+                rows += ready
+            count = len(rows) - first
+            lines += [record.line] * count
+            sequences += range(count) if self.fans_out else [-1] * count
+        texts = self.example_kind.filled(rows, self)
+        if "note" in self.example_kind.columns:
+            texts["note"] = notes.column(
+                self.example_kind.texts, columns=texts, odd_rows=odd_rows, lines=lines
+            )
+        return batch_of(lines, sequences, refused=refused, own_columns=texts)

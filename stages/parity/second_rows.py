@@ -1,0 +1,165 @@
+"""What the sequences of a row must be, read from the row a second time without columns or batches.
+
+The format reads the row again, one row at a time. Which turns are trained, which sequence of the
+row is which, and which texts a chain of steps has are decided here by code of its own, so that an
+error in ``examples``, ``kinds`` or ``normalize`` shows as a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain, Tokens
+from stages.files.strict_json import dump
+from stages.normalize.stage import Normalize
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One sequence of a row, as its columns must have it.
+
+    Attributes:
+        sides: one conversation, or the chosen and the rejected one; every turn's ``trained`` is
+            decided, and so is the ``weight`` of those that are trained.
+        steps, tail: of a chain: the texts before each marker, and the text after the last.
+    """
+
+    sides: tuple[tuple[Message, ...], ...] = ()
+    tools: list[Any] | None = None
+    margin: float | None = None
+    problem: str = ""
+    steps: tuple[str, ...] = ()
+    tail: str | None = None
+    ratings: tuple[float | None, ...] = ()
+    tokens: Tokens | None = None
+
+
+def _conversation(example: Conversation, train_on: str) -> tuple[Message, ...]:
+    answers = [i for i, turn in enumerate(example.messages) if turn.role == "assistant"]
+    by_policy = {
+        "assistant": set(answers),
+        "last": set(answers[-1:]),
+        "all": set(range(len(example.messages))),
+    }[train_on]
+    turns = []
+    for i, turn in enumerate(example.messages):
+        trained = i in by_policy if turn.trained is None else turn.trained
+        turns.append(_decided(turn, trained or turn.role == BARE))
+    return tuple(turns)
+
+
+def _decided(turn: Message, trained: bool) -> Message:
+    weight = 1.0 if turn.weight is None else turn.weight
+    return replace(turn, trained=trained, weight=weight if trained else 0.0)
+
+
+def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+    """For each trained answer the conversation up to it, in which only that answer is trained.
+
+    A text without turns stays as it is.
+    """
+    if turns[0].role == BARE:
+        yield turns
+    for i, turn in enumerate(turns):
+        if turn.trained and turn.role == "assistant":
+            yield (*(_decided(t, False) for t in turns[:i]), turn)
+
+
+def _pair(example: Pair) -> Expected:
+    prompt = [_decided(turn, False) for turn in example.prompt]
+    sides = [
+        (*prompt, *(_decided(turn, turn.role == "assistant") for turn in side))
+        for side in (example.chosen, example.rejected)
+    ]
+    return Expected(tuple(sides), example.tools, example.margin)
+
+
+def _chain(example: StepChain, raw: bool, between: str) -> Expected:
+    problem = example.problem.strip()
+    steps = [step.strip() for step in example.steps]
+    tail = None
+    if raw and example.pieces is not None:
+        *steps, tail = example.pieces
+    elif raw:  # a row of lists: the steps as written, with a separator where there is no line break
+        steps, tail = list(example.steps), ""
+        for i in range(len(steps) - 1, -1, -1):
+            left = example.steps[i - 1] if i else problem
+            if left[-1:] != "\n" and steps[i][:1] != "\n":
+                steps[i] = (between if i else "\n") + steps[i]
+        steps[0] = problem + steps[0]
+    return Expected(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(example.labels))
+
+
+def sequences(example: Example, normalize: Normalize) -> list[Expected]:
+    """The sequences that an example must become with the options of ``normalize``."""
+    if isinstance(example, Conversation):
+        turns = _conversation(example, normalize.train_on)
+        each = _turn_by_turn(turns) if normalize.turn_by_turn else [turns]
+        return [Expected((one,), example.tools) for one in each]
+    if isinstance(example, Pair):
+        return [_pair(example)]
+    if isinstance(example, StepChain):
+        return [_chain(example, normalize.raw, normalize.step_separator)]
+    return [Expected(tokens=example)] if isinstance(example, Tokens) else []
+
+
+_SIDES = ("messages", "chosen_messages", "rejected_messages")
+
+
+def _same_turns(turns: tuple[Message, ...], column: list[dict[str, Any]]) -> bool:
+    expected = [(t.role, t.content, dump(t.fields) if t.fields else None, t.trained) for t in turns]
+    return expected == [(t["role"], t["content"], t["fields"], t["trained"]) for t in column]
+
+
+def _same_steps(expected: Expected, row: Mapping[str, Any]) -> bool:
+    labels = row["step_labels"]
+    ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[: len(labels)]]
+    own = (expected.problem, list(expected.steps), expected.tail, ratings)
+    return own == (row["problem"], row["steps"], row["tail"], labels)
+
+
+def matches(expected: Expected, row: Mapping[str, Any]) -> bool:
+    """Whether the columns of a row say the same.
+
+    Args:
+        row: the columns that normalize writes; ratings of steps that were dropped are missing.
+    """
+    if expected.tokens is not None:
+        return True  # their ids and labels are compared by ``witness``
+    if expected.steps:
+        return _same_steps(expected, row)
+    tools = dump(expected.tools) if expected.tools else None
+    columns = [row[name] for name in _SIDES if name in row]
+    same = len(columns) == len(expected.sides) and row["tools"] == tools
+    if not same or not all(map(_same_turns, expected.sides, columns)):
+        return False
+    margin = None if expected.margin is None else float(np.float32(expected.margin))
+    return "margin" not in row or bool(row["margin"] == margin)
+
+
+def sequence_of(
+    per_example: list[list[Expected | None]], row: Mapping[str, Any]
+) -> Expected | None:
+    """The expected sequence that belongs to a row of columns; None when none is equal to it.
+
+    Args:
+        per_example: the sequences of each example of the row; None for a refused one, which is
+            numbered like the others.
+    """
+    every = [sequence for one in per_example for sequence in one]
+    number = row["sequence"]
+    if number < 0:
+        return _if_equal(every[0], row) if len(every) == 1 else None
+    if len(per_example) > 1 and any(len(one) != 1 for one in per_example):
+        # An example that is refused as a whole has one number, but would have been several
+        # sequences here: numbers do not correspond, so an equal sequence is searched.
+        return next((sequence for sequence in every if _if_equal(sequence, row)), None)
+    return _if_equal(every[number], row) if number < len(every) else None
+
+
+def _if_equal(expected: Expected | None, row: Mapping[str, Any]) -> Expected | None:
+    return expected if expected is not None and matches(expected, row) else None

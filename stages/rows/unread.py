@@ -1,0 +1,204 @@
+"""Columns of a row that no format reads: counted by name, or a reason to refuse the row.
+
+Every column ends up in an example, or is counted here under its name, or refuses its row. A row is
+refused where ignoring the column would probably train something wrong: a column that the model
+should see, a rating under sft, a weight, a flag of a turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
+from stages.conversations import unfinished
+from stages.errors import AskError
+from stages.rows import column_names
+from stages.rows.selection import rest
+from stages.rows.watched import Watched
+
+if TYPE_CHECKING:
+    from stages.kinds import Kind
+
+# Fields of a turn that are checked where they are rendered: see lost_in_template.
+_CHECKED = frozenset(("tool_calls", "reasoning_content"))
+_SPEAKER = frozenset(("role", "from"))
+_SAID = _SPEAKER | {"content", "value"}
+# Keys of a turn about its own training; formats._turns reads them.
+FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
+NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of what was ignored in the rows that became examples.
+
+    Attributes:
+        rows: rows with a value in a column, by column.
+        bytes: of those values, as JSON.
+        filtered: rows that ``--where`` did not take.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    filtered: int = 0
+
+    def add(self, column: str, value: Any) -> None:
+        """Count one row's value."""
+        self.rows[column] += 1
+        self.bytes[column] += size_of(value)
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a value as JSON."""
+    return len(orjson.dumps(value, default=str))
+
+
+def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
+    """Every turn of some examples."""
+    for example in examples:
+        if isinstance(example, Conversation):
+            yield from example.messages
+        elif isinstance(example, Pair):
+            yield from (*example.prompt, *example.chosen, *example.rejected)
+
+
+def texts_of(examples: Iterable[Example]) -> list[str]:
+    """Every text of some examples."""
+    examples = list(examples)
+    texts = [turn.content for turn in turns_of(examples) if turn.content]
+    for example in examples:
+        if isinstance(example, StepChain):
+            texts += [example.problem, *example.steps]
+    return texts
+
+
+def repeats(value: Any, texts: Sequence[str]) -> bool:
+    """Whether a column repeats the texts of the example: a part of one, or all of them."""
+    if not isinstance(value, str):
+        return False
+    plain = value.strip()
+    stripped = [text.strip() for text in texts if text.strip()]
+    return any(plain in text for text in stripped) or (
+        bool(stripped) and all(t in plain for t in stripped)
+    )
+
+
+def _column_of(row: Row, key: str) -> str:
+    """The column whose turns have a key, as ``messages[].key``."""
+    for name, value in row.items():
+        turns = value if isinstance(value, list) else [value]
+        if any(isinstance(turn, dict) and key.partition("[]")[0] in turn for turn in turns):
+            return f"{name}[].{key}"
+    return f"turns[].{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A value of a row that is in no example.
+
+    Attributes:
+        path: ``context``, ``question.source``, ``messages[].name``.
+        turn: whether it is a key of a turn.
+    """
+
+    path: str
+    value: Any
+    turn: bool = False
+
+
+def left_over(
+    row: Watched,
+    examples: Sequence[Example],
+    printed: frozenset[str],
+    taken: Collection[str] = (),
+) -> list[Unread]:
+    """Every value of a row that is in no example.
+
+    Args:
+        printed: the fields of a turn that the chat template prints.
+        taken: what ``--map`` reads; paths among these take values from inside a column.
+    """
+    inside = [path for path in taken if "." in path]
+    columns = [Unread(*left) for path, value in row.unread() for left in rest(path, value, inside)]
+    if any(isinstance(example, StepChain) for example in examples):
+        return columns + list(_beside_steps(row))
+    keys: dict[str, Any] = {}
+    for turn in turns_of(examples):
+        for key, value in (turn.fields or {}).items():
+            if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
+                keys.setdefault(key, value)
+    return columns + [Unread(_column_of(row, key), value, turn=True) for key, value in keys.items()]
+
+
+def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
+    """Whether a field of a turn is printed, or says whether the turn is complete."""
+    if key in printed or "*" in printed:
+        return True
+    says = unfinished.FLAGS.get(key) if role == "assistant" else None
+    return says is not None and (isinstance(value, bool) or says(value))
+
+
+def _beside_steps(row: Watched) -> Iterator[Unread]:
+    """Keys of turns in rows of steps, of which only role and text are used, not even flags."""
+    for name, turns in row.items():
+        if not isinstance(turns, list) or name not in row.read_columns:
+            continue
+        rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
+        others = {key: value for turn in rows for key, value in turn.items() if value is not None}
+        for key, value in others.items():
+            if key not in _SAID and key not in row.read_keys(name):
+                yield Unread(f"{name}[].{key}", value, turn=True)
+
+
+def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None:
+    """Raise unless a value can be ignored without an option.
+
+    Raises:
+        AskError: ignoring it would train something wrong, or might.
+    """
+    path, value = left.path, left.value
+    shown = f"{path} is {_shown(value)}"
+    if left.turn and column_names.is_flag(path, value):
+        raise AskError(
+            "unknown_flag",
+            f"{shown}, a flag of a turn that is not read",
+            f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
+        )
+    if column_names.rates(path, value, kind):
+        what = (
+            "rates what would be trained"
+            if kind.trains_answers
+            else "may be the score of an answer"
+        )
+        raise AskError("rated", f"{shown}, which {what}", f"Add {ignore(path)}.")
+    if column_names.weighs(path):
+        raise AskError(
+            "unread_weight",
+            f"{shown}, and a weight is read from turns only",
+            f"Put it on the turns as weight, or add {ignore(path)}.",
+        )
+    why = column_names.seen(path, kind)
+    if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
+        return  # whether an answer was corrected, or how often, is not an answer
+    if why is not None and not repeats(value, texts_of(examples)):
+        raise AskError(
+            "unread_column",
+            f"{path} {why}, and nothing reads it",
+            f"Read it under another name with --map, or add {ignore(path)}.",
+        )
+
+
+def ignore(path: str) -> str:
+    """The option that ignores a column, quoted for a shell."""
+    quoted = path if path.replace("_", "").replace(".", "").isalnum() else f"'{path}'"
+    return f"--ignore {quoted}"
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value, default=str).decode()
+    return text if len(text) <= 40 else f"{text[:37]}..."

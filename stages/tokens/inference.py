@@ -1,0 +1,127 @@
+"""The generation prompts of a model's template, and which of them a build trains.
+
+A hybrid reasoning model has two, chosen by an argument of its chat template: with Qwen3's
+``enable_thinking=False`` the prompt ends in an empty block of reasoning. An answer is trained after
+one of them, and a server must use the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from stages.chat_template.render import template_of
+from stages.chat_template.segments import CONTROL, controls_pattern, cut
+from stages.chat_template.template import Template
+from stages.columns import SEGMENTS
+from stages.errors import ModelError, RowError
+from stages.models import encoders
+from stages.models.profile import ModelProfile, TargetModel
+from stages.tokens.encode import SegmentEncoder
+
+AUTO, ON, OFF = "auto", "on", "off"  # --thinking
+NAMES = {True: "thinking", False: "non_thinking"}
+SWITCHES = ("enable_thinking", "thinking")  # template arguments that turn reasoning on or off
+_ASKED = [{"role": "user", "content": "x"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One generation prompt.
+
+    Attributes:
+        name: ``thinking`` or ``non_thinking``; empty where a model has one prompt only.
+        arguments: of the chat template.
+        tail: ids of its last control token and of the text after it.
+    """
+
+    name: str
+    arguments: dict[str, bool]
+    tail: tuple[int, ...]
+
+
+def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
+    """Keyword sets that give a template's different generation prompts; no keywords come first."""
+    by_text: dict[str, tuple[tuple[str, object], ...]] = {}
+    for name in SWITCHES:
+        if name not in template.source:
+            continue
+        for keywords in ((), ((name, False),), ((name, True),)):
+            try:
+                text = template.render(_ASKED, None, add_generation_prompt=True, **dict(keywords))
+            except RowError:
+                continue
+            by_text.setdefault(text, keywords)
+        if len(by_text) > 1:
+            return tuple(by_text.values())
+    return ((),)
+
+
+def switch_of(profile: ModelProfile) -> str | None:
+    """The template argument that turns reasoning on and off; None where there is none."""
+    keywords = [pair for variant in profile.template_variants for pair in variant]
+    return next((key for key, value in keywords if isinstance(value, bool)), None)
+
+
+def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
+    """The profile with only the prompt that ``--thinking`` chooses.
+
+    Raises:
+        ModelError: it has one prompt only.
+    """
+    if wanted == AUTO:
+        return profile
+    switch = switch_of(profile)
+    if switch is None:
+        raise ModelError(
+            f"The chat template of {profile.name} has one prompt for all answers, so --thinking "
+            f"{wanted} has nothing to choose.",
+            "Leave --thinking out.",
+        )
+    return replace(profile, template_variants=(((switch, wanted == ON),),))
+
+
+def allowed(prompt: Prompt, model: TargetModel) -> bool:
+    """Whether answers may follow this prompt: the profile allows all of them, or only this one."""
+    variants_left = model.profile.template_variants
+    return (
+        len(variants_left) != 1
+        or not variants_left[0]
+        or dict(variants_left[0]) == prompt.arguments
+    )
+
+
+def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
+    """The ids of a prompt from its last control token on; empty where it has none."""
+    pieces = cut(prompt, [], controls_pattern(model.controls))
+    encoder = SegmentEncoder(
+        model,
+        encoders.load("tokenizers", model.tokenizer_json),
+        max_length=1 << 30,
+        policy="reject",
+    )
+    segments = [[{"text": text, "kind": kind} for text, kind in pieces]]
+    encoded = encoder(pa.array(segments, SEGMENTS))
+    control = np.flatnonzero(encoded.kinds & CONTROL)
+    return tuple(encoded.ids[control[-1] :].tolist()) if len(control) else ()
+
+
+def prompts(model: TargetModel) -> tuple[Prompt, ...]:
+    """A model's generation prompts, the longest tail first; none if they have no control token."""
+    if model.profile.pair is not None:
+        return ()
+    template, switch = template_of(model), switch_of(model.profile)
+    settings = [{}] if switch is None else [{switch: value} for value in (True, False)]
+    by_tail: dict[tuple[int, ...], Prompt] = {}
+    for arguments in settings:
+        try:
+            text = template.render(_ASKED, None, add_generation_prompt=True, **arguments)
+        except RowError:  # the template refuses a question alone
+            return ()
+        tail = _tail(model, text)
+        if tail:
+            name = NAMES[next(iter(arguments.values()))] if arguments else ""
+            by_tail.setdefault(tail, Prompt(name, arguments, tail))
+    return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))

@@ -1,0 +1,111 @@
+"""Cuts inside a text across which the tokenizer would have merged.
+
+Where training starts inside a text (``assistant\\n`` | ``Hello!``), both sides are encoded apart,
+because inference encodes the prompt alone. Encoded as one text they could give other ids. Such cuts
+are counted, so that the second reading of a row knows whether the ids of its whole text must be
+equal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.chat_template.segments import CONTROL
+from stages.columns import Ints
+from stages.models.encoders import Encoder
+from stages.tokens.edges import Swallowed
+
+# Beginnings of text by which it is tested whether letters and digits merge with the text before.
+_STARTS = ("a", "The", "I", "0", "12", "é", "я", "好", "한", "ا")
+_MOST_LEFT = 4096  # texts before a cut whose test is remembered
+_ALNUM = np.zeros(256, bool)
+_ALNUM[
+    np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
+] = True
+
+
+def _may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
+    """Which texts begin with something that is neither a letter nor a digit."""
+    # The first bytes are read from Arrow's buffers (32-bit offsets and UTF-8), without a Python
+    # string per text. A slice keeps the buffers of the whole array, so its offsets are skipped to.
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
+    content = np.append(np.frombuffer(data or b"", np.uint8), np.uint8(0))  # never empty
+    filled = starts[which + 1] > starts[which]
+    odd = filled & ~_ALNUM[content[np.where(filled, starts[which], 0)]]
+    # Letters beyond ASCII begin with a byte that is not in the table; a regex looks at those texts.
+    unsure = np.flatnonzero(odd)
+    if len(unsure):
+        beginnings = texts.take(pa.array(which[unsure]))
+        letters = pc.match_substring_regex(beginnings, "^[\\p{L}\\p{N}]")
+        odd[unsure] = ~letters.to_numpy(zero_copy_only=False)
+    return odd
+
+
+class MergedCuts:
+    """Counts merged cuts; remembers after which texts letters and digits never merge."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._safe: dict[str, bool] = {}
+
+    def _merges_letters(self, texts: pa.StringArray, cuts: Ints) -> npt.NDArray[np.bool_]:
+        """At which cuts a letter or a digit would merge with the text before."""
+        if not len(cuts):
+            return np.zeros(0, bool)
+        before = texts.take(pa.array(cuts - 1)).dictionary_encode()
+        verdicts = []
+        for left in before.dictionary.to_pylist():
+            if left not in self._safe:
+                if len(self._safe) > _MOST_LEFT:
+                    self._safe.clear()
+                # Nothing merges if every joined text has as many tokens as its two sides together.
+                apart = self._encoder.encode([left, *_STARTS])[1]
+                joint = self._encoder.encode([left + start for start in _STARTS])[1]
+                alone = np.diff(apart)
+                self._safe[left] = bool((np.diff(joint) == alone[0] + alone[1:]).all())
+            verdicts.append(not self._safe[left])
+        merges: npt.NDArray[np.bool_] = np.array(verdicts, bool)[before.indices.to_numpy()]
+        return merges
+
+    def per_row(
+        self,
+        swallowed: Swallowed,
+        kinds: npt.NDArray[np.uint8],
+        pieces: tuple[npt.NDArray[np.int32], Ints],
+        offsets: Ints,
+    ) -> Ints:
+        """Per row, the cuts at which encoding both sides as one text would give other ids.
+
+        Args:
+            swallowed, kinds: texts and kinds of all segments.
+            pieces: ids of all segments, flat, and where each segment's start.
+            offsets: where each row's segments start.
+        """
+        texts = swallowed.texts
+        plain = (kinds & CONTROL) == 0
+        # A cut is a text segment right behind another text segment of the same row.
+        starts = plain.copy()
+        starts[1:] &= plain[:-1]
+        starts[offsets[:-1][offsets[:-1] < len(starts)]] = False
+        cuts = np.flatnonzero(starts)
+        rows = np.searchsorted(offsets, cuts, side="right") - 1  # the last row that starts before
+        counts = np.zeros(len(offsets) - 1, np.int64)
+        # Encoding again is slow, and most answers begin with a letter that does not merge with the
+        # prompt: only the others are encoded once more, together with the text before them.
+        odd = _may_merge(texts, cuts) | self._merges_letters(texts, cuts)
+        cuts, rows = cuts[odd], rows[odd]
+        if len(cuts):
+            left = texts.take(pa.array(cuts - 1))
+            joint = pc.binary_join_element_wise(left, texts.take(pa.array(cuts)), "")
+            joint = swallowed.joined(joint, cuts)
+            ids, together = self._encoder.encode(joint.to_pylist())
+            for number, (cut, row) in enumerate(zip(cuts.tolist(), rows.tolist(), strict=True)):
+                apart = pieces[0][pieces[1][cut - 1] : pieces[1][cut + 1]]
+                counts[row] += not np.array_equal(
+                    apart, ids[together[number] : together[number + 1]]
+                )
+        return counts
