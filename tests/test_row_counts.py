@@ -61,8 +61,8 @@ def test_lines_are_counted_as_they_are_read(
     size: int,
 ) -> None:
     """Blank lines, marks, both line ends, wherever a chunk or a split ends."""
-    content = b"\xef\xbb\xbf" * bom + end.join([b'{"first": 0}', *lines]) + end * closed
-    packed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[kind](content)
+    written = b"\xef\xbb\xbf" * bom + end.join([b'{"first": 0}', *lines]) + end * closed
+    packed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[kind](written)
     path = tmp_path / f"rows.jsonl{kind}"
     path.write_bytes(packed)
     with pytest.MonkeyPatch.context() as patch:
@@ -70,7 +70,7 @@ def test_lines_are_counted_as_they_are_read(
         splits = jsonl.READER.line_splits(take(str(path), jsonl.SPLIT_BYTES))
         row_counts.require_covered(str(path), [] if kind else splits)
         expected = [read(split) for split in splits]
-        patch.setattr(_bytes, "CHUNK", chunk + 2)
+        patch.setattr(content, "CHUNK", chunk + 2)
         assert [row_counts.count(split) for split in splits] == expected
 
 
@@ -99,7 +99,7 @@ def test_items_are_counted_as_they_are_read(
     split = Split(str(path), 0, 0, file_hash.sha256(path), "json")
     expected = read(split)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_bytes, "CHUNK", chunk)
+        patch.setattr(content, "CHUNK", chunk)
         assert (
             row_counts.count(split)
             == expected
