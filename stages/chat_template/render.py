@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages import columns
-from stages.chat_template import reasoning, weights
+from stages.chat_template import loss_weights, reasoning
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import (
     CLOSES,
@@ -25,7 +25,7 @@ from stages.chat_template.segments import (
 )
 from stages.chat_template.segments_column import SegmentsColumn
 from stages.chat_template.template import Template
-from stages.chat_template.turns import Turn
+from stages.chat_template.trained_spans import Turn
 from stages.columns import list_parts
 from stages.contract import BARE, Batch
 from stages.errors import RowError
@@ -149,7 +149,7 @@ class Renderer:
         if self._compiler.train_all:
             ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
         end = self._end_of_turn
-        return weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
+        return loss_weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
 
     def led(self, text: str) -> str:
         """A text at the start of a row, with the space that the tokenizer puts there, if any."""
@@ -231,7 +231,7 @@ class Render:
 
     def __call__(self, batch: Batch) -> Batch:
         growing = SegmentsColumn()
-        turn_weights = {} if self.prefix else weights.nonempty(batch.column("turn_weights"))
+        turn_weights = {} if self.prefix else loss_weights.nonempty(batch.column("turn_weights"))
         segment_weights: dict[int, list[float]] = {}
         rows = conversations(batch, f"{self.prefix}messages", self.system)
         for number, row in enumerate(rows):
@@ -251,7 +251,7 @@ class Render:
                 texts, kinds = texts[: end + 1], kinds[: end + 1]
             growing.add(texts, kinds, path)
         if not self.prefix:
-            column = weights.lists(segment_weights, batch.num_rows)
+            column = loss_weights.lists(segment_weights, batch.num_rows)
             batch = columns.put(batch, "segment_weights", column)
         return growing.into(batch, f"{self.prefix}segments")
 

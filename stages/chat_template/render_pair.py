@@ -16,7 +16,7 @@ from typing import Any
 from stages.chat_template.render import Row, conversations, template_of
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED
 from stages.chat_template.segments_column import SegmentsColumn
-from stages.chat_template.turns import Turn
+from stages.chat_template.trained_spans import Turn
 from stages.contract import Batch
 from stages.errors import ModelError, RowError
 from stages.models.encoders import parsed
