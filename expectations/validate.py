@@ -12,7 +12,7 @@ from expectations.contract import EXAMPLE, STREAM, Context
 from expectations.invariants import applying
 from expectations.readback.stored_rows import StoredRows
 from stages import columns
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.contract import Batch
 
 
@@ -34,7 +34,7 @@ class Validate:
         laws = applying(context, EXAMPLE)
         if not laws or not batch.num_rows:
             return batch
-        metrics = metric_tables.examples(StoredRows(weights.stored(pa.table(batch)), context))
+        metrics = metric_tables.examples(StoredRows(loss_weights.stored(pa.table(batch)), context))
         verdicts = metrics.select(law.bad(context).alias(law.name) for law in laws)
         # Invariants that are only checked here come last: the first one that breaks gives the code.
         for law in sorted(laws, key=lambda law: STREAM in law.needs):

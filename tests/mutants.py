@@ -38,7 +38,8 @@ from pipeline.shards import gather, plan
 from pipeline.verdict import gate, rejects
 from stages import kinds
 from stages.chat_template import compile as compiling
-from stages.chat_template import reasoning, render, turns, weights
+from stages.chat_template import loss_weights, reasoning, render
+from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
@@ -52,7 +53,7 @@ from stages.parity import sample
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
 from stages.tokenizers import builtin
-from stages.tokens import encode, fold, merged_cuts
+from stages.tokens import encode, folded_labels, merged_cuts
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"
 
@@ -387,7 +388,7 @@ def labels_move_to_the_next_step() -> None:
 
 @mutant("weights")
 def weights_of_turns_are_not_read() -> None:
-    wrap(weights, "of_turns", lambda old, turns: weights.lists({}, len(turns)))
+    wrap(loss_weights, "of_turns", lambda old, turns: loss_weights.lists({}, len(turns)))
 
 
 # Render and compile
@@ -640,7 +641,11 @@ def positions_of_steps_are_one_more() -> None:
 
 @mutant("weights")
 def every_weight_is_one() -> None:
-    wrap(weights, "of_tokens", lambda old, column, **rest: (weights.lists({}, len(column)), None))
+    wrap(
+        loss_weights,
+        "of_tokens",
+        lambda old, column, **rest: (loss_weights.lists({}, len(column)), None),
+    )
 
 
 @mutant("trimmed")
@@ -664,7 +669,7 @@ def every_example_has_one_digest() -> None:
 
 @mutant("prm")
 def markers_stand_before_their_steps() -> None:
-    from stages.tokens import mark
+    from stages.tokens import insert_step_tokens
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
@@ -672,21 +677,25 @@ def markers_stand_before_their_steps() -> None:
             for i in range(len(row) - 1, 0, -1):
                 if row[i]["kind"] & MARKER:
                     row[i - 1], row[i] = row[i], row[i - 1]
-        return mark.columns.put(batch, "segments", pa.array(rows, batch.column("segments").type))
+        return insert_step_tokens.columns.put(
+            batch, "segments", pa.array(rows, batch.column("segments").type)
+        )
 
-    after(mark.Mark, "__call__", change)
+    after(insert_step_tokens.Mark, "__call__", change)
 
 
 @mutant("prm")
 def a_step_has_no_marker() -> None:
-    from stages.tokens import mark
+    from stages.tokens import insert_step_tokens
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
         rows[0] = [s for i, s in enumerate(rows[0]) if not s["kind"] & MARKER or i < 9]
-        return mark.columns.put(batch, "segments", pa.array(rows, batch.column("segments").type))
+        return insert_step_tokens.columns.put(
+            batch, "segments", pa.array(rows, batch.column("segments").type)
+        )
 
-    after(mark.Mark, "__call__", change)
+    after(insert_step_tokens.Mark, "__call__", change)
 
 
 @mutant(
@@ -734,7 +743,7 @@ def folding_loses_a_label() -> None:
         folded[np.flatnonzero(folded < 0)[:1]] ^= -1
         return folded
 
-    after(fold, "folded_ids", change)
+    after(folded_labels, "folded_ids", change)
 
 
 @mutant("refused")

@@ -116,7 +116,7 @@ def serve(requests: IO[str]) -> None:
 
     import pipeline.build
     import pipeline.cli
-    import pipeline.progress  # noqa: F401
+    import pipeline.run_build  # noqa: F401
     from expectations.gx import library
 
     library.registry()

@@ -21,7 +21,7 @@ from pipeline.build_dir import examples as rows
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.build import read_manifest as parse
 from pipeline.check.check import check
-from pipeline.manifest import identity, seal
+from pipeline.manifest import build_id, seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import (
     MalformedError,
@@ -35,8 +35,8 @@ from pipeline.manifest.json_records import (
 )
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
 from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Validation
-from pipeline.progress import summary
 from pipeline.report import make as page
+from pipeline.run_build import summary
 from pipeline.trainers.exporting import export_build
 from pipeline.view.drawing import Shards
 from stages.errors import DataError, UsageError
@@ -134,7 +134,7 @@ def test_what_is_read_is_written_again_byte_for_byte(builds: Path, name: str) ->
             assert json.loads(one_line(load(kind, data))) == json.loads(data)
     manifest = Build.open(builds / name).manifest
     assert sealed(manifest) == manifest
-    assert identity.of_manifest(manifest) == manifest.build_id
+    assert build_id.of_manifest(manifest) == manifest.build_id
     rejects = builds / name / "rejects.jsonl"
     for line in rejects.read_bytes().splitlines() if rejects.is_file() else ():
         assert one_line(load(Reject, line)).encode() == line

@@ -18,7 +18,7 @@ from stages.contract import (
     Record,
     StepChain,
 )
-from stages.conversations import examples
+from stages.conversations import examples, loss_mask
 from stages.errors import RowError
 from stages.normalize.stage import Normalize
 
@@ -66,49 +66,49 @@ def code(call: Any, *arguments: Any) -> str:
 )
 def test_flags_win_over_the_policy(found: Conversation, policy: str, wanted: list[bool]) -> None:
     """A turn's own flag decides; where it has none, ``--train-on`` does."""
-    assert trained(examples.conversation(found, policy)) == wanted
+    assert trained(loss_mask.conversation(found, policy)) == wanted
 
 
 @pytest.mark.parametrize("policy", ["assistant", "last", "all"])
 def test_conversations_that_teach_nothing_are_refused(policy: str) -> None:
     """Nobody answers, nobody asks, or no turn is trained: each has its code."""
-    assert code(examples.conversation, talk("s", "u"), policy) == "no_answer"
-    assert code(examples.conversation, talk("u"), policy) == "no_answer"
-    assert code(examples.conversation, talk("s", "a"), policy) == "no_user_turn"
-    assert code(examples.conversation, talk("a", "t", "a"), policy) == "no_user_turn"
+    assert code(loss_mask.conversation, talk("s", "u"), policy) == "no_answer"
+    assert code(loss_mask.conversation, talk("u"), policy) == "no_answer"
+    assert code(loss_mask.conversation, talk("s", "a"), policy) == "no_user_turn"
+    assert code(loss_mask.conversation, talk("a", "t", "a"), policy) == "no_user_turn"
     left_out = talk(("u", False), ("a", False))
-    assert code(examples.conversation, left_out, policy) == "nothing_trained"
+    assert code(loss_mask.conversation, left_out, policy) == "nothing_trained"
 
 
 @pytest.mark.parametrize("empty", ["", " ", "\n\t ", "\u2003"])
 def test_an_empty_answer_is_refused_where_it_would_be_trained(empty: str) -> None:
     """An answer of blanks teaches the model to say nothing."""
-    assert code(examples.conversation, talk("u", "a", answer=empty), "assistant") == "empty_answer"
+    assert code(loss_mask.conversation, talk("u", "a", answer=empty), "assistant") == "empty_answer"
     left_out = talk("u", ("a", False), "u", "a")
     left_out.messages[1].content = empty
-    assert trained(examples.conversation(left_out, "assistant")) == [False, False, False, True]
+    assert trained(loss_mask.conversation(left_out, "assistant")) == [False, False, False, True]
 
 
 def test_an_answer_of_tool_calls_alone_is_no_empty_answer() -> None:
     """Calls without text are an answer; an empty list of calls is not."""
     turns = [Message("user", "q"), Message("assistant", None, CALL)]
-    assert trained(examples.conversation(Conversation(turns), "assistant")) == [False, True]
+    assert trained(loss_mask.conversation(Conversation(turns), "assistant")) == [False, True]
     turns = [Message("user", "q"), Message("assistant", "", {"tool_calls": []})]
-    assert code(examples.conversation, Conversation(turns), "assistant") == "empty_answer"
+    assert code(loss_mask.conversation, Conversation(turns), "assistant") == "empty_answer"
 
 
 def test_only_answers_are_trained_unless_all_is_asked_for() -> None:
     """A flag that asks to train a user's turn is a contradiction, not a wish."""
     for policy in ("assistant", "last"):
         found = talk(("u", True), "a")
-        assert code(examples.conversation, found, policy) == "untrainable_turn"
+        assert code(loss_mask.conversation, found, policy) == "untrainable_turn"
 
 
 def test_bare_text_is_trained_as_a_whole() -> None:
     """A text row has no turns: all of it is trained, and an empty one is refused."""
-    found = examples.conversation(Conversation([Message("text", "x")]), "last")
+    found = loss_mask.conversation(Conversation([Message("text", "x")]), "last")
     assert trained(found) == [True]
-    assert code(examples.conversation, Conversation([Message("text", " \n")]), "last") == (
+    assert code(loss_mask.conversation, Conversation([Message("text", " \n")]), "last") == (
         "empty_answer"
     )
 
@@ -129,7 +129,7 @@ def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
     before = [(m.role, m.content) for m in found.messages]
     roles = [m.role for m in found.messages]
     try:
-        ready = examples.conversation(found, policy)
+        ready = loss_mask.conversation(found, policy)
     except RowError as error:
         has_turns = "user" in roles and "assistant" in roles
         asked = [role for role in roles if role != "system"][:1] != ["assistant"]
@@ -149,8 +149,8 @@ def test_turn_by_turn_gives_one_example_for_each_trained_turn(
     """Example k ends with the k-th trained turn, trains only that, and keeps all before it."""
     found = talk("u", *turns, "a")
     found.tools = [{"name": "f"}]
-    ready = examples.conversation(found, "assistant")
-    made = examples.turn_by_turn(ready)
+    ready = loss_mask.conversation(found, "assistant")
+    made = loss_mask.turn_by_turn(ready)
     ends = [i for i, message in enumerate(ready.messages) if message.trained]
     assert [len(one.messages) - 1 for one in made] == ends
     for one, end in zip(made, ends, strict=True):
@@ -189,7 +189,7 @@ def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
 )
 def test_odd_conversations_are_noted_and_kept(roles: str, wanted: str | None) -> None:
     """What is odd but refuses nothing is counted under its own name."""
-    found = examples.conversation(talk(*roles), "assistant")
+    found = loss_mask.conversation(talk(*roles), "assistant")
     assert examples.notes(found.messages) == ([wanted] if wanted else [])
 
 

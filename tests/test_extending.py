@@ -15,7 +15,7 @@ from support import ROOT, Ran, example_groups, install_examples, read_manifest
 
 from pipeline.build_dir.build import Build
 from pipeline.check.check import check
-from pipeline.recipe import recipe
+from pipeline.recipe import fingerprints
 from pipeline.trainers.exporting import export_build
 from pipeline.view.drawing import Shards
 from stages import catalog, readers
@@ -29,7 +29,7 @@ PAIRS = [
 
 def forget() -> None:
     """Look for packages again."""
-    for cached in (catalog._foreign, recipe.code_version, readers.suffixes):
+    for cached in (catalog._foreign, fingerprints.code_version, readers.suffixes):
         cached.cache_clear()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from pipeline.recipe import recipe
+from pipeline.recipe import fingerprints
 from stages.files import file_hash
 
 
@@ -37,5 +37,5 @@ def test_no_other_module_hashes_files() -> None:
     # The code's version is one hash over many files and their names.
     assert found == {
         Path(file_hash.__file__),
-        Path(inspect.getfile(inspect.unwrap(recipe.code_version))),
+        Path(inspect.getfile(inspect.unwrap(fingerprints.code_version))),
     }

@@ -31,7 +31,7 @@ from expectations.validate import Validate
 from pipeline.parts.chain import split_off
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer, RenderSteps
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
@@ -42,7 +42,7 @@ from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
-from stages.tokens.mark import Mark
+from stages.tokens.insert_step_tokens import Mark
 
 LIMIT = 256
 WIDTH = 64
@@ -116,7 +116,7 @@ class Bench:
 
     def batch_table(self, task: str) -> pa.Table:
         """The good rows of a task as they come out of ``encode``."""
-        return weights.stored(pa.table(self.batches[task]))
+        return loss_weights.stored(pa.table(self.batches[task]))
 
     def table(self, task: str, layout: str, side: str = "left") -> pa.Table:
         """The good table of a task in a layout, as a shard holds it."""

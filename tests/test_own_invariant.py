@@ -19,7 +19,7 @@ from expectations import invariants, metric_tables
 from expectations.checks import Between, none
 from expectations.contract import EXAMPLE, PLANNED, STORED, Context, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
-from pipeline.recipe import recipe
+from pipeline.recipe import fingerprints
 from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
@@ -40,7 +40,7 @@ def toy(tmp_path: Path) -> Path:
 def forget() -> None:
     """Look for packages once more."""
     catalog._foreign.cache_clear()
-    recipe.code_version.cache_clear()
+    fingerprints.code_version.cache_clear()
 
 
 @pytest.fixture
@@ -57,17 +57,17 @@ def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_text_is_other_code(toy: Path) -> None:
     """A package that changes without another version is noticed; one whose module is gone is no
     reason to stop before it is asked for."""
-    before = recipe.code_version()
+    before = fingerprints.code_version()
     (toy / "token_runs.py").write_text(contributed("token_runs").replace("None, 8", "None, 80"))
     forget()
-    changed = recipe.code_version()
+    changed = fingerprints.code_version()
     (toy / "token_runs.py").unlink()
     forget()
-    assert len({before, changed, recipe.code_version()}) == 3
+    assert len({before, changed, fingerprints.code_version()}) == 3
     entries = next(toy.glob("*.dist-info")) / "entry_points.txt"
     entries.write_text("[posttrain_pipeline.invariants]\nx = no_such_package.laws:SUBJECT\n")
     forget()
-    assert recipe.code_version()
+    assert fingerprints.code_version()
 
 
 def lines(path: Path, rows: list[dict[str, str]]) -> Path:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages import columns, probes
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer, RenderSteps, Row, template_of
 from stages.chat_template.segments import CLOSES, CONTROL, STEP, TRAINED
 from stages.chat_template.template import Template
@@ -637,7 +637,7 @@ def batch(*talks: list[tuple[str, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(messages, columns.MESSAGES),
-            weights.lists({}, len(talks)),
+            loss_weights.lists({}, len(talks)),
             pa.array([None] * len(talks), pa.string()),
             pa.array([None] * len(talks), pa.string()),
             pa.array([None] * len(talks), pa.string()),

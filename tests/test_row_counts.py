@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stages import readers
 from stages.contract import Split
 from stages.errors import ReadingError
-from stages.files import file_hash, row_counts
+from stages.files import content, file_hash, row_counts
 from stages.files.file_version import take
 from stages.readers import jsonl
 

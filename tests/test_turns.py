@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_render import MODELS, QWEN2
 
-from stages.chat_template import turns
+from stages.chat_template import trained_spans
 from stages.chat_template.excerpts import SHORT, Excerpts
 from stages.chat_template.render import Renderer, Row
 from stages.chat_template.template import Template
 from stages.contract import Conversation, Message
-from stages.conversations import examples
+from stages.conversations import loss_mask
 from stages.errors import RowError
 from stages.models.profile import TargetModel
 
@@ -144,7 +144,7 @@ def test_excerpts_give_what_whole_conversations_give(
         found = outcome(MODELS[family], one)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Excerpts, "of", lambda self, index: None)
-            patch.setattr(turns, "MOST_PRINTED", 1 << 30)
+            patch.setattr(trained_spans, "MOST_PRINTED", 1 << 30)
             assert outcome(MODELS[family], one) == found
 
 
@@ -201,7 +201,7 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(
     texts, _, path = outcome(model, chat(40))
     assert path == "compiled"
     assert "80 " in "".join(texts)
-    monkeypatch.setattr(turns, "MOST_PRINTED", 1000)
+    monkeypatch.setattr(trained_spans, "MOST_PRINTED", 1000)
     code, detail = outcome(model, chat(40))
     assert code == "too_many_turns"
     assert "1,000" in detail
@@ -236,11 +236,11 @@ def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(
         for _ in range(10)
         for role in ("user", "assistant")
     ]
-    monkeypatch.setattr(examples, "MOST_SPLIT", 100 * 110)  # 2 + 4 + ... + 20 turns of 100
-    assert len(examples.turn_by_turn(Conversation(messages))) == 10
-    monkeypatch.setattr(examples, "MOST_SPLIT", 100 * 110 - 1)
+    monkeypatch.setattr(loss_mask, "MOST_SPLIT", 100 * 110)  # 2 + 4 + ... + 20 turns of 100
+    assert len(loss_mask.turn_by_turn(Conversation(messages))) == 10
+    monkeypatch.setattr(loss_mask, "MOST_SPLIT", 100 * 110 - 1)
     with pytest.raises(RowError, match="--train-on last") as refused:
-        examples.turn_by_turn(Conversation(messages))
+        loss_mask.turn_by_turn(Conversation(messages))
     assert refused.value.code == "too_many_turns"
     last = [*(replace(m, trained=False) for m in messages[:-1]), messages[-1]]
-    assert len(examples.turn_by_turn(Conversation(last))) == 1
+    assert len(loss_mask.turn_by_turn(Conversation(last))) == 1

@@ -21,7 +21,7 @@ from pipeline.parts.chain import split_off
 from pipeline.stagewise import stagewise
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import IGNORED
@@ -180,10 +180,10 @@ def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:
     """Where a turn has no end of its own, its weight has no place; nothing is guessed."""
     texts = ["ask", " answer", "</s>"]
     kinds = bytes([TRAINED, TRAINED, CONTROL | TRAINED])
-    assert weights.of_segments(texts[1:], kinds[1:], [0.0, 0.5], "</s>", None) == [0.5, 0.5]
+    assert loss_weights.of_segments(texts[1:], kinds[1:], [0.0, 0.5], "</s>", None) == [0.5, 0.5]
     for ends in (None, [3, 14]):
         with pytest.raises(RowError, match="weights cannot be placed") as caught:
-            weights.of_segments(texts, kinds, [2.0, 0.5], "</s>", ends)
+            loss_weights.of_segments(texts, kinds, [2.0, 0.5], "</s>", ends)
         assert caught.value.code == "weight_unplaced"
 
 

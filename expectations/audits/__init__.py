@@ -39,17 +39,43 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Ledger:
+    """What became of all examples and tokens, as the manifest counts them.
+
+    Attributes:
+        made: examples of all rows; each was kept, refused or removed as a duplicate.
+        removed: duplicates that ``--dedup`` took out.
+        equal: examples with the ids and labels of an earlier one, removed or not.
+        too_long: examples refused for their length.
+        tokens: of all kept examples; ``trained`` of them have a label.
+        truncated: tokens of whole turns or steps that were left out.
+        test: examples of the test split; None without one.
+        max_length: tokens that ``--max-length`` allows.
+    """
+
+    made: int
+    kept: int
+    removed: int
+    equal: int
+    too_long: int
+    tokens: int
+    trained: int
+    truncated: int
+    test: int | None
+    max_length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known about all examples without reading them.
 
     Attributes:
-        manifest: as it will be published, without files and audits.
         lengths: tokens of every kept example.
         leaked: test examples equal to a train example.
     """
 
     context: Context
-    manifest: Mapping[str, Any]
+    ledger: Ledger
     lengths: Ints
     leaked: int
     sources: tuple[Source, ...]
@@ -215,7 +241,7 @@ def run_audits(
     results = []
     try:
         _measure([audit for audit in applying if not audit.whole], sample(), totals)
-        if "test" in facts.manifest["splits"]:
+        if facts.ledger.test is not None:
             _measure([audit for audit in applying if audit.whole], everything(), totals)
         for audit in applying:
             allowed = tolerances[audit.name]

@@ -47,20 +47,19 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    rows, examples = facts.manifest["rows"], facts.manifest["examples"]
-    equal, kept = rows["duplicates_found"], examples["kept"] + examples["duplicates"]
+    ledger = facts.ledger
+    equal, kept = ledger.equal, ledger.kept + ledger.removed
     value = share(equal, kept)
-    removed = "removed" if examples["duplicates"] else "kept"
+    removed = "removed" if ledger.removed else "kept"
     status = level(value, tolerances, kept) if removed == "kept" else "pass"
     detail = f"{equal} of {kept} examples equal an earlier one and were {removed}"
     figures = [Figure("equal examples", value, "share", detail, status=status)]
     test = totals.joined("test")
-    if not len(test):
+    if ledger.test is None or not len(test):
         return figures
     prompts = int(np.isin(test, totals.joined("train")).sum())
-    total = facts.manifest["splits"]["test"]["examples"]
     leaks = (
-        ("leaked examples", facts.leaked, total, "test examples are in train too"),
+        ("leaked examples", facts.leaked, ledger.test, "test examples are in train too"),
         ("leaked prompts", prompts, len(test), "test examples have the prompt of a train example"),
     )
     for name, leaked, of, text in leaks:

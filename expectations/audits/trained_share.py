@@ -36,14 +36,14 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    tokens = facts.manifest["tokens"]
-    whole = share(tokens["trained"], tokens["total"])
+    trained, tokens = facts.ledger.trained, facts.ledger.tokens
+    whole = share(trained, tokens)
     figures = [
         Figure(
             "all turns",
             whole,
             "share",
-            f"{tokens['trained']} of {tokens['total']} tokens are trained",
+            f"{trained} of {tokens} tokens are trained",
         )
     ]
     columns = [totals.summed(name) for name in ("turns", "tokens", "trained", "trained turns")]

@@ -6,26 +6,23 @@ from expectations.audits import Audit, Facts, Figure, Tolerances, Totals, level,
 
 
 def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    manifest = facts.manifest
-    examples, tokens = manifest["examples"], manifest["tokens"]
-    refused = examples["rejected_by_code"].get("too_long", 0)
-    lost, trimmed = share(refused, examples["made"]), tokens["truncated"]
-    limit = manifest["max_length"]
-    cut = share(trimmed, tokens["total"] + trimmed)
+    ledger = facts.ledger
+    refused, made, trimmed = ledger.too_long, ledger.made, ledger.truncated
+    lost, cut = share(refused, made), share(trimmed, ledger.tokens + trimmed)
     return [
         Figure(
             "refused",
             lost,
             "share",
-            f"{refused} of {examples['made']} examples are longer than {limit} tokens",
-            status=level(lost, tolerances, examples["made"]),
+            f"{refused} of {made} examples are longer than {ledger.max_length} tokens",
+            status=level(lost, tolerances, made),
         ),
         Figure(
             "trimmed",
             cut,
             "share",
             f"{trimmed} tokens of whole turns or steps were left out",
-            status=level(cut, tolerances, examples["made"]),
+            status=level(cut, tolerances, made),
         ),
     ]
 

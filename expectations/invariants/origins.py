@@ -14,7 +14,7 @@ from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant,
 from expectations.readback.stored_rows import StoredRows, fitted
 from stages.columns import IGNORED, Ints, list_parts
 from stages.tokens.digest import digests, weighted_digests
-from stages.tokens.fold import folded_ids
+from stages.tokens.folded_labels import folded_ids
 
 
 def _halves(column: pa.Array) -> tuple[Ints, Ints]:

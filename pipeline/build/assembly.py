@@ -33,7 +33,7 @@ from pipeline.shards.plan import Plan
 from pipeline.trainers import exporting
 from pipeline.verdict import data_docs, gate, rejects
 from pipeline.verdict.gate import Evidence
-from pipeline.verdict.refusals import refuse_too_many
+from pipeline.verdict.reject_limit import refuse_too_many
 from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
 

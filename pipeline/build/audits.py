@@ -10,12 +10,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from expectations.audits import AuditResult, Facts, Source, run_audits
+from expectations.audits import AuditResult, Facts, Ledger, Source, run_audits
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import AuditLine, Manifest
 from pipeline.manifest.records import AUDITS
 from pipeline.shards.measured import read
@@ -66,6 +65,23 @@ def _lengths(plan: Plan) -> Ints:
     return lengths
 
 
+def _ledger(manifest: Manifest) -> Ledger:
+    examples, tokens = manifest.examples, manifest.tokens
+    test = manifest.splits.get("test")
+    return Ledger(
+        made=examples.made,
+        kept=examples.kept,
+        removed=examples.duplicates,
+        equal=manifest.rows.duplicates_found,
+        too_long=examples.rejected_by_code.get("too_long", 0),
+        tokens=tokens.total,
+        trained=tokens.trained,
+        truncated=tokens.truncated,
+        test=test.examples if test else None,
+        max_length=manifest.max_length,
+    )
+
+
 def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResult]:
     """Measure, judge and write ``audits.json``.
 
@@ -85,7 +101,7 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
     stride = -(-total // SAMPLE_TOKENS)
     facts = Facts(
         context=context,
-        manifest=as_json(manifest),
+        ledger=_ledger(manifest),
         lengths=_lengths(outcome.plan),
         leaked=_leaked(outcome.plan),
         sources=_sources(outcome),

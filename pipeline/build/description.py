@@ -16,7 +16,7 @@ import numpy as np
 from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.inputs.scan import Input
-from pipeline.manifest import identity
+from pipeline.manifest import build_id as identity
 from pipeline.manifest.counts import (
     FATES,
     Examples,

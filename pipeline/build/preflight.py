@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pipeline.inputs.scan import Input
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe
-from pipeline.verdict.refusals import error_of, too_many
+from pipeline.verdict.reject_limit import error_of, too_many
 from pipeline.verdict.rejects import Ledger
 from stages import readers
 from stages.contract import Record

@@ -21,7 +21,7 @@ from pipeline.shards.gather import Gather, Shard, ShardReport, Source
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.plan import Plan
 from stages import formats
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.columns import Ints
 
 
@@ -74,7 +74,7 @@ def _any_weights(works: Sequence[Work]) -> bool:
     """Whether some example has a loss weight: the column is stored for all rows or for none."""
     for work in works:
         with pa.memory_map(str(work.path)) as source:
-            if weights.any_in(pa.ipc.open_file(source).read_all()):
+            if loss_weights.any_in(pa.ipc.open_file(source).read_all()):
                 return True
     return False
 

@@ -1,12 +1,12 @@
-"""A finished build in a folder: ``Build.open(DIR)`` and the records that its files hold.
+"""A finished build in a folder: ``Build.open(DIR)``.
 
-    json_records   JSON to typed records and back; only here a file of a build is a dict
-    manifest       the records of ``manifest.json``; model_record, counts: parts of it
-    records        the records of the other files: run, serving, validation, audits, rejects
+    build          ``Build``: what the records of ``pipeline.manifest`` and the shards say, read on
+                   first use
     files          compares the files of a build with the hashes in its manifest
-    identity       the build's id, from its recipe and its inputs
-    build          ``Build``: everything above, read on first use
     model          the model, from the build's own tokenizer
+    stored         how a shard lies on the disk: our columns, or a trainer's with the rest beside
+    examples       training rows back to single examples, whatever layout they are stored in
+    drift          what changed against the build that is being replaced
 
 Nothing here imports the code that makes builds, so that a trainer can read one without it.
 """

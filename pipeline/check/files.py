@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.build_dir.build import Build, read_manifest
 from pipeline.check.checked import Checked
-from pipeline.manifest import identity, seal
+from pipeline.manifest import build_id, seal
 from pipeline.manifest.counts import FATES
 from pipeline.manifest.json_records import MalformedError
 from pipeline.manifest.manifest import MANIFEST, Manifest
@@ -76,7 +76,7 @@ def check_figures(manifest: Manifest, result: Checked) -> None:
     for shard in manifest.shards:
         if manifest.files.get(shard.path) != shard.sha256:
             result.add(MANIFEST, "figures", f"{shard.path} has two hashes")
-    if identity.of_manifest(manifest) != manifest.build_id:
+    if build_id.of_manifest(manifest) != manifest.build_id:
         result.add(MANIFEST, "figures", "build_id does not match its recipe and inputs")
 
 

@@ -33,7 +33,7 @@ def _read(path: Path) -> dict[str, Any]:
 def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:
     """Paths of the recipe are taken from where the command runs."""
     from pipeline.options.table import config_of
-    from pipeline.progress import build_and_report
+    from pipeline.run_build import build_and_report
 
     options = _read(recipe)
     task, data = (options.pop(name) for name in _ALSO)

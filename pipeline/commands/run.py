@@ -80,7 +80,7 @@ def of_task(name: str) -> click.Command:
         elif until is not None:
             _until(config, until)
         else:
-            from pipeline.progress import build_and_report
+            from pipeline.run_build import build_and_report
 
             build_and_report(config, as_json, quiet)
 

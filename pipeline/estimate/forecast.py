@@ -22,7 +22,7 @@ from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.shards.margins import Margins, of_column
 from pipeline.sources import Located, local
-from pipeline.verdict.refusals import too_many
+from pipeline.verdict.reject_limit import too_many
 from stages import layouts, packing
 from stages.chat_template import turn_split
 from stages.columns import Ints

@@ -31,7 +31,7 @@ from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
 from stages.rows import notes
-from stages.tokens.fold import fold
+from stages.tokens.folded_labels import fold
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
@@ -168,7 +168,7 @@ class PartReject(NamedTuple):
 
     Attributes:
         line, offset: from 0, from the split's start.
-        stage, code, detail, raw: as ``build_dir.records.Reject`` has them.
+        stage, code, detail, raw: as ``manifest.records.Reject`` has them.
     """
 
     line: int

@@ -6,11 +6,8 @@ It is a value: it can be sent to a worker, which makes the same stages from it.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from pathlib import Path
 
 from expectations.contract import PLANNED, Context
 from expectations.validate import Validate
@@ -19,8 +16,9 @@ from pipeline.inputs.detection import recognise, rows_each
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
+from pipeline.recipe.fingerprints import code_version, hash_of
 from pipeline.recipe.stage_tools import Tools
-from stages import catalog, formats, probes
+from stages import formats, probes
 from stages.binding import bind
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
@@ -36,27 +34,6 @@ from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Overrides, Resolved, resolve
 from stages.tokens import inference
 from stages.tokens.pretokenized import Accept
-
-
-@cache
-def code_version() -> str:
-    """Hash of this installation's code, and of what other packages add to it: a part made by other
-    code is another part."""
-    root = Path(__file__).parents[2]
-    digest = hashlib.sha256()
-    for package in ("expectations", "pipeline", "stages"):
-        for path in sorted((root / package).rglob("*")):
-            if path.suffix in (".py", ".jinja"):
-                digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
-                digest.update(path.read_bytes())
-    for added in catalog.installed():
-        digest.update(added)
-    return digest.hexdigest()
-
-
-def _hash(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +147,7 @@ class Recipe:
     def fingerprint(self) -> str:
         """Hash of options, profile and code."""
         tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
-        return _hash([self.config.for_build, self._profile(), tokenizer, code_version()])
+        return hash_of([self.config.for_build, self._profile(), tokenizer, code_version()])
 
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part depends on but its split."""
@@ -179,7 +156,7 @@ class Recipe:
         options = self.config.for_parts | {"format": format_name}
         profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
         engine = [encoder.name, encoder.version]
-        return _hash([options, profile, tokenizer, code_version(), engine])
+        return hash_of([options, profile, tokenizer, code_version(), engine])
 
 
 def _check_columns(recipe: Recipe) -> None:

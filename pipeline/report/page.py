@@ -19,7 +19,7 @@ from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.records import AuditRecord, Audits, FigureRecord
 from pipeline.report import plots
-from pipeline.report.losses import losses
+from pipeline.report.reject_samples import losses
 from pipeline.view.drawing import KINDS, PADDING, Shards, visible
 from stages import layouts
 from stages.chat_template import turn_split

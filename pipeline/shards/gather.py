@@ -16,11 +16,11 @@ from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.measured import METRICS, Measured, measure
 from pipeline.shards.plan import part_of
 from stages import columns, layouts
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.columns import IDS, Ints, list_parts, make_list, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.files import file_hash
-from stages.tokens.fold import unfold
+from stages.tokens.folded_labels import unfold
 
 BATCH_ROWS = 256  # rows per record batch: what a random read touches
 
@@ -193,7 +193,7 @@ class Collector:
         ids = [names[part][row] for part, row in zip(places, rows, strict=True)]
         made["row_id"] = pa.array(ids, pa.string())
         table = unfold(pa.table(made))
-        return weights.spread(table) if shared.with_weights else table
+        return loss_weights.spread(table) if shared.with_weights else table
 
 
 def _take(pieces: list[pa.Array], place: Ints, rows: Ints) -> pa.Array:

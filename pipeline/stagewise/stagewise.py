@@ -28,7 +28,7 @@ from pipeline.shards import plan as planning
 from pipeline.shards.measured import read
 from pipeline.verdict import rejects
 from stages import formats, layouts, readers
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
 
@@ -238,10 +238,10 @@ def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
     Margins and loss weights are stored for all rows of a dataset or for none.
     """
     batches = _batches(source)
-    kept = [n for n in recipe.task.kept if n not in ("margin", weights.NAME)]
+    kept = [n for n in recipe.task.kept if n not in ("margin", loss_weights.NAME)]
     _require(batches, [*kept, "length"], name=name, source=source)
-    table = weights.stored(_encoded(batches))
-    kept += [weights.NAME] if weights.NAME in table.schema.names else []
+    table = loss_weights.stored(_encoded(batches))
+    kept += [loss_weights.NAME] if loss_weights.NAME in table.schema.names else []
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
         kept.append("margin")
     return table.select(["row_id", "length", *kept])

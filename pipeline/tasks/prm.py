@@ -9,7 +9,7 @@ from stages import kinds
 from stages.chat_template.render import RenderSteps
 from stages.contract import Stage
 from stages.tokens.encode import EncodeSteps
-from stages.tokens.mark import Mark
+from stages.tokens.insert_step_tokens import Mark
 
 if TYPE_CHECKING:
     from pipeline.recipe.stage_tools import Tools

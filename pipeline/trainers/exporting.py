@@ -20,7 +20,7 @@ from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.exports import Export, Facts, Projection
-from pipeline.manifest import identity
+from pipeline.manifest import build_id
 from pipeline.manifest.counts import Packing, Padding
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.json_records import as_json, sealed
@@ -169,7 +169,7 @@ def _describe(
         for_=None,
         export=ExportRecord(export.name, manifest.build_id),
     )
-    return replace(exported, build_id=identity.of_manifest(exported))
+    return replace(exported, build_id=build_id.of_manifest(exported))
 
 
 def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:

@@ -37,7 +37,7 @@ from stages.chat_template.placeholders import (
 from stages.chat_template.printed import Printed, require_reasoning
 from stages.chat_template.segments import Segment, cut
 from stages.chat_template.template import Template
-from stages.chat_template.turns import Chat, Spans, Turn
+from stages.chat_template.trained_spans import Chat, Spans, Turn
 from stages.errors import RowError
 
 # Texts on which a program is compared with the template: blanks that it might strip, a marker that

@@ -12,7 +12,7 @@ from stages.chat_template.excerpts import SHORT
 from stages.chat_template.placeholders import Placeholder
 from stages.chat_template.segments import Span
 from stages.chat_template.template import Template
-from stages.chat_template.turns import Chat, Seen, Turn
+from stages.chat_template.trained_spans import Chat, Seen, Turn
 from stages.errors import RowError
 
 _FIELDS = ("tool_calls", "reasoning_content", "reasoning", "thinking")

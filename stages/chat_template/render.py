@@ -12,11 +12,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from stages import columns
-from stages.chat_template import reasoning, weights
+from stages.chat_template import loss_weights, reasoning
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import (
     CLOSES,
@@ -26,9 +23,10 @@ from stages.chat_template.segments import (
     Segment,
     controls_pattern,
 )
+from stages.chat_template.segments_column import SegmentsColumn
 from stages.chat_template.template import Template
-from stages.chat_template.turns import Turn
-from stages.columns import list_parts, make_list, offsets_of
+from stages.chat_template.trained_spans import Turn
+from stages.columns import list_parts
 from stages.contract import BARE, Batch
 from stages.errors import RowError
 from stages.models.profile import TargetModel
@@ -151,7 +149,7 @@ class Renderer:
         if self._compiler.train_all:
             ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
         end = self._end_of_turn
-        return weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
+        return loss_weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
 
     def led(self, text: str) -> str:
         """A text at the start of a row, with the space that the tokenizer puts there, if any."""
@@ -203,48 +201,6 @@ def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
         yield row
 
 
-class Growing:
-    """A segments column while rows are added to it."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.kinds = bytearray()
-        self.lengths: list[int] = []
-        self.paths: list[str | None] = []
-        self.errors: dict[int, RowError] = {}
-
-    def add(self, texts: list[str], kinds: bytes, path: str) -> None:
-        self.texts += texts
-        self.kinds += kinds
-        self.lengths.append(len(texts))
-        self.paths.append(path)
-
-    def refuse(self, error: RowError) -> None:
-        self.errors[len(self.lengths)] = error
-        self.lengths.append(0)
-        self.paths.append(None)
-
-    def into(self, batch: Batch, name: str) -> Batch:
-        texts = pa.array(self.texts, pa.string())
-        kinds = pa.array(np.frombuffer(bytes(self.kinds), np.uint8))
-        fields = list(columns.SEGMENTS.value_type)
-        flat = pa.StructArray.from_arrays([texts, kinds], fields=fields)
-        offsets = offsets_of(np.array(self.lengths, np.int64))
-        batch = columns.put(batch, name, make_list(offsets, flat))
-        batch = columns.put(batch, "rendered", pa.array(self.paths, pa.string()))
-        return refuse_all(batch, self.errors)
-
-
-def refuse_all(batch: Batch, errors: dict[int, RowError]) -> Batch:
-    """Fill the reject columns with what each row raised."""
-    for code in sorted({error.code for error in errors.values()}):
-        details = {row: error.detail for row, error in errors.items() if error.code == code}
-        rows = np.zeros(batch.num_rows, bool)
-        rows[list(details)] = True
-        batch = columns.refuse(batch, rows, code, list(details.values()))
-    return batch
-
-
 @dataclass
 class Render:
     """SFT and RM: conversations to segments.
@@ -274,8 +230,8 @@ class Render:
         return (f"{self.prefix}segments", *own, "rendered")
 
     def __call__(self, batch: Batch) -> Batch:
-        growing = Growing()
-        turn_weights = {} if self.prefix else weights.nonempty(batch.column("turn_weights"))
+        growing = SegmentsColumn()
+        turn_weights = {} if self.prefix else loss_weights.nonempty(batch.column("turn_weights"))
         segment_weights: dict[int, list[float]] = {}
         rows = conversations(batch, f"{self.prefix}messages", self.system)
         for number, row in enumerate(rows):
@@ -295,7 +251,7 @@ class Render:
                 texts, kinds = texts[: end + 1], kinds[: end + 1]
             growing.add(texts, kinds, path)
         if not self.prefix:
-            column = weights.lists(segment_weights, batch.num_rows)
+            column = loss_weights.lists(segment_weights, batch.num_rows)
             batch = columns.put(batch, "segment_weights", column)
         return growing.into(batch, f"{self.prefix}segments")
 
@@ -342,7 +298,7 @@ class RenderSteps:
         return [s[0] for s in segments], bytes(s[1] for s in segments), path
 
     def __call__(self, batch: Batch) -> Batch:
-        growing = Growing()
+        growing = SegmentsColumn()
         names = ("problem", "steps", "tail")
         for problem, steps, tail in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
             try:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.chat_template.render import Growing, Row, conversations, template_of
+from stages.chat_template.render import Row, conversations, template_of
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED
-from stages.chat_template.turns import Turn
+from stages.chat_template.segments_column import SegmentsColumn
+from stages.chat_template.trained_spans import Turn
 from stages.contract import Batch
 from stages.errors import ModelError, RowError
 from stages.models.encoders import parsed
@@ -91,7 +92,7 @@ class RenderTexts:
             list(conversations(batch, f"{name}_messages", self.system))
             for name in ("chosen", "rejected")
         ]
-        growing = (Growing(), Growing())
+        growing = (SegmentsColumn(), SegmentsColumn())
         for chosen, rejected in zip(*sides, strict=True):
             try:
                 prompt = prompt_turns(chosen, rejected)

@@ -27,7 +27,7 @@ class Kind:
         words: what its rows are called in messages.
         formats: the kind of the formats that are read for it; your own kind may name ``pair``.
         trains_as: the kind that trainers know it by; yours has its columns, and may have more.
-        columns: those that normalize writes, besides ``normalized.IDENTITY``.
+        columns: those that normalize writes, besides ``rows.batches.IDENTITY``.
         types: Arrow types of columns that no other kind has.
         texts: columns of texts, which are searched for the markers of chat templates.
         ids: the columns of token ids of its encoded examples, one for each sequence.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages import kinds
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.contract import Conversation, Message
-from stages.conversations import examples
+from stages.conversations import examples, loss_mask
 from stages.rows.batches import tools_text, turns_column
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ class Conversations(kinds.Kind):
 
     def ready(self, example: Conversation, normalize: Normalize) -> list[Any]:
         """The conversation, or one for each trained turn."""
-        ready = examples.conversation(example, normalize.train_on)
-        return [*examples.turn_by_turn(ready)] if normalize.turn_by_turn else [ready]
+        ready = loss_mask.conversation(example, normalize.train_on)
+        return [*loss_mask.turn_by_turn(ready)] if normalize.turn_by_turn else [ready]
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns, their weights, tools."""
         turns = [row.messages if row else () for row in ready]
         return {
             "messages": turns_column(turns),
-            "turn_weights": weights.of_turns(turns),
+            "turn_weights": loss_weights.of_turns(turns),
             "tools": [tools_text(row) for row in ready],
         }
 

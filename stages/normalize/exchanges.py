@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.columns import make_list
 from stages.contract import Row
 from stages.conversations import stop_text, templated
@@ -87,6 +87,6 @@ def as_columns(prompts: Sequence[str], replies: Sequence[str]) -> dict[str, Any]
     turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
     return {
         "messages": make_list(2 * np.arange(count + 1), turns),
-        "turn_weights": weights.lists({}, count),
+        "turn_weights": loss_weights.lists({}, count),
         "tools": pa.nulls(count, pa.string()),
     }

@@ -1,7 +1,7 @@
 """Parity: a sample of the rows of every build is read, rendered and encoded a second time.
 
 Each sampled row is read again from its record, rendered by the chat template as a whole and encoded
-by the reference tokenizer (see ``second_said`` and ``second_ids``): its turns, ids, labels, loss
+by the reference tokenizer (see ``second_rows`` and ``second_ids``): its turns, ids, labels, loss
 weights, prompt length, margin, step markers and step labels must be those of the columns. Where the
 tokenizer would merge across the place at which training starts, ids differ from those of the whole
 text on purpose, because inference encodes the prompt alone; such rows must have been counted.

@@ -26,8 +26,8 @@ from stages.contract import BARE, Message
 from stages.errors import ParityError, ReadingError, RowError
 from stages.models.encoders import Encoder, parsed
 from stages.models.profile import TargetModel
+from stages.parity.step_alignment import require_aligned
 from stages.tokenizers.oracle import Oracle
-from stages.tokens.step_alignment import require_aligned
 
 MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import (
     IGNORED,
@@ -30,11 +30,11 @@ from stages.columns import (
 from stages.contract import Batch
 from stages.models.encoders import Encoder
 from stages.models.profile import TargetModel
-from stages.tokens import fit
+from stages.tokens import truncation
 from stages.tokens.digest import digests, weighted_digests
-from stages.tokens.edges import Edges
-from stages.tokens.fold import folded_ids
+from stages.tokens.folded_labels import folded_ids
 from stages.tokens.merged_cuts import MergedCuts
+from stages.tokens.swallowed_whitespace import Edges
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class SegmentEncoder:
         merged = self._merged_cuts.per_row(
             swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
         )
-        kept = fit.keep(
+        kept = truncation.keep(
             self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self._max_length
         )
         truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
@@ -175,7 +175,7 @@ class Encode:
         batch = _put_counts(batch, encoded, labels)
         folded = folded_ids(encoded.ids, labels)
         segment_weights = batch.column("segment_weights")
-        column, flat = weights.of_tokens(
+        column, flat = loss_weights.of_tokens(
             segment_weights,
             segments=encoded.segments,
             lengths=encoded.lengths,

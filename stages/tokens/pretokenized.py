@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns
-from stages.chat_template import weights
+from stages.chat_template import loss_weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
 from stages.contract import Batch
 from stages.models.profile import TargetModel
 from stages.tokens.digest import digests
-from stages.tokens.fold import folded_ids
+from stages.tokens.folded_labels import folded_ids
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Accept:
         # No trainer predicts a row's first token; see ``encode``.
         labels[offsets[:-1][lengths > 0]] = IGNORED
         batch = columns.put(batch, "labels", make_list(offsets, pa.array(labels)))
-        batch = columns.put(batch, "loss_weights", weights.lists({}, batch.num_rows))
+        batch = columns.put(batch, "loss_weights", loss_weights.lists({}, batch.num_rows))
         controls = np.isin(ids, np.fromiter(self.model.controls.values(), np.int32))
         counts = {
             "length": lengths,

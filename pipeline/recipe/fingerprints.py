@@ -1,0 +1,32 @@
+"""Hashes that name a recipe and a part: of options, profile and code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+
+from stages import catalog
+
+
+@cache
+def code_version() -> str:
+    """Hash of this installation's code, and of what other packages add to it: a part made by other
+    code is another part."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for package in ("expectations", "pipeline", "stages"):
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".jinja"):
+                digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+                digest.update(path.read_bytes())
+    for added in catalog.installed():
+        digest.update(added)
+    return digest.hexdigest()
+
+
+def hash_of(value: object) -> str:
+    """Of a value, as JSON with sorted keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
