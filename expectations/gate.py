@@ -153,7 +153,7 @@ def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked
         j.passed == bool(j.broken) for j in judged
     ):
         raise GateError(
-            f"Great Expectations and polars count different rows for {name}: "
+            f"Great Expectations and polars disagree on {name}: rows that break it are "
             f"{[j.broken for j in judged]} and {list(law.each)}.",
             "Nothing was published; please report it with the recipe.",
         )
@@ -202,7 +202,7 @@ def _require_columns(declared: Sequence[Declared], frame: pl.DataFrame, suite: S
     missing = sorted(set(columns_of(declared)) - set(frame.columns))
     if missing:
         raise GateError(
-            f"Suite {suite.name} asks for {', '.join(missing)}, which the {suite.table} table "
+            f"Suite {suite.name} uses columns {', '.join(missing)}, which the {suite.table} table "
             "does not have.",
             f"Its columns: {', '.join(frame.columns)}.",
         )

@@ -74,7 +74,8 @@ def _lines(manifest: Manifest) -> list[str]:
     # What is left are refused examples of rows that are not refused: others of theirs are kept.
     beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
     lines += [
-        f"          {n} examples of rows with other examples: {code}" for code, n in beside.items()
+        f"          {n} examples refused from rows that kept others: {code}"
+        for code, n in beside.items()
     ]
     if rows.duplicates_found and not rows.duplicates:
         lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
@@ -89,7 +90,7 @@ def _lines(manifest: Manifest) -> list[str]:
             f"{packing.efficiency:.2%} full"
         )
     if manifest.options.get("test_size") and "test" not in manifest.splits:
-        lines.append("test      none: --test-size is less than one of these rows")
+        lines.append("test      none: --test-size gives less than one row")
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

@@ -215,7 +215,7 @@ def test_on_the_command_line(pipeline: Run, copy: Path) -> None:
     (copy / "serving.json").write_text("{}")
     ran = pipeline("check", copy, "--json")
     assert ran.status == 3
-    assert "fault: serving.json: hash" in ran.err
+    assert "problem: serving.json: hash" in ran.err
     found = json.loads(ran.out)
     assert not found["passed"]
     assert found["faults"][0]["where"] == "serving.json"

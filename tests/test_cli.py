@@ -47,7 +47,7 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", GOOD, "--map", "x"), 2, "is not NAME=COLUMN"),
         (("run", "sft", GOOD, "--too-long", "trim-steps"), 2, "is not for sft"),
         (("run", "sft", GOOD, "--date", "today"), 2, "is not a date"),
-        (("run", "rm", GOOD, "--layout", "packed"), 2, "is not offered for rm"),
+        (("run", "rm", GOOD, "--layout", "packed"), 2, "rm does not support layout packed"),
         (("run", "sft", "empty.jsonl"), 3, "is empty"),
         (("run", "sft", "blank.jsonl"), 3, "no row"),
         (("run", "sft", "none.json"), 3, "no row"),

@@ -1313,7 +1313,7 @@ def test_a_chosen_completion_goes_before_a_human_one() -> None:
     row = steps_row(
         completions=[completion("a", -1)], chosen_completion=0, human_completion={"text": "h"}
     )
-    detail = "step 1: a human wrote a completion, and another was chosen"
+    detail = "step 1: a human wrote a completion, but another one is chosen"
     assert formats.load("prm800k").read(row, FormatOptions()) == [
         Refused("unrated_completion", detail),
         StepChain("P", ["a"], [0.0]),
@@ -1425,7 +1425,7 @@ def test_calls_one_after_another_are_one_turn() -> None:
     calls = (found.messages[1].fields or {})["tool_calls"]
     assert [one["function"]["arguments"]["town"] for one in calls] == ["Brig", "Olten"]
     row = {"messages": [asked, call("Brig"), call("Olten", weight=0), *results, answer]}
-    with pytest.raises(RowError, match="differ in the fields besides") as caught:
+    with pytest.raises(RowError, match="their other fields differ") as caught:
         formats.load("openai").read(row, FormatOptions())
     assert caught.value.code == "bad_tool_call"
 

@@ -80,7 +80,10 @@ GOOD = pl.DataFrame({"n_tokens": [3, 64, 7], "n_trained": [1, 2, 3]})
         ("{", "does not load"),
         (suite({**LENGTH, "kwargs": {"column": "n_tokens", "minimum": 1}}), "cannot be created"),
         (suite({**LENGTH, "kwargs": {"column": "n_tokens"}}), "cannot be created"),
-        (suite({**LENGTH, "kwargs": {"column": "n_token", "min_value": 1}}), "asks for n_token"),
+        (
+            suite({**LENGTH, "kwargs": {"column": "n_token", "min_value": 1}}),
+            "uses columns n_token",
+        ),
         (suite(LENGTH, meta={"table": "everything"}), "for a table 'everything'"),
         (suite(LENGTH, meta={"table": "rows"}), "has none"),
         (suite(LENGTH, name="shipped.examples"), "only a shipped suite"),

@@ -26,7 +26,7 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     for fault in result.faults[:SHOWN]:
-        click.echo(f"fault: {fault.where}: {fault.code}: {fault.detail}", err=True)
+        click.echo(f"problem: {fault.where}: {fault.code}: {fault.detail}", err=True)
     if len(result.faults) > SHOWN:
         click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
     if as_json:

@@ -34,7 +34,7 @@ def _result(examined: Examined, limit: float) -> dict[str, Any]:
 def _print(examined: Examined, seen: dict[str, Any]) -> None:
     for row in seen["counts"]:
         places = ", ".join(f"{count} at {at}" for at, count in row["at"].items())
-        ran = f", {row['ran_on']} ran on" if row["ran_on"] else ""
+        ran = f", {row['ran_on']} did not stop" if row["ran_on"] else ""
         click.echo(
             f"{row['prompts']:<19} {row['decoding']:<8} {row['ended']} of {row['answers']} ended"
             f"{f' ({places})' if places else ''}{ran}"
@@ -46,9 +46,8 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
         same = "differs from the build" if not seen["passed"] else "agrees with the build"
         click.echo(f"{examined.target} {same}; no prompt was run")
         return
-    click.echo(
-        f"{seen['ran_on']} of {seen['answers']} answers ran on; the limit is {seen['limit']:.0%}"
-    )
+    counted = f"{seen['ran_on']} of {seen['answers']} answers did not stop"
+    click.echo(f"{counted}; the limit is {seen['limit']:.0%}")
 
 
 @click.command(

@@ -62,9 +62,11 @@ def require_counted(report: PartReport, work: Work, last: int, kept: int) -> Non
     counted = None if report.damage else row_counts.count(work.split)
     read = row_counts.Count(report.rows, report.lines, last)
     if counted is not None and counted != read:
-        raise ReadingError(f"{work}: {read} were read, but there are {counted}.")
+        raise ReadingError(
+            f"{work}: the reader found {read}; an independent count found {counted}."
+        )
     if kept and not report.sampled + report.skipped:
-        raise ReadingError(f"{work}: none of its {kept} rows was read a second time.")
+        raise ReadingError(f"{work}: the parity check covered none of its {kept} rows.")
 
 
 def require_counts(
@@ -86,8 +88,8 @@ def require_counts(
     counted = (len(lines) + report.filtered, sequences, True)
     if counted != (report.rows, report.made, counts_lines(work, report)):
         raise PipelineError(
-            f"{work}: a part counts {report.lines} lines, {report.rows} rows and "
-            f"{report.made} sequences, and holds {work.split.lines or report.lines} lines, "
+            f"{work}: the part's counters say {report.lines} lines, {report.rows} rows and "
+            f"{report.made} sequences, but it has {work.split.lines or report.lines} lines, "
             f"{len(lines) + report.filtered} rows and {sequences} sequences.",
             "Nothing was built. Please report this.",
         )

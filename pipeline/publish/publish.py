@@ -55,7 +55,9 @@ def check_target(target: Path) -> Path:
     """
     real = Path(os.path.realpath(target))
     if real == Path.cwd() or real in Path.cwd().parents:
-        raise UsageError(f"{target} contains the working directory.", "Give another with -o.")
+        raise UsageError(
+            f"{target} contains the working directory.", "Give another directory with -o."
+        )
     if real.exists() and not real.is_dir():
         raise UsageError(f"{target} is a file.", "Give a directory with -o.")
     if real.is_dir() and any(real.iterdir()):

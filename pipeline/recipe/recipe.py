@@ -227,7 +227,7 @@ def _layout(config: Config, task: tasks.Task) -> str:
         return export.layout(task.name, task.layouts) if export else task.layouts[0]
     if config.plan.layout not in task.layouts:
         raise UsageError(
-            f"Layout {config.plan.layout} is not offered for {task.name}.",
+            f"{task.name} does not support layout {config.plan.layout}.",
             f"Choose {' or '.join(task.layouts)}.",
         )
     if export is not None:

@@ -116,7 +116,7 @@ def _through(batches: Iterable[Batch], stages: Sequence[Stage]) -> tuple[list[Ba
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
     kinds = {formats.load(name).token_ids for name in recipe.formats}
     if len(kinds) > 1:
-        raise UsageError("Token ids and texts need different stages.", "Run them one by one.")
+        raise UsageError("Some inputs are token ids, others texts.", "Run each kind separately.")
     return recipe.stages(recipe.formats[0])
 
 

@@ -75,7 +75,7 @@ class Order:
         for name in ("order_hash", "seed", "shuffle"):
             if state[name] != own[name]:
                 raise UsageError(
-                    f"The run was stopped on another build or order: {name} differs.",
+                    f"The checkpoint is of another build or order: {name} differs.",
                     "Resume on the build it began with, or start again.",
                 )
         self._epoch, self._done = int(state["epoch"]), int(state["done"])

@@ -241,7 +241,9 @@ class Compiler:
             replace(t, content=t.content and self._controls.sub(hide, t.content)) for t in turns
         ]
         if hidden and any(_HIDDEN.search(turn.content or "") for turn in turns):
-            raise RowError("control_text", "a text holds both control tokens and private-use text")
+            raise RowError(
+                "control_text", "a text has a control token and Unicode private-use characters"
+            )
         chat = Chat(shown, tools, placed=False)
         text = self._template.render(chat.seen, tools)
         spans = self._spans(chat, text)

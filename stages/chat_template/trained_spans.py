@@ -106,8 +106,10 @@ class Chat:
         """
         self._left -= turns
         if self._left < 0:
-            detail = f"to prove where its turns start, more than {MOST_PRINTED:,} turns would be "
-            detail += f"rendered for the {len(self.turns):,} of the conversation; cut it into "
+            detail = (
+                f"to find where its {len(self.turns):,} turns start, more than {MOST_PRINTED:,} "
+            )
+            detail += "turns would be rendered; split the conversation into "
             raise RowError("too_many_turns", detail + "several rows, or use --train-on last")
 
 

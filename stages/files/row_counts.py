@@ -44,7 +44,7 @@ class Count:
     last: int
 
     def __str__(self) -> str:
-        return f"{self.rows} rows on {self.lines} lines, the last on line {self.last + 1},"
+        return f"{self.rows} rows on {self.lines} lines, the last on line {self.last + 1}"
 
 
 def _alone(rows: int) -> Count:

@@ -40,9 +40,7 @@ def _function(call: Any, where: str) -> dict[str, Any]:
         raise RowError("bad_tool_call", f"{where} has no name")
     arguments = call.get("arguments")
     if isinstance(arguments, str) and not arguments.strip():
-        raise RowError(
-            "bad_tool_call", f"{where} arguments are empty; a call without any says {{}}"
-        )
+        raise RowError("bad_tool_call", f"{where} arguments are empty; write {{}} for none")
     arguments = json_value(arguments, f"{where} arguments", "bad_tool_call")
     if not isinstance(arguments, dict):
         what = "missing" if arguments is None else f"a {type(arguments).__name__}, not an object"
@@ -83,6 +81,6 @@ def together(first: Message, second: Message, where: str) -> Message:
     calls = [call for fields in said for call in fields.pop("tool_calls")]
     flags = [(turn.trained, turn.weight) for turn in (first, second)]
     if said[0] != said[1] or flags[0] != flags[1]:
-        detail = f"{where} is a call right after another, and they differ in the fields besides"
-        raise RowError("bad_tool_call", f"{detail} them")
+        detail = f"{where} follows another turn of tool calls, and their other fields differ"
+        raise RowError("bad_tool_call", f"{detail}, so they cannot be joined")
     return replace(first, fields={"tool_calls": calls, **said[0]})

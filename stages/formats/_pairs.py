@@ -224,7 +224,7 @@ def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None
     for how, _, names in _margins(row):
         ways = " ".join(map(ignore, names))
         ways += " or --map margin=margin" if how == "margin" else ""
-        what = f"{how} is one margin, and the row makes {pairs} pairs"
+        what = f"the row has one margin ({how}) and gives {pairs} pairs"
         raise open_question(what, f"Say which with {ways}", "two_margins")
 
 
@@ -236,7 +236,7 @@ def require_answers(sides: Iterable[list[Message]]) -> None:
     """
     for turns in sides:
         if is_whole(turns):
-            detail = f"a side begins with a turn of the {turns[0].role}, after the row's own prompt"
+            detail = f"a side begins with a {turns[0].role} turn, but the row has a prompt too"
             raise RowError("prompt_differs", detail)
 
 

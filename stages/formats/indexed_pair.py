@@ -262,9 +262,9 @@ class _IndexedPair(Asking):
             for name, order in VARIANTS.items()
             if (seen <= set(order) or len(seen) > 2) and not (flags and name == "1-based")
         )
-        ways = "counts from 0, from 1," if "1-based" in able else "counts from 0"
-        what = f"{words}, which does not show whether that {ways} or is a yes or no"
-        raise UndecidedError(f"{what} to the first answer", able)
+        ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"
+        what = f"{words}: that may be {ways} or a flag that the first answer is better"
+        raise UndecidedError(what, able)
 
     def _better(self, value: Any, names: tuple[str, ...]) -> int:
         """0 or 1: which answer is the better one."""
@@ -279,7 +279,7 @@ class _IndexedPair(Asking):
             return order.index(index)
         if not order and index in (0, 1, 2):
             ways = " or ".join(f"--format indexed_pair/{name}" for name in VARIANTS)
-            what = f"nothing says whether {value!r} counts from 0 or from 1, or is a yes or no"
+            what = f"{value!r} may be an index from 0, an index from 1, or a yes or no"
             raise RowError("bad_label", f"{what}; say which with {ways}")
         known = f"{order[0]} and {order[1]}, or A and B" if order else "0 and 1, or A and B"
         raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")

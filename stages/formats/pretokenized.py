@@ -77,13 +77,17 @@ def _refuse_packed(row: Row, real: slice) -> None:
     if row.get("seq_lengths") is not None:
         lengths = _numbers(row, "seq_lengths")
         if len(lengths) > 1:
-            raise RowError("packed_row", f"{size} tokens of several examples; give one a row")
+            raise RowError(
+                "packed_row", f"the row packs several examples ({size} tokens); give one a row"
+            )
         if lengths != [size]:
             raise RowError("bad_column", f"seq_lengths is {lengths} for {size} input_ids")
     if row.get("position_ids") is not None:
         positions = _numbers(row, "position_ids", len(row["input_ids"]))[real]
         if positions[1:].count(0) > 0:
-            raise RowError("packed_row", f"{size} tokens of several examples; give one a row")
+            raise RowError(
+                "packed_row", f"the row packs several examples ({size} tokens); give one a row"
+            )
         if positions != list(range(size)):
             detail = "position_ids do not count 0, 1, 2, …; a build counts them anew, so leave "
             raise RowError("bad_column", detail + "them out with --ignore position_ids")

@@ -83,7 +83,7 @@ class _PRM800K(Format):
                     examples.append(_as_chain(problem, [*chain, one]))
             taken = _chosen(step, rated, where)
             if chosen is not None and step.get("human_completion") is not None:
-                detail = f"{where}: a human wrote a completion, and another was chosen"
+                detail = f"{where}: a human wrote a completion, but another one is chosen"
                 examples.append(Refused("unrated_completion", detail))
             if taken is None:
                 ended = number

@@ -95,7 +95,7 @@ class _RatedMessages(Format):
                     rated_steps.rating_in(turn, where, signed=self._signed, options=options)
                 )
             elif key := next((k for k in rated_steps.RATINGS if turn.get(k) is not None), None):
-                what = f"{name}[{number}] is not an assistant's step, but has a {key}"
+                what = f"{name}[{number}] has a {key}, but only assistant turns are steps"
                 raise RowError("bad_label", what)
             for key in rated_steps.RATINGS:
                 if key in turn:

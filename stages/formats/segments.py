@@ -22,7 +22,7 @@ FORMAT = Unusable(
     kinds=(CONVERSATION,),
     columns={"segments": ("segments",)},
     evidence=_evidence,
-    what="texts that carry their own markers of turns, and no chat template has a place for them",
+    what="segments with their own turn markers, to which no chat template can be applied",
     instead=(
         "Give rows with messages, and a weight of 0 on the turns that must not be trained; or "
         "token ids with labels (input_ids and labels, -100 where nothing is trained)"

@@ -24,14 +24,14 @@ class _StepConversations(Format):
         turns = _steps.spoken(row[column]) if column else []
         answers = [content for role, content in turns if role == "assistant"]
         if answers and all(isinstance(a, str) and a.strip() in _SIGNS for a in answers):
-            return f"{column} with a step a user turn and + or - after it"
+            return f"{column} with one step per user turn, then + or -"
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         turns = _steps.conversation(row, options)
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
-            raise RowError("bad_column", "the turns are not a step and its rating by turns")
+            raise RowError("bad_column", "the turns do not alternate between a step and its rating")
         labels = [
             _steps.rating(message.content, f"the rating of step {i + 1}")
             for i, message in enumerate(turns[1::2])

@@ -135,7 +135,7 @@ class Normalize:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
         if not examples:
-            raise RowError("no_examples", "the row has no example")
+            raise RowError("no_examples", "the format made no example from this row")
         return examples
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:

@@ -117,7 +117,9 @@ class Witness:
             place = place_of(row["line"])
             expected = self.expected(row, records[row["line"]])
             if expected is None:
-                raise ReadingError(f"{place}: the turns in the build are not those of the row.")
+                raise ReadingError(
+                    f"{place}: the turns in the build differ from a second reading of the row."
+                )
             try:
                 compared = self._compare(row, expected)
                 self._check_digest(row)
@@ -143,7 +145,7 @@ class Witness:
         columns = [row.get(name) for name in _JUDGED if name not in ("margin", "prompt_length")]
         example = repr(columns).encode()
         if self._examples.setdefault(row["digest"], example) != example:
-            raise ReadingError("it has the digest of another row.")
+            raise ReadingError("it has the digest of a row with other content.")
         if self._digests.setdefault(example, row["digest"]) != row["digest"]:
             raise ReadingError("its digest differs from that of an equal row.")
 
@@ -175,7 +177,7 @@ class Witness:
                 self._compare({**row, name: damaged}, expected)
             except (ParityError, ReadingError):
                 continue
-            raise ReadingError(f"The second reading does not notice a damaged {name}.")
+            raise ReadingError(f"The parity check does not notice a damaged {name}.")
         self._proved = True
 
     def _compare(self, row: Row, expected: Expected) -> bool:
@@ -268,7 +270,9 @@ class Witness:
                 f"id {at} is {ours[at : at + 1]}, the reference gives {theirs[at : at + 1]}"
             )
         if reading.whole and not row["merged_cuts"] and reading.whole[:upto] != theirs[:upto]:
-            raise ParityError("the tokenizer merges across the start of an answer, uncounted")
+            raise ParityError(
+                "the tokenizer merges across the start of an answer, and merged_cuts is 0"
+            )
 
 
 def _same(what: str, ours: list[Any], theirs: list[Any]) -> None:

@@ -272,7 +272,9 @@ class SecondReading:
             weights = [1.0, *weights]
         if len(ends) != len(weights):  # a template that joins turns
             if set(weights) != {1.0}:
-                raise ReadingError("turns have separate weights, but no separate ends.")
+                raise ReadingError(
+                    "turns have separate loss weights, but the template does not end each turn."
+                )
             weights = [1.0] * len(ends)
         token_weights = [0.0] * len(ids)
         for (start, stop), weight in zip(itertools.pairwise([0, *ends]), weights, strict=True):

@@ -15,7 +15,7 @@ PROBE = Probe(
     name="end_of_turn_is_one_token",
     proves="the end of a turn is one id, which a server can stop at",
     fails="end-of-turn token {token!r} {why}",
-    remedy="Name one that is, or use the tokenizer that the profile was written for.",
+    remedy="Name a token with one id, or use the tokenizer that the profile was written for.",
     check=_check,
     kind=TOKENS,
 )

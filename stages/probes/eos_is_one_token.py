@@ -15,7 +15,7 @@ PROBE = Probe(
     name="eos_is_one_token",
     proves="the eos token of the written tokenizer is one id",
     fails="eos token {token!r} {why}",
-    remedy="Name one that is, or use the tokenizer that the profile was written for.",
+    remedy="Name a token with one id, or use the tokenizer that the profile was written for.",
     check=_check,
     kind=TOKENS,
 )

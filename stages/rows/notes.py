@@ -23,7 +23,7 @@ WORDS = {
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
     "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
     "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
-    "salvaged_before_damage": "read from before the damage of an input",
+    "salvaged_before_damage": "read from before the damage in a damaged input",
 }
 WARNINGS = ("template_text", "stop_text_kept")  # a model learns from these what is rarely wanted
 MARKERS = (

@@ -44,9 +44,9 @@ def _require(choice: str | None, where: str) -> None:
         raise AskError(
             "null_fields",
             f"{where} holds nulls in a typed table, which gives every row the same keys: the "
-            "template would print keys that the row may never have had",
-            "Add --null-fields drop where the table made them, or --null-fields keep where the "
-            "rows did.",
+            "template may print keys that were not in the original row",
+            "Add --null-fields drop if the table added the nulls, or --null-fields keep if they "
+            "are data.",
         )
 
 

@@ -107,7 +107,9 @@ def _require_ranks(model_pieces: list[_Piece]) -> None:
     runs = {score for text, score in joined.items() if _is_run(text)}
     others = {text: score for text, score in joined.items() if not _is_run(text)}
     if len(set(others.values())) < len(others) or any(2 * _SPACE in text for text in others):
-        raise ValueError("SentencePiece: pieces that are not runs of spaces tie")
+        raise ValueError(
+            "SentencePiece: two pieces other than runs of spaces have equal scores: a tie"
+        )
     if len(runs) > 1 or (runs and max(runs) >= min(others.values(), default=0.0)):
         raise ValueError("SentencePiece: runs of spaces are not joined last")
     if any(char not in normal for text in joined for char in text):

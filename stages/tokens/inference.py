@@ -76,8 +76,8 @@ def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
     switch = switch_of(profile)
     if switch is None:
         raise ModelError(
-            f"The chat template of {profile.name} has one prompt for all answers, so --thinking "
-            f"{wanted} has nothing to choose.",
+            f"The chat template of {profile.name} has only one generation prompt, so "
+            f"--thinking {wanted} has no effect.",
             "Leave --thinking out.",
         )
     return replace(profile, template_variants=(((switch, wanted == ON),),))
