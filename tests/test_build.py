@@ -281,6 +281,7 @@ def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> No
     }
 
 
+@pytest.mark.slow
 def test_other_families(pipeline: Run, tmp_path: Path) -> None:
     """Qwen2.5 and Qwen3 build as well; their ids are those of their own tokenizer."""
     for name in ("qwen2.5-0.5b", "qwen3-0.6b", "qwen3-4b-instruct-2507"):

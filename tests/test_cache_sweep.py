@@ -148,17 +148,17 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
     """Nor of the note beside it: such a copy is fetched again."""
     folder = tmp_path / "copy"
     path = spool.keep(folder, "rows.jsonl", lambda to: to.write_bytes(b'{"a": 1}\n' * 9) and None)
-    assert spool.found(folder) == path
+    assert spool.intact_copy(folder) == path
     points = 0
     for file in (path, folder / "copy.json"):
         content = file.read_bytes()
         for at in range(len(content)):
             for mask in (1, 0x20):
                 file.write_bytes(_flipped(content, at, mask))
-                assert spool.found(folder) is None, f"byte {at} of {file.name}"
+                assert spool.intact_copy(folder) is None, f"byte {at} of {file.name}"
                 points += 1
         file.write_bytes(content)
-    assert spool.found(folder) == path
+    assert spool.intact_copy(folder) == path
     say(f"{points} flipped bytes of a copy and its note")
 
 

@@ -748,7 +748,7 @@ def test_arguments_of_the_template_are_asked_about(
     assert done.status == 0, done.err
 
 
-@pytest.mark.parametrize("task", ["sft", "rm"])
+@pytest.mark.parametrize("task", ["sft", pytest.param("rm", marks=pytest.mark.slow)])
 def test_each_documented_format_is_built(pipeline: Run, tmp_path: Path, task: str) -> None:
     """One file a shape, all in one build, and no row is refused."""
     names = [name for name, (_, its, _, wanted) in READ.items() if its == task]

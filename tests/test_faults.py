@@ -93,6 +93,7 @@ def test_a_cut_off_zst_is_refused_whole(pipeline: Run, tmp_path: Path, keep: flo
     assert "cut off" in ran.err
 
 
+@pytest.mark.slow
 def test_an_input_that_grew_in_the_middle_is_built_again(pipeline: Run, tmp_path: Path) -> None:
     """Equal first and last pieces do not make equal files."""
     row = json.dumps({"question": "q", "answer": "x" * 4000}).encode() + b"\n"

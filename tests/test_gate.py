@@ -226,7 +226,7 @@ def test_two_judges_that_disagree_stop_the_build(
         return run(self, *suite, frame=good, **more)
 
     monkeypatch.setattr(runner.Runner, "run", blind)
-    with pytest.raises(GateError, match="different rows for something_trained"):
+    with pytest.raises(GateError, match="disagree on something_trained"):
         gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
 
 

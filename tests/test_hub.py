@@ -138,6 +138,7 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     assert read_manifest(tmp_path / "offline") == online
 
 
+@pytest.mark.slow
 def test_a_revision_can_be_named(build: Callable[..., Ran], tmp_path: Path) -> None:
     """``org/name@revision`` is that commit, and another build."""
     assert build(f"{MODEL}@{OTHER}", "pinned").status == 0

@@ -125,7 +125,7 @@ def test_a_build_of_both_is_warned_about_and_can_choose(
     )
     assert off["inference"]["trained_turns"] == {"non_thinking": 3, "thinking": 0, "other": 0}
     assert off["rows"]["rejected"] == 0
-    with pytest.raises(ModelError, match="has one prompt for all answers"):
+    with pytest.raises(ModelError, match="has only one generation prompt"):
         make("sft", data, "none", thinking="on")
 
 
@@ -172,11 +172,11 @@ def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
         schema=pa.schema([(n, pa.list_(pa.int32())) for n in ("input_ids", "labels")]),
     )
     counting(block)
-    found = answers.limits(counting.found)
+    found = answers.limits(counting.answers)
     assert found is not None
     assert (found.max, found.turns) == (flat[-1], len(flat))
     assert found.p999 == int(np.quantile(flat, 0.999, method="inverted_cdf"))
-    again = answers.total([counting.found, counting.found])
+    again = answers.total([counting.answers, counting.answers])
     assert again.lengths.total() == 2 * len(flat)
 
 

@@ -104,6 +104,10 @@ KINDS = {
     "mistral-7b-instruct-v0.3": "v3",
     "mistral-nemo-instruct-2407": "tekken",
 }
+FIRST_TWO = [
+    pytest.param(name, marks=[pytest.mark.slow] if kind == "tekken" else [])
+    for name, kind in KINDS.items()
+]
 ORACLE = Path(__file__).parent / "mistral_oracle.py"
 PACKAGES = "mistral-common==1.13.1 sentencepiece tiktoken pillow pydantic-extra-types pycountry"
 
@@ -114,7 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mistral")
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", FIRST_TWO)
 def test_a_conversation_has_the_ids_of_mistral_common(
     name: str, cache_dir: Path, folder: Path
 ) -> None:
@@ -139,7 +143,7 @@ OF_EMPTY = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", FIRST_TWO)
 def test_empty_turns_have_the_ids_of_mistral_common(
     name: str, cache_dir: Path, folder: Path
 ) -> None:

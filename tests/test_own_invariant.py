@@ -89,6 +89,7 @@ def test_it_judges_what_is_written(make: Callable[..., Path], tmp_path: Path, la
     assert (asked["column"], asked["max_value"]) == ("longest_run", 8)
 
 
+@pytest.mark.slow
 def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
     """A build that was up to date before somebody's package was there is judged by it, and fails:
     the law and the row are named, and what was there stays."""

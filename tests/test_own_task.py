@@ -35,7 +35,7 @@ def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline: Run, tmp_p
     assert "how sure the choice was" in run("run", "--help").out
     model = ("--model", NAME, "--max-reject", "0.5")
     assert "sure" in run("plan", data, "--task", "sure", *model).out
-    for layout in ("ragged", "padded"):
+    for layout in ("padded", "ragged"):
         run("run", "sure", data, *model, "-o", layout, "--layout", layout)
         made = load_from_disk(str(tmp_path / layout))["train"]
         assert made["sure"][:] == [n / 4 for n in range(5)]

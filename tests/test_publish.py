@@ -48,6 +48,7 @@ def test_a_new_build_takes_the_old_ones_place(pipeline: Run, tmp_path: Path) -> 
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_build_whose_own_records_are_damaged_is_not_up_to_date(
     pipeline: Run, tmp_path: Path
 ) -> None:
@@ -135,7 +136,11 @@ def _big(tmp_path: Path, cache_dir: Path) -> Path:
 
 @pytest.mark.parametrize(
     "kind",
-    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
 def test_interruption_leaves_no_half_build(
     kind: signal.Signals, tmp_path: Path, cache_home: Path, cache_dir: Path, tokenizer_json: bytes

@@ -25,7 +25,7 @@ from stages.contract import (
     Row,
     StepChain,
 )
-from stages.conversations import examples
+from stages.conversations import loss_mask
 from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
 
@@ -456,7 +456,7 @@ def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: Row) -> None:
     """All paths together train each answer exactly once."""
     found = formats.choose("message_paths/all", kind_of("sft")).read(tree, FormatOptions())
     made = [one for one in found if isinstance(one, Conversation)]
-    ready = [examples.conversation(one, "assistant") for one in made]
+    ready = [loss_mask.conversation(one, "assistant") for one in made]
     trained = [m.content for one in ready for m in one.messages if m.trained]
     assert sorted(map(str, trained)) == sorted(answers_of(tree["prompt"]))
 
@@ -487,7 +487,9 @@ FILES: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+@pytest.mark.parametrize(
+    "task", ["rm", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sft", "prm"))]
+)
 def test_each_shape_is_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
     """One file a shape, all in one build: plan and run see the same readings and examples."""
     names = FILES[task]

@@ -167,7 +167,7 @@ def test_the_records_of_other_rows_are_noticed(bench: Bench) -> None:
     """A row that stands under its neighbour's line."""
     rows = [{"messages": CHAT["messages"][:3]}, CHAT]
     batch, records, witness = bench("sft", rows)
-    with pytest.raises(ReadingError, match="not those of the row"):
+    with pytest.raises(ReadingError, match="differ from a second reading of the row"):
         witness(batch, {0: replace(records[1], line=0), 1: replace(records[0], line=1)})
 
 
