@@ -6,15 +6,15 @@ path: equal builds have equal manifests.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from expectations.verdict import Verdict
 from pipeline import __version__
+from pipeline.build.model_description import repaired
 from pipeline.inputs.scan import Input
 from pipeline.manifest import build_id as identity
 from pipeline.manifest.counts import (
@@ -41,7 +41,6 @@ from pipeline.manifest.manifest import (
     UnreadColumn,
     ValidationSummary,
 )
-from pipeline.manifest.model_record import ModelRecord, Pair, RepairRecord
 from pipeline.parts.part import PartReport
 from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
@@ -52,7 +51,6 @@ from pipeline.verdict.rejects import Ledger
 from stages import formats, layouts
 from stages.chat_template import turn_split
 from stages.models import encoders
-from stages.models.profile import ModelProfile, TargetModel
 from stages.tokenizers import oracle
 
 
@@ -83,60 +81,6 @@ class Outcome:
 def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
     return identity.of_recipe(recipe.fingerprint, [(one.name, one.sha256) for one in inputs])
-
-
-def model_of(model: TargetModel) -> ModelRecord:
-    """What the manifest says of the model."""
-    profile = model.profile
-    steps = profile.step_tokens if model.step_id >= 0 else None
-    return ModelRecord(
-        name=profile.name,
-        revision=profile.revision,
-        tokenizer_sha256=hashlib.sha256(model.tokenizer_json).hexdigest(),
-        chat_template_sha256=hashlib.sha256(profile.chat_template.encode()).hexdigest(),
-        eos_token=profile.eos_token,
-        eos_token_id=model.eos_id,
-        end_of_turn=profile.end_of_turn,
-        end_of_turn_id=model.end_of_turn_id,
-        pad_token=profile.pad_token,
-        pad_token_id=model.pad_id,
-        padding_side=profile.padding_side,
-        bos_policy=profile.bos_policy,
-        step_token=steps.step if steps else None,
-        step_token_id=model.step_id if steps else None,
-        good_token=steps.good if steps else None,
-        good_token_id=model.good_id if steps else None,
-        bad_token=steps.bad if steps else None,
-        bad_token_id=model.bad_id if steps else None,
-        vocab_size=model.vocab_size,
-        embedding_size=profile.embedding_size,
-        date_string=profile.date_string,
-        is_base=profile.is_base,
-        family=profile.family,
-        pair=_pair(profile),
-        added_tokens=model.added_ids,
-    )
-
-
-def _pair(profile: ModelProfile) -> Pair | None:
-    """How an encoder's two texts are framed, and which positions it has; None for decoders."""
-    framing = profile.pair
-    if framing is None:
-        return None
-    return Pair(
-        before=framing.before,
-        between=framing.between,
-        after=framing.after,
-        token_types=framing.token_types,
-        position_offset=framing.position_offset,
-        positions=profile.context_length,
-        read_at="first",
-    )
-
-
-def _repaired(recipe: Recipe) -> ModelRecord:
-    repairs = tuple(RepairRecord(**asdict(repair)) for repair in recipe.repairs)
-    return replace(model_of(recipe.model), repairs=repairs)
 
 
 def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
@@ -327,7 +271,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         max_length=config.plan.max_length,
         seed=config.plan.seed,
         options=config.for_build,
-        model=_repaired(recipe),
+        model=repaired(recipe),
         prm=_prm(outcome),
         rm=Rm(outcome.margins.recorded()) if outcome.margins else None,
         format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from expectations.contract import EXAMPLE
-from pipeline.build import description
+from pipeline.build import model_description
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.options.config import Config
@@ -76,7 +76,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
     inputs = scan(config)
     _same_source(inputs, said.inputs)
     recipe = replace(resolve_recipe(config, inputs), backend="tokenizers")
-    model = description.model_of(recipe.model)
+    model = model_description.model_of(recipe.model)
     for key in ("tokenizer_sha256", "chat_template_sha256"):
         if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")

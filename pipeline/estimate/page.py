@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.build.description import model_of
+from pipeline.build.model_description import model_of
 from pipeline.estimate.forecast import Forecast, packing_table, would_stop
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.shards.margins import Margins

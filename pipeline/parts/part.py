@@ -279,9 +279,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         normalized = normalize(lines.records)
         report.made += checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
-        if (
-            not normalize.example_kind.given
-        ):  # ids that came with the rows may break laws by themselves
+        if not normalize.example_kind.given:  # token ids of users may break invariants
             checks.require_theirs(gone, work.place)
         rejects.take(gone, records)
         if batch.num_rows:
