@@ -197,6 +197,16 @@ def test_a_suite_in_python(context: Context) -> None:
     assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == 5
 
 
+def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
+    """A notebook runs two builds, and edits the file in between; two files cannot share a class."""
+    for low in (5, 5, 1):
+        loaded = suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
+        found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
+        assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == low
+    with pytest.raises(GateError, match="other.py redefines expect_edited_rows"):
+        suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
+
+
 def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
     """A class that takes a core expectation's name would be the judge of every later suite."""
     text = PLUGIN.format(name="ExpectColumnPairValuesToBeEqual", low=0)

@@ -106,10 +106,18 @@ def load(name: str, text: str) -> list[Suite]:
     ]
 
 
+_DEFINED: dict[str, set[str]] = {}  # expectations that a user's file defined, by the file's name
+
+
 def _python(name: str, text: str) -> list[Any]:
-    """Run a user's file; it may define expectations, but not redefine existing ones."""
+    """Run a user's file; it may define expectations, but not redefine existing ones.
+
+    A notebook loads the same file again, perhaps edited: what it defined before makes room.
+    """
     gx = library.great_expectations()
     known = library.registry()
+    for key in _DEFINED.pop(name, ()):
+        known.pop(key, None)
     before = dict(known)
     module = ModuleType(f"_user_suite_{len(before)}")
     try:
@@ -118,6 +126,7 @@ def _python(name: str, text: str) -> list[Any]:
     finally:
         replaced = sorted(key for key in before if known.get(key) is not before[key])
         known.update(before)  # restore the library's own expectations, also after an exception
+        _DEFINED[name] = known.keys() - before.keys()
     if replaced:
         raise GateError(f"{name} redefines {', '.join(replaced)}.", "Give it another name.")
     suites = returned if isinstance(returned, (list, tuple)) else [returned]
