@@ -203,7 +203,7 @@ def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
         loaded = suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
         found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
         assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == low
-    with pytest.raises(GateError, match="other.py redefines expect_edited_rows"):
+    with pytest.raises(GateError, match=r"other\.py redefines expect_edited_rows"):
         suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
 
 
