@@ -34,7 +34,7 @@ from pipeline.build import description
 from pipeline.options.config import Config
 from pipeline.parts import chain, part
 from pipeline.publish import publish
-from pipeline.shards import gather, plan
+from pipeline.shards import collect, gather, plan
 from pipeline.verdict import gate, rejects
 from stages import kinds
 from stages.chat_template import compile as compiling
@@ -823,16 +823,19 @@ def the_plan_forgets_what_it_keeps() -> None:
     _planned(change)
 
 
+def _rolled(column: pa.Array) -> pa.Array:
+    """Each row gets what is the next one's."""
+    return column.take(pa.array(np.roll(np.arange(len(column)), -1)))
+
+
 @mutant("flat")
 def the_gather_takes_the_neighbours_rows() -> None:
-    wrap(
-        gather._Lists, "pick", lambda old, self, parts, rows: old(self, parts, [*rows[1:], rows[0]])
-    )
+    after(collect, "_lists", _rolled)
 
 
 @mutant("flat")
 def rows_get_the_names_of_others() -> None:
-    after(gather, "row_ids", lambda names: [*names[1:], names[0]])
+    after(collect, "row_ids", _rolled)
 
 
 @mutant("packed", "prm-packed")

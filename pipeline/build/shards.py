@@ -17,7 +17,8 @@ from pipeline.parts.part import PartReport, Work
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards import gather
-from pipeline.shards.gather import Gather, Shard, ShardReport, Source
+from pipeline.shards.collect import Source
+from pipeline.shards.gather import Gather, Shard, ShardReport
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.plan import Plan
 from stages import formats

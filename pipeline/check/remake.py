@@ -16,7 +16,7 @@ from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
-from pipeline.shards import gather
+from pipeline.shards import collect
 from pipeline.shards.measured import Measured, metrics_file
 from stages import readers
 from stages.contract import Batch, Record
@@ -53,7 +53,7 @@ def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], B
     """Examples of those rows, and what they are called; refused rows are left out."""
     normalized = recipe.normalize(format_name)(_records(source))
     batch, _ = chain.through(normalized, recipe.stages(format_name))
-    return gather.row_ids(gather.Source("", source.name, 0), batch), batch
+    return collect.row_ids_of(collect.Source("", source.name, 0), batch).to_pylist(), batch
 
 
 def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, int, int], tuple[int, int]]:

@@ -13,25 +13,16 @@ import pyarrow as pa
 from expectations.readback.stored_rows import Planned, Sources
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
+from pipeline.shards.collect import Collector, Source
 from pipeline.shards.measured import METRICS, Measured, measure
-from pipeline.shards.plan import part_of
-from stages import columns, layouts
+from stages import layouts
 from stages.chat_template import loss_weights
-from stages.columns import IDS, Ints, list_parts, make_list, offsets_of, whole
+from stages.columns import Ints, offsets_of
 from stages.errors import SurroundingsError
 from stages.files import file_hash
 from stages.tokens.folded_labels import unfold
 
 BATCH_ROWS = 256  # rows per record batch: what a random read touches
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where one part's examples come from."""
-
-    path: str
-    name: str
-    first_line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,102 +95,14 @@ class ShardReport:
         return max(0, self.measured.counts.get("n_stored", self.tokens) - self.tokens)
 
 
-def row_ids(source: Source, part: pa.Table | pa.RecordBatch) -> list[str]:
-    """Names of a part's examples: path, line and sequence."""
-    lines = (part.column("line").to_numpy() + source.first_line + 1).tolist()
-    sequences = part.column("sequence").to_pylist()
-    return [
-        f"{source.name}:{line}" if k < 0 else f"{source.name}:{line}#{k}"
-        for line, k in zip(lines, sequences, strict=True)
-    ]
-
-
-class _Lists:
-    """Picks lists of numbers out of several parts, many times faster than ``take`` of all of them.
-
-    A list is a slice of its part's mapped bytes; one join of the slices is all that is copied.
-    """
-
-    def __init__(self) -> None:
-        self._views: list[memoryview] = []
-        self._starts: list[list[int]] = []
-        self._type = pa.int32()
-
-    def add(self, column: pa.ListArray) -> None:
-        """The lists of one more part; all parts have numbers of one type."""
-        offsets, values = list_parts(column)
-        self._type = values.type
-        width = values.type.bit_width // 8
-        _, data = values.buffers()
-        # Offsets count from the array's first value, which is not always the buffer's.
-        view = memoryview(data or b"")[values.offset * width :]
-        self._views.append(view)
-        self._starts.append((offsets * width).tolist())  # in bytes
-
-    def pick(self, parts: list[int], rows: list[int]) -> pa.ListArray:
-        """List ``rows[i]`` of part ``parts[i]``, for every i."""
-        views, starts = self._views, self._starts
-        slices = [
-            views[part][starts[part][row] : starts[part][row + 1]]
-            for part, row in zip(parts, rows, strict=True)
-        ]
-        width = self._type.bit_width // 8
-        lengths = np.fromiter((len(piece) for piece in slices), np.int64, len(slices)) // width
-        joined = pa.py_buffer(b"".join(slices))
-        values = pa.Array.from_buffers(self._type, int(lengths.sum()), [None, joined])
-        return make_list(offsets_of(lengths), values)
-
-
-class Collector:
-    """Fetches examples from the parts, whose files it maps once."""
-
-    def __init__(self, shared: Gather) -> None:
-        self._shared = shared
-        self._tables: dict[int, pa.Table] = {}
-        self._names: dict[int, list[str]] = {}
-
-    def table(self, part: int) -> pa.Table:
-        """A part, mapped."""
-        if part not in self._tables:
-            path = self._shared.sources[part].path
-            self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
-        return self._tables[part]
-
-    def _row_ids(self, part: int) -> list[str]:
-        if part not in self._names:
-            self._names[part] = row_ids(self._shared.sources[part], self.table(part))
-        return self._names[part]
-
-    def __call__(self, order: Ints) -> pa.Table:
-        """The examples of these indices, in this order, with their row ids."""
-        shared = self._shared
-        parts = part_of(shared.starts, order)
-        used, place = np.unique(parts, return_inverse=True)
-        rows = (order - shared.starts[parts]).tolist()
-        places = place.tolist()
-        made: dict[str, pa.Array] = {}
-        for name in shared.recipe.task.stored:
-            if name in shared.left_out:
-                continue
-            pieces = [whole(self.table(part).column(name)) for part in used]
-            if pieces[0].type == IDS or name == "loss_weights":
-                lists = _Lists()
-                for piece in pieces:
-                    lists.add(piece)
-                made[name] = lists.pick(places, rows)
-            else:
-                made[name] = _take(pieces, place, np.array(rows, np.int64))
-        names = [self._row_ids(part) for part in used]
-        ids = [names[part][row] for part, row in zip(places, rows, strict=True)]
-        made["row_id"] = pa.array(ids, pa.string())
-        table = unfold(pa.table(made))
-        return loss_weights.spread(table) if shared.with_weights else table
-
-
-def _take(pieces: list[pa.Array], place: Ints, rows: Ints) -> pa.Array:
-    """The same for any type: take from all parts joined."""
-    starts = offsets_of(np.array([len(piece) for piece in pieces], np.int64))
-    return pa.concat_arrays(pieces).take(pa.array(starts[place] + rows))
+def _examples(shared: Gather, collect: Collector, order: Ints) -> pa.Table:
+    """The examples of these numbers, in this order, with their row ids."""
+    picked = collect.picks(order)
+    stored = [name for name in shared.recipe.task.stored if name not in shared.left_out]
+    made = {name: collect.values(picked, name) for name in stored}
+    made["row_id"] = collect.row_ids(picked)
+    table = unfold(pa.table(made))
+    return loss_weights.spread(table) if shared.with_weights else table
 
 
 def write(
@@ -251,22 +154,21 @@ def _stored(table: pa.Table) -> int:
 
 def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
     """What the rows of a shard must be, from plan and parts: never from what was written."""
-    parts = part_of(shared.starts, shard.order)
+    picked = collect.picks(shard.order)
     ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
-    rows = shard.order - shared.starts[parts]
-    place = {name: np.empty(len(rows), np.int64) for name in ("source", "line", "sequence")}
-    kept: list[str] = [n for n in shared.recipe.task.stored if n in ("prompt_length", "margin")]
-    kept = [n for n in kept if n not in shared.left_out]
-    values = {name: np.empty(len(rows), columns.TYPES[name].to_pandas_dtype()) for name in kept}
-    for part in np.unique(parts):
-        mine = parts == part
-        source, table = shared.sources[part], collect.table(int(part))
-        place["source"][mine] = ordinals[source.name]
-        line = table.column("line").to_numpy()[rows[mine]]
-        place["line"][mine] = line + source.first_line + 1
-        place["sequence"][mine] = table.column("sequence").to_numpy()[rows[mine]]
-        for name in kept:
-            values[name][mine] = table.column(name).to_numpy()[rows[mine]]
+    source = np.array([ordinals[one.name] for one in shared.sources], np.int64)
+    first = np.array([one.first_line for one in shared.sources], np.int64)
+    place = {
+        "source": source[picked.parts],
+        "line": collect.numbers(picked, "line") + first[picked.parts] + 1,
+        "sequence": collect.numbers(picked, "sequence"),
+    }
+    kept = [n for n in shared.recipe.task.stored if n in ("prompt_length", "margin")]
+    values = {
+        name: collect.values(picked, name).to_numpy(zero_copy_only=False)
+        for name in kept
+        if name not in shared.left_out
+    }
     return Planned(tokens=shard.tokens, digest=shard.digest, place=place, values=values)
 
 
@@ -280,7 +182,7 @@ def _written(shared: Gather, shard: Shard, collect: Collector, counting: Countin
     layout, shape = layouts.load(recipe.config.plan.layout), recipe.shape(shared.width)
 
     def examples(order: Ints) -> pa.Table:
-        block = collect(order)
+        block = _examples(shared, collect, order)
         counting(block)
         return block
 
@@ -307,7 +209,7 @@ def make_shard(shared: Gather, shard: Shard) -> ShardReport:
     """
     recipe = shared.recipe
     source = recipe.config.source
-    collect = Collector(shared)
+    collect = Collector(shared.sources, shared.starts)
     counting = Counting(recipe.model, source.reasoning == "mask", source.train_on == "all")
     written = _written(shared, shard, collect=collect, counting=counting)
     measured = measure(

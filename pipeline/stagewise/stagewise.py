@@ -23,7 +23,7 @@ from pipeline.options.config import Config, from_record
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import gather
+from pipeline.shards import collect, gather
 from pipeline.shards import plan as planning
 from pipeline.shards.measured import read
 from pipeline.verdict import rejects
@@ -95,7 +95,7 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
         for split in source.splits:
             lines_read = 0
             for lines in readers.load(split.reader).read(split):
-                named = gather.Source("", source.name, first)
+                named = collect.Source("", source.name, first)
                 batch = normalize(lines.records)
                 yield rejects.with_origin(batch, named, split, lines.records)
                 lines_read += lines.lines

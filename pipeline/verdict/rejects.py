@@ -18,7 +18,7 @@ from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
 from pipeline.parts.chain import Gone, refusals
 from pipeline.parts.part import PartReject, Work, raw_text
-from pipeline.shards.gather import Source, row_ids
+from pipeline.shards.collect import Source, row_ids_of
 from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch, Record, Split
@@ -94,7 +94,7 @@ def with_origin(batch: Batch, source: Source, split: Split, records: Sequence[Re
     by_line = {record.line: record for record in records}
     rows = [by_line[line] for line in batch.column("line").to_pylist()]
     offsets = [_in_file(split, record.offset) for record in rows]
-    batch = columns.put(batch, "row_id", pa.array(row_ids(source, batch), pa.string()))
+    batch = columns.put(batch, "row_id", row_ids_of(source, batch))
     batch = columns.put(batch, "offset", pa.array(offsets, pa.int64()))
     return columns.put(batch, "raw", pa.array(map(raw_text, rows), pa.string()))
 

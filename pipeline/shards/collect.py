@@ -1,0 +1,174 @@
+"""Examples picked out of the parts of a build: nothing here costs more than what is picked.
+
+A part is mapped, not read. An example's numbers are a slice of the mapped bytes; names are made for
+the examples that are picked, and no list of Python objects has the size of a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.shards.plan import part_of
+from stages.columns import IDS, Ints, make_list, offsets_of, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where one part's examples come from."""
+
+    path: str
+    name: str
+    first_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Which examples are picked: of each its part, and its row there.
+
+    Attributes:
+        groups: each part once, with the places of its examples among the picked ones.
+    """
+
+    parts: Ints
+    rows: Ints
+    groups: tuple[tuple[int, Ints], ...]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[tuple[int, Ints, Ints]]:
+        """Each part: its number, the places of its examples, and their rows in it."""
+        for part, places in self.groups:
+            yield part, places, self.rows[places]
+
+
+def picks(starts: Ints, order: Ints) -> Picks:
+    """Examples by their number in the build.
+
+    Args:
+        starts: number of each part's first example, and the total.
+    """
+    parts = part_of(starts, order)
+    places = np.argsort(parts, kind="stable")
+    # Where the part changes in the sorted order: each run of places is of one part.
+    used, firsts = np.unique(parts[places], return_index=True)
+    runs = np.split(places, firsts[1:]) if len(order) else []
+    return Picks(parts, order - starts[parts], tuple(zip(used.tolist(), runs, strict=True)))
+
+
+def row_ids(sources: Sequence[Source], which: Ints, lines: Ints, sequences: Ints) -> pa.Array:
+    """Names of examples: path, line from 1, and sequence where a row has several.
+
+    Args:
+        which: of the sources, for each example; ``lines``: from 0, in that source's split.
+        sequences: -1 where the row is one example.
+
+    Returns:
+        Strings such as ``data.jsonl:3`` and ``data.jsonl:3#0``.
+    """
+    first = np.array([source.first_line for source in sources], np.int64)
+    names = pa.array([source.name for source in sources], pa.string()).take(pa.array(which))
+    counted = pa.array(lines + first[which] + 1).cast(pa.string())
+    ids = pc.binary_join_element_wise(names, counted, ":")
+    several = sequences >= 0
+    if not several.any():
+        return ids
+    numbered = pc.binary_join_element_wise(ids, pa.array(sequences).cast(pa.string()), "#")
+    return pc.if_else(pa.array(several), numbered, ids)
+
+
+def row_ids_of(source: Source, batch: pa.RecordBatch) -> pa.Array:
+    """Names of the rows of a batch, all of one source."""
+    lines, sequences = (batch.column(name).to_numpy() for name in ("line", "sequence"))
+    which = np.zeros(batch.num_rows, np.int64)
+    return row_ids([source], which, lines=lines, sequences=sequences)
+
+
+def _lists(picked: Picks, column_of: Callable[[int], pa.Array]) -> pa.ListArray:
+    """Lists of numbers without nulls: one join of slices of the parts' bytes is all that is copied.
+
+    Args:
+        column_of: a part's column.
+    """
+    starts, stops = np.empty(len(picked), np.int64), np.empty(len(picked), np.int64)
+    views: dict[int, memoryview] = {}
+    kind = pa.int32()
+    for part, places, rows in picked:
+        column = column_of(part)
+        kind = column.type.value_type
+        width = kind.bit_width // 8
+        # Offsets count from the first value of the child array, which is not always the buffer's.
+        offsets = column.offsets.to_numpy()
+        starts[places], stops[places] = offsets[rows], offsets[rows + 1]
+        views[part] = memoryview(column.values.buffers()[1] or b"")[column.values.offset * width :]
+    width = kind.bit_width // 8
+    # Examples that lie side by side in a part are one slice.
+    apart = (picked.parts[1:] != picked.parts[:-1]) | (starts[1:] != stops[:-1])
+    begins = np.flatnonzero(np.concatenate([[True], apart]))
+    ends = np.append(begins[1:], len(picked)) - 1
+    pieces = zip(
+        picked.parts[begins].tolist(),
+        (starts[begins] * width).tolist(),
+        (stops[ends] * width).tolist(),
+        strict=True,
+    )
+    joined = b"".join([views[part][start:stop] for part, start, stop in pieces])
+    lengths = stops - starts
+    values = pa.Array.from_buffers(kind, int(lengths.sum()), [None, pa.py_buffer(joined)])
+    return make_list(offsets_of(lengths), values)
+
+
+def _taken(picked: Picks, column_of: Callable[[int], pa.Array]) -> pa.Array:
+    """The same for any type: taken part by part, then put into the picked order."""
+    taken = [column_of(part).take(pa.array(rows)) for part, _, rows in picked]
+    order = np.concatenate([places for _, places, _ in picked])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return pa.concat_arrays(taken).take(pa.array(place))
+
+
+class Collector:
+    """Fetches examples of a build from its parts, whose files it maps once."""
+
+    def __init__(self, sources: Sequence[Source], starts: Ints) -> None:
+        self._sources = sources
+        self._starts = starts
+        self._tables: dict[int, pa.Table] = {}
+
+    def column(self, part: int, name: str) -> pa.Array:
+        """A column of a part, mapped."""
+        if part not in self._tables:
+            path = self._sources[part].path
+            self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
+        return whole(self._tables[part].column(name))
+
+    def picks(self, order: Ints) -> Picks:
+        """Examples by their number in the build."""
+        return picks(self._starts, order)
+
+    def numbers(self, picked: Picks, name: str) -> Ints:
+        """A column of whole numbers without nulls, as int64."""
+        values = np.empty(len(picked), np.int64)
+        for part, places, rows in picked:
+            values[places] = self.column(part, name).to_numpy()[rows]
+        return values
+
+    def values(self, picked: Picks, name: str) -> pa.Array:
+        """Any column of the picked examples."""
+
+        def column_of(part: int) -> pa.Array:
+            return self.column(part, name)
+
+        kind = column_of(picked.groups[0][0]).type
+        lists = kind == IDS or name == "loss_weights"
+        return (_lists if lists else _taken)(picked, column_of)
+
+    def row_ids(self, picked: Picks) -> pa.Array:
+        """Names of the picked examples."""
+        lines, sequences = (self.numbers(picked, name) for name in ("line", "sequence"))
+        return row_ids(self._sources, picked.parts, lines=lines, sequences=sequences)
