@@ -12,7 +12,7 @@ import pyarrow as pa
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
 
-BATCH_ROWS = 1024  # rows that are Python objects at a time
+BATCH_ROWS = 8192  # rows that are Python objects at a time
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from stages.errors import ContainerError, RowError
 from stages.files import strict_json
 from stages.readers import _shape
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
 MAX_ITEM = 64 << 20
 WINDOW = 1 << 20

@@ -20,7 +20,7 @@ from stages.readers import _glimpse, _shape, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
-BATCH_ROWS = 1024
+BATCH_ROWS = 8192
 BATCH_LINES = 1 << 16  # blank ones included
 MAX_LINE = 64 << 20
 _BOM = _shape.BOM
