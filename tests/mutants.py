@@ -43,7 +43,7 @@ from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
-from stages.conversations import examples
+from stages.conversations import loss_mask
 from stages.kinds import conversation
 from stages.layouts import packed, padded
 from stages.models import encoders
@@ -307,19 +307,19 @@ def splits_overlap() -> None:
 
 @mutant("sft")
 def a_user_turn_is_marked_as_trained() -> None:
-    wrap(examples, "_is_plain", lambda old, messages: False)
-    wrap(examples, "_decide", lambda old, message, *rest: message.role in ("user", "assistant"))
+    wrap(loss_mask, "_is_plain", lambda old, messages: False)
+    wrap(loss_mask, "_decide", lambda old, message, *rest: message.role in ("user", "assistant"))
 
 
 @mutant("weights")
 def the_flag_of_a_turn_is_not_read() -> None:
-    wrap(examples, "_decide", lambda old, message, *rest: message.role == "assistant")
+    wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
 
 
 @mutant("last")
 def last_trains_every_answer() -> None:
-    wrap(examples, "_is_plain", lambda old, messages: False)
-    wrap(examples, "_decide", lambda old, message, *rest: message.role == "assistant")
+    wrap(loss_mask, "_is_plain", lambda old, messages: False)
+    wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
 
 
 @mutant("sft")
@@ -656,7 +656,7 @@ def a_turn_is_cut_in_its_middle() -> None:
             kept[a:b] = np.cumsum(lengths[a:b]) <= limit
         return kept
 
-    encode.fit.keep = keep
+    encode.truncation.keep = keep
 
 
 @mutant("dedup")

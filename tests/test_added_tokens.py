@@ -141,6 +141,7 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
         bind(profile, tokenizer_json, with_steps=False)
 
 
+@pytest.mark.slow
 def test_the_fingerprint_knows_the_token(cache_dir: Path, tmp_path: Path) -> None:
     """Another token is another recipe, and another part."""
     recipes = [

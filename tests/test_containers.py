@@ -162,6 +162,7 @@ def test_equal_rows_give_equal_columns_from_every_container(folder: Path, kind: 
     check()
 
 
+@pytest.mark.slow
 def test_equal_rows_give_equal_builds(pipeline: Run, tmp_path: Path) -> None:
     """Down to the shards' ids and labels, save_to_disk included."""
     rows = [{"question": f"q {i} é 42", "answer": f"a {i * 7}\u2028b"} for i in range(23)]

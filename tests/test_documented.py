@@ -614,7 +614,7 @@ UNUSABLE: dict[str, tuple[str, Row, str]] = {
     "segments": (
         "sft",
         {"segments": [{"text": "<s>q", "label": False}, {"text": "a</s>", "label": True}]},
-        "texts that carry their own markers",
+        "segments with their own turn markers",
     ),
 }
 MORE: list[tuple[str, Row, str]] = [

@@ -64,6 +64,7 @@ WRITERS: dict[str, Callable[[Rows], bytes]] = {
     "rows.arrow": lambda rows: _table(rows, "file"),
     "stream.arrow": lambda rows: _table(rows, "stream"),
 }
+WIDE = functools.partial(pytest.param, marks=pytest.mark.slow)
 SAVED = ("saved/data-00000-of-00002.arrow", "saved/data-00001-of-00002.arrow", "saved/state.json")
 
 
@@ -247,7 +248,14 @@ def _sweep(folder: Path, name: str, cache_dir: Path, run: Any, warm: tuple[bool,
     assert sweep.points > len(CHANGES)
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "name",
+    # One container of lines, one of values and one of columns; the others are slow.
+    [
+        name if name in ("rows.jsonl", "rows.json", "rows.parquet") else WIDE(name)
+        for name in WRITERS
+    ],
+)
 def test_one_version_is_read(
     tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str
 ) -> None:

@@ -226,7 +226,7 @@ def test_few_rows_that_ask_are_left_to_be_refused() -> None:
 def test_an_index_behind_a_sample_of_letters_is_no_guess() -> None:
     """Where the file's answers are named, a number may count from 0 or from 1."""
     row = {"prompt": "q", "response_a": "a", "response_b": "b", "winner": 1}
-    with pytest.raises(RowError, match="counts from 0 or from 1"):
+    with pytest.raises(RowError, match="an index from 0, an index from 1"):
         read("indexed_pair", row)
     with pytest.raises(RowError, match="names neither answer"):
         read("indexed_pair", {**row, "winner": "  "})

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from conftest import NAME
 from datasets import load_from_disk
 from support import Ran, install_examples, read_manifest
@@ -19,6 +20,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline: Run, tmp_path: Path) -> None:
     """From one file, through entry points, by every command that knows of tasks."""
     folder = install_examples(tmp_path / "elsewhere", "sure_pairs")

@@ -14,7 +14,7 @@ concatenates and strips its texts. So the placeholders watch what the template d
 of the program: rows that would be answered otherwise are rendered by Jinja one by one, and so are
 all rows of a shape whose texts the template looks into in another way.
 
-Where training starts and stops is read off the rendered text (see ``turns``).
+Where training starts and stops is read off the rendered text (see ``trained_spans``).
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class _IndexedPair(Asking):
             if (seen <= set(order) or len(seen) > 2) and not (flags and name == "1-based")
         )
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"
-        what = f"{words}: that may be {ways} or a flag that the first answer is better"
+        what = f"{words}: that may be {ways} or a yes or no for the first answer"
         raise UndecidedError(what, able)
 
     def _better(self, value: Any, names: tuple[str, ...]) -> int:

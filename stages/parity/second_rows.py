@@ -2,7 +2,7 @@
 
 The format reads the row again, one row at a time. Which turns are trained, which sequence of the
 row is which, and which texts a chain of steps has are decided here by code of its own, so that an
-error in ``examples``, ``kinds`` or ``normalize`` shows as a difference.
+error in ``conversations``, ``kinds`` or ``normalize`` shows as a difference.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def matches(expected: Expected, row: Mapping[str, Any]) -> bool:
         row: the columns that normalize writes; ratings of steps that were dropped are missing.
     """
     if expected.tokens is not None:
-        return True  # their ids and labels are compared by ``witness``
+        return True  # their ids and labels are compared by ``sample``
     if expected.steps:
         return _same_steps(expected, row)
     tools = dump(expected.tools) if expected.tools else None

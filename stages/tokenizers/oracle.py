@@ -4,7 +4,7 @@
 converted file: an error of the conversion would be in both. This one reads the vocabulary itself,
 and merges as the vendors' encoders do: the pair with the best rank or score first, and of equal
 ones the leftmost. It is plain Python and slow, so it encodes a small sample of a build's rows (see
-``witness``).
+``stages.parity.sample``).
 
 It splits text into words by Python's Unicode tables. Text with characters that this version of
 Python does not know is skipped, because other libraries may have newer tables.
