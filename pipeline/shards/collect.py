@@ -18,7 +18,7 @@ from stages.columns import IDS, Ints, make_list, offsets_of, whole
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PartSource:
     """Where one part's examples come from."""
 
     path: str
@@ -61,7 +61,7 @@ def picks(starts: Ints, order: Ints) -> Picks:
     return Picks(parts, order - starts[parts], tuple(zip(used.tolist(), runs, strict=True)))
 
 
-def row_ids(sources: Sequence[Source], which: Ints, lines: Ints, sequences: Ints) -> pa.Array:
+def row_ids(sources: Sequence[PartSource], which: Ints, lines: Ints, sequences: Ints) -> pa.Array:
     """Names of examples: path, line from 1, and sequence where a row has several.
 
     Args:
@@ -82,7 +82,7 @@ def row_ids(sources: Sequence[Source], which: Ints, lines: Ints, sequences: Ints
     return pc.if_else(pa.array(several), numbered, ids)
 
 
-def row_ids_of(source: Source, batch: pa.RecordBatch) -> pa.Array:
+def row_ids_of(source: PartSource, batch: pa.RecordBatch) -> pa.Array:
     """Names of the rows of a batch, all of one source."""
     lines, sequences = (batch.column(name).to_numpy() for name in ("line", "sequence"))
     which = np.zeros(batch.num_rows, np.int64)
@@ -135,7 +135,7 @@ def _taken(picked: Picks, column_of: Callable[[int], pa.Array]) -> pa.Array:
 class Collector:
     """Fetches examples of a build from its parts, whose files it maps once."""
 
-    def __init__(self, sources: Sequence[Source], starts: Ints) -> None:
+    def __init__(self, sources: Sequence[PartSource], starts: Ints) -> None:
         self._sources = sources
         self._starts = starts
         self._tables: dict[int, pa.Table] = {}

@@ -13,7 +13,7 @@ import pyarrow as pa
 from expectations.readback.stored_rows import Planned, Sources
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
-from pipeline.shards.collect import Collector, Source
+from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.measured import METRICS, Measured, measure
 from stages import layouts
 from stages.chat_template import loss_weights
@@ -38,7 +38,7 @@ class Gather:
     """
 
     recipe: Recipe
-    sources: tuple[Source, ...]
+    sources: tuple[PartSource, ...]
     inputs: Sources
     starts: Ints
     folder: str
@@ -54,7 +54,7 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class ShardWork:
     """One shard to make.
 
     Attributes:
@@ -152,7 +152,7 @@ def _stored(table: pa.Table) -> int:
     return sum(len(chunk.flatten()) for name in names for chunk in table.column(name).chunks)
 
 
-def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
+def _planned(shared: Gather, shard: ShardWork, collect: Collector) -> Planned:
     """What the rows of a shard must be, from plan and parts: never from what was written."""
     picked = collect.picks(shard.order)
     ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
@@ -172,7 +172,7 @@ def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
     return Planned(tokens=shard.tokens, digest=shard.digest, place=place, values=values)
 
 
-def _written(shared: Gather, shard: Shard, collect: Collector, counting: Counting) -> _Written:
+def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Counting) -> _Written:
     """Write a shard.
 
     Raises:
@@ -201,7 +201,7 @@ def _written(shared: Gather, shard: Shard, collect: Collector, counting: Countin
         ) from error
 
 
-def make_shard(shared: Gather, shard: Shard) -> ShardReport:
+def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     """Make, write, read back and measure one shard.
 
     Raises:
