@@ -16,7 +16,7 @@ import polars as pl
 
 from expectations.contract import Context, parameters
 from expectations.gx.runner import HELP, Runner
-from expectations.gx.suites import SHIPPED, Declared, Suite, columns_of
+from expectations.gx.suites import SHIPPED, DeclaredExpectation, Suite, columns_of
 from expectations.invariants import applying
 from expectations.verdict import NAMED, Finding, Judged, Verdict
 from stages.errors import GateError
@@ -198,7 +198,9 @@ def _users(
     return findings, len(frame)
 
 
-def _require_columns(declared: Sequence[Declared], frame: pl.DataFrame, suite: Suite) -> None:
+def _require_columns(
+    declared: Sequence[DeclaredExpectation], frame: pl.DataFrame, suite: Suite
+) -> None:
     missing = sorted(set(columns_of(declared)) - set(frame.columns))
     if missing:
         raise GateError(

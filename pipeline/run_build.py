@@ -12,7 +12,7 @@ import click
 from pipeline import exports
 from pipeline.build import Built, Report, build
 from pipeline.build_dir import drift
-from pipeline.manifest.counts import Examples, Rows
+from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json, one_line
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest
 from pipeline.manifest.records import VALIDATION
@@ -49,7 +49,7 @@ def _reporter(quiet: bool) -> Report:
     return _Bar() if sys.stderr.isatty() and not quiet else _silent
 
 
-def _ledger(rows: Rows, examples: Examples) -> list[str]:
+def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     left_out = f" + {rows.filtered} left out by --where" if rows.filtered else ""
     lost = f"{rows.rejected} rejected + {rows.duplicates} duplicates{left_out}"
     refused = f"{examples.rejected} rejected + {examples.duplicates} duplicates"

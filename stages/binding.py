@@ -14,5 +14,5 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
             embedding, or two that must differ are the same.
     """
     model = declare(profile, tokenizer_json, with_steps)
-    model.probes.update(probes.require(probes.Subject(model, tokenizer_json), probes.TOKENS))
+    model.probes.update(probes.require(probes.ProbeSubject(model, tokenizer_json), probes.TOKENS))
     return model

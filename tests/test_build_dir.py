@@ -24,8 +24,8 @@ from pipeline.check.check import check
 from pipeline.manifest import build_id, seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import (
+    JsonRecord,
     MalformedError,
-    Record,
     as_json,
     dump,
     from_json,
@@ -53,7 +53,7 @@ BUILDS = {  # every task and layout, one with a second split, one for a trainer'
     "prm-padded": ("prm", "prm/stepwise_soft.jsonl", {"layout": "padded"}),
 }
 EXPORT = "prm-ragged/trl"
-RECORDS: dict[str, type[Record]] = {
+RECORDS: dict[str, type[JsonRecord]] = {
     "manifest.json": Manifest,
     "run.json": RunRecord,
     "serving.json": Serving,
@@ -162,7 +162,7 @@ def dotted(path: tuple[Any, ...]) -> str:
     return ".".join(map(str, path))
 
 
-def fields_of(kind: type[Record], document: Any) -> Iterator[tuple[Any, ...]]:
+def fields_of(kind: type[JsonRecord], document: Any) -> Iterator[tuple[Any, ...]]:
     """Paths that name a field of a record, and none that is a name of the data (a file, a code)."""
     for path in places(document):
         if isinstance(path[-1], str):

@@ -62,9 +62,11 @@ class Clinic:
             (self._folder / name).write_text(json.dumps(content), "utf-8")
         return self._folder
 
-    def __call__(self, *changes: Any, task: str = "prm", **model: Any) -> dict[str, probes.Verdict]:
+    def __call__(
+        self, *changes: Any, task: str = "prm", **model: Any
+    ) -> dict[str, probes.ProbeVerdict]:
         folder = self.directory(*changes, **model)
-        wanted = doctor.Wanted(f"{folder}/", task, self._cache)
+        wanted = doctor.ModelToExamine(f"{folder}/", task, self._cache)
         return doctor.examine(wanted, wide=False).verdicts
 
 
@@ -74,7 +76,7 @@ def clinic(tmp_path: Path, tokenizer_json: bytes, cache_dir: Path) -> Clinic:
     return Clinic(tmp_path, tokenizer_json, cache_dir)
 
 
-def failed(verdicts: dict[str, probes.Verdict]) -> dict[str, str]:
+def failed(verdicts: dict[str, probes.ProbeVerdict]) -> dict[str, str]:
     """The sentences of the probes that failed."""
     return {name: v.detail for name, v in verdicts.items() if v.passed is False}
 
@@ -158,7 +160,7 @@ def test_a_step_token_that_ordinary_text_holds(clinic: Clinic) -> None:
     )
     doctored = declare(profile, json.dumps(document).encode(), with_steps=False)
     for wide in (False, True):
-        subject = probes.Subject(doctored, clinic._tokenizer, wide=wide)
+        subject = probes.ProbeSubject(doctored, clinic._tokenizer, wide=wide)
         verdict = probes.examine(subject, [probes.TOKENS])["added_tokens_agree_with_stock"]
         assert verdict.passed is not wide
     assert "'Step 2: 3 + 4 = 7. +\\n' gives" in verdict.detail
@@ -191,11 +193,11 @@ def test_a_system_text_that_the_template_loses(clinic: Clinic, cache_dir: Path) 
         "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     folder = clinic.directory({"chat_template": template})
-    wanted = doctor.Wanted(f"{folder}/", "sft", cache_dir)
+    wanted = doctor.ModelToExamine(f"{folder}/", "sft", cache_dir)
     verdict = doctor.examine(wanted, wide=False).verdicts["system_survives"]
     assert verdict.passed is True
     assert "refused" in verdict.detail
-    wanted = doctor.Wanted(f"{folder}/", "sft", cache_dir, system="Be brief.")
+    wanted = doctor.ModelToExamine(f"{folder}/", "sft", cache_dir, system="Be brief.")
     assert (
         "--system cannot be printed"
         in failed(doctor.examine(wanted, wide=False).verdicts)["system_survives"]
@@ -226,11 +228,11 @@ def test_families_without_a_vocabulary_are_sound(name: str) -> None:
     """Their templates and tokens, on small tokenizers in their way."""
     profile, content = small(name)
     model = declare(profile, content, with_steps=False)
-    assert not failed(probes.examine(probes.Subject(model, content, wide=True)))
+    assert not failed(probes.examine(probes.ProbeSubject(model, content, wide=True)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(n for n, p in all_profiles().items() if p.ranks))
 def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
     """Every probe of every profile whose tokenizer can be had."""
-    assert not failed(doctor.examine(doctor.Wanted(name, "prm", cache_dir)).verdicts)
+    assert not failed(doctor.examine(doctor.ModelToExamine(name, "prm", cache_dir)).verdicts)

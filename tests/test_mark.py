@@ -50,7 +50,7 @@ def test_a_rating_of_several_tokens_is_noticed(step_model: TargetModel, tokens: 
     model = replace(step_model, profile=replace(step_model.profile, step_tokens=tokens))
     with pytest.raises(ReadingError, match="with the ratings' tokens in their place"):
         read_again(step_model, model)
-    found = probes.examine(probes.Subject(model, model.tokenizer_json), (probes.TOKENS,))
+    found = probes.examine(probes.ProbeSubject(model, model.tokenizer_json), (probes.TOKENS,))
     assert found["step_tokens_are_one_id_in_context"].passed is False
 
 

@@ -52,9 +52,9 @@ def with_template(source: str) -> TargetModel:
     return replace(QWEN2, profile=replace(QWEN2.profile, chat_template=source))
 
 
-def prove(model: TargetModel, train_on: str = "assistant") -> list[probes.Verdict]:
+def prove(model: TargetModel, train_on: str = "assistant") -> list[probes.ProbeVerdict]:
     """What a build proves of a template, as far as that needs no tokenizer."""
-    found = probes.examine(probes.Subject(model, b"", train_on), [probes.TEMPLATE])
+    found = probes.examine(probes.ProbeSubject(model, b"", train_on), [probes.TEMPLATE])
     return [found[name] for name in ("end_of_turn_is_trained", "generation_prompt_is_prefix")]
 
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from pipeline.stops import KINDS
 from pipeline.stops.declared import prompts, read
-from pipeline.stops.examine import Wanted, examine
+from pipeline.stops.examine import StopRun, examine
 from stages.errors import SurroundingsError, UsageError
 from stages.profiles import template
 
@@ -70,7 +70,7 @@ def stub(tokenizer: Tokenizer, folder: Path) -> Stub:
 def codes(stub: Stub, folder: Path, **wanted: Any) -> dict[str, str]:
     """What is found of a server: where each fault is."""
     with serve(stub) as url:
-        found = examine(Wanted(url, folder, prompts=2, **wanted))
+        found = examine(StopRun(url, folder, prompts=2, **wanted))
     return {finding.code: finding.where for finding in found.findings if finding.fault}
 
 
@@ -89,7 +89,7 @@ def test_prompts_are_the_trained_ones(folder: Path) -> None:
 def test_a_sound_server_ends_every_answer(stub: Stub, folder: Path) -> None:
     """It is given ids, exactly the trained prompts, greedy and sampled."""
     with serve(stub) as url:
-        found = examine(Wanted(url, folder, prompts=2))
+        found = examine(StopRun(url, folder, prompts=2))
     assert found.findings == []
     assert found.running_on() == 0
     assert {(row["prompts"], row["decoding"]) for row in found.counts()} == {
@@ -139,7 +139,7 @@ def test_a_server_that_takes_texts_only(stub: Stub, folder: Path) -> None:
     """The same prompts as text, without options of other servers; what is not shown is noted."""
     stub.takes_ids = stub.shows = False
     with serve(stub) as url:
-        found = examine(Wanted(url, folder, prompts=2))
+        found = examine(StopRun(url, folder, prompts=2))
     assert found.running_on() == 0
     assert {f.code for f in found.findings} == {"tokenizer_not_shown", "template_not_shown"}
     assert not any(finding.fault for finding in found.findings)
@@ -161,7 +161,7 @@ def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Callable[.
     assert said["findings"][0]["code"] == "eos_not_in_generation_config"
     assert "generation_config.json" in said["findings"][0]["remedy"]
     with pytest.raises(SurroundingsError, match="cannot be reached"):
-        examine(Wanted("http://127.0.0.1:9/v1", folder))
+        examine(StopRun("http://127.0.0.1:9/v1", folder))
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def edit(path: Path, **changes: object) -> None:
 
 def files_of(model: Path, folder: Path) -> dict[str, str]:
     """Faults of a directory's files, by code, with the file's name."""
-    found = examine(Wanted(str(model), folder, tokenizer_only=True))
+    found = examine(StopRun(str(model), folder, tokenizer_only=True))
     return {finding.code: Path(finding.where).name for finding in found.findings}
 
 
@@ -222,6 +222,6 @@ def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_pa
 
     words = "has no weights" if importlib.util.find_spec("torch") else "needs torch"
     with pytest.raises(UsageError, match=words):
-        examine(Wanted(str(checkpoint), folder))
+        examine(StopRun(str(checkpoint), folder))
     with pytest.raises(UsageError, match=r"has no config\.json"):
-        examine(Wanted(str(tmp_path), folder, tokenizer_only=True))
+        examine(StopRun(str(tmp_path), folder, tokenizer_only=True))

@@ -29,7 +29,7 @@ Tolerances: TypeAlias = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceCounts:
     """What one input file contributed."""
 
     name: str
@@ -39,7 +39,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class BuildCounts:
     """What became of all examples and tokens, as the manifest counts them.
 
     Attributes:
@@ -66,7 +66,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AuditFacts:
     """What is known about all examples without reading them.
 
     Attributes:
@@ -75,10 +75,10 @@ class Facts:
     """
 
     context: Context
-    ledger: Ledger
+    ledger: BuildCounts
     lengths: Ints
     leaked: int
-    sources: tuple[Source, ...]
+    sources: tuple[SourceCounts, ...]
 
 
 class Totals:
@@ -143,7 +143,7 @@ class Audit:
 
     name: str
     why: str
-    judge: Callable[[Facts, Totals, Tolerances], list[Figure]]
+    judge: Callable[[AuditFacts, Totals, Tolerances], list[Figure]]
     measure: Callable[[Chunk], Counts] | None = None
     tolerances: Tolerances = field(default_factory=dict)
     needs: tuple[str, ...] = ()
@@ -224,7 +224,7 @@ def _measure(audits: list[Audit], chunks: Iterable[Chunk], totals: dict[str, Tot
 def run_audits(
     sample: Callable[[], Iterable[Chunk]],
     everything: Callable[[], Iterable[Chunk]],
-    facts: Facts,
+    facts: AuditFacts,
     overrides: Mapping[str, float],
 ) -> list[AuditResult]:
     """Every audit that applies to the task.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations import vocabulary
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.readback.chunk import Chunk
 from expectations.readback.undo_layout import Sequences
 
@@ -32,7 +32,7 @@ def _measure(chunk: Chunk) -> Counts:
     }
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     examples, affected = (int(n) for n in totals.summed("rows"))
     value = share(affected, examples)
     names = tuple(totals.joined("names")[:5].tolist()) if affected else ()

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.readback.chunk import Chunk
 from stages.columns import Ints
 
@@ -46,7 +46,7 @@ def _measure(chunk: Chunk) -> Counts:
     return {chunk.split: _hashes(chunk)}
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     ledger = facts.ledger
     equal, kept = ledger.equal, ledger.kept + ledger.removed
     value = share(equal, kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations import vocabulary
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
 from expectations.readback.chunk import Chunk
 
 _NAMES = (*vocabulary.SCRIPTS, "no letters")
@@ -22,7 +22,7 @@ def _measure(chunk: Chunk) -> Counts:
     return counts
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     scripts = vocabulary.of(facts.context.model).scripts
     titles = {"all": "all tokens"}
     if facts.context.kind.compares:

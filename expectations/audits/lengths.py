@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, Facts, Figure, Tolerances, Totals
+from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals
 
 _QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 _BINS = 40
@@ -17,7 +17,7 @@ def _width(longest: int) -> int:
     return next(int(ten * step) for step in (1, 2, 5, 10) if ten * step >= least)
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     lengths = np.sort(facts.lengths)
     places = [min(len(lengths) - 1, round(q * (len(lengths) - 1))) for q in _QUANTILES]
     figures = []

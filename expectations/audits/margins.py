@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.contract import COMPARES
 from expectations.readback.chunk import Chunk
 
@@ -24,7 +24,7 @@ def _measure(chunk: Chunk) -> Counts:
     }
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     if not len(totals.summed("pairs")):
         return []
     pairs, negative = (int(n) for n in totals.summed("pairs"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.readback.chunk import Chunk
 from stages.columns import Ints
 
@@ -42,7 +42,7 @@ def _measure(chunk: Chunk) -> Counts:
     }
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     answers, short = (int(n) for n in totals.summed("answers"))
     value = share(short, answers)
     what = "steps after the first" if facts.context.kind.marks else "answers"

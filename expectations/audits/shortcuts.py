@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from expectations import vocabulary
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level
 from expectations.contract import COMPARES
 from expectations.readback.chunk import Chunk
 from expectations.readback.undo_layout import Sequences
@@ -101,7 +101,9 @@ def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
     return scores
 
 
-def _word(name: str, chosen: Ints, rejected: Ints, facts: Facts, tolerances: Tolerances) -> Figure:
+def _word(
+    name: str, chosen: Ints, rejected: Ints, facts: AuditFacts, tolerances: Tolerances
+) -> Figure:
     pairs = len(chosen)
     size = int(max(chosen.max(), rejected.max())) + 1
     # Two folds: each half is scored with the counts of the other half.
@@ -123,7 +125,7 @@ def _word(name: str, chosen: Ints, rejected: Ints, facts: Facts, tolerances: Tol
     return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     figures = [_number(name, totals.summed(name), tolerances) for name in _NUMBERS]
     for name in _WORDS:
         sides = totals.joined(f"{name} chosen"), totals.joined(f"{name} rejected")

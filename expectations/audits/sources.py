@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from expectations.audits import WARN, Audit, Facts, Figure, Tolerances, Totals, share
+from expectations.audits import WARN, Audit, AuditFacts, Figure, Tolerances, Totals, share
 
 MOST = 50  # inputs that are listed
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     what = "tokens of the longer sides" if facts.context.kind.compares else "tokens"
     total = sum(source.tokens for source in facts.sources)
     figures = []

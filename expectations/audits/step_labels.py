@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.contract import MARKS
 from expectations.readback.chunk import Chunk
 
@@ -28,7 +28,7 @@ def _measure(chunk: Chunk) -> Counts:
     }
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     good, bad, unlabelled = (int(n) for n in totals.summed("labels"))
     chains, wrong = (int(n) for n in totals.summed("chains"))
     first = totals.summed("first").tolist()

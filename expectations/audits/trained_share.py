@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, Counts, Facts, Figure, Tolerances, Totals, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
 from expectations.contract import ANSWERS
 from expectations.readback.chunk import Chunk
 from stages.columns import offsets_of
@@ -35,7 +35,7 @@ def _measure(chunk: Chunk) -> Counts:
     }
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     trained, tokens = facts.ledger.trained, facts.ledger.tokens
     whole = share(trained, tokens)
     figures = [

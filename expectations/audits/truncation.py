@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from expectations.audits import Audit, Facts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals, level, share
 
 
-def _judge(facts: Facts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     ledger = facts.ledger
     refused, made, trimmed = ledger.too_long, ledger.made, ledger.truncated
     lost, cut = share(refused, made), share(trimmed, ledger.tokens + trimmed)

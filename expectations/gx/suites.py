@@ -23,7 +23,7 @@ _REMEDY = "Nothing was published; fix the suite."
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredExpectation:
     """One expectation as declared.
 
     Attributes:
@@ -44,7 +44,7 @@ class Suite:
 
     name: str
     table: str
-    expectations: tuple[Declared, ...]
+    expectations: tuple[DeclaredExpectation, ...]
 
     def described(self) -> dict[str, Any]:
         """The suite in the JSON of Great Expectations."""
@@ -69,7 +69,7 @@ def shipped(context: Context) -> list[Suite]:
     suites = []
     for table in LEVELS:
         declared = [
-            Declared(law.name, *check.expectation(), severity=law.severity, why=law.why)
+            DeclaredExpectation(law.name, *check.expectation(), severity=law.severity, why=law.why)
             for law in applying(context, table)
             for check in law.checks_for(context)
         ]
@@ -153,7 +153,7 @@ def _read(document: Any, where: str, stem: str) -> Suite:
     return Suite(name, table, tuple(declared))
 
 
-def _declared(document: Any, where: str, index: int) -> Declared:
+def _declared(document: Any, where: str, index: int) -> DeclaredExpectation:
     if not isinstance(document, dict):
         raise GateError(f"{where} is not an object.", _REMEDY)
     kind, severity = document.get("type"), document.get("severity", "critical")
@@ -167,7 +167,7 @@ def _declared(document: Any, where: str, index: int) -> Declared:
     kwargs = {k: v for k, v in (document.get("kwargs") or {}).items() if v is not None}
     why = document.get("description") or document.get("notes") or ""
     law = str(meta.get("name") or f"{kind}_{index + 1}")
-    return Declared(law, str(kind), kwargs=kwargs, severity=str(severity), why=str(why))
+    return DeclaredExpectation(law, str(kind), kwargs=kwargs, severity=str(severity), why=str(why))
 
 
 def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def resolved(kwargs: Mapping[str, Any], parameters: Mapping[str, int]) -> dict[s
     return arguments
 
 
-def columns_of(declared: Sequence[Declared]) -> list[str]:
+def columns_of(declared: Sequence[DeclaredExpectation]) -> list[str]:
     """The columns that expectations use, each once."""
     names: dict[str, None] = {}
     for one in declared:

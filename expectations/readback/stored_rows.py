@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from expectations.contract import ALONE, PLANNED, STORED, Context
 from expectations.readback import undo_layout
-from expectations.readback.undo_layout import Examples, Sequences
+from expectations.readback.undo_layout import Sequences, StoredExamples
 from stages.columns import Ints
 
 _NAME = r"(?s)^(.*):(\d+)(?:#(\d+))?$"  # path, line and sequence of a row id
@@ -96,7 +96,7 @@ class StoredRows:
         return "chosen_ids" in self.table.schema.names
 
     @cached_property
-    def examples(self) -> Examples:
+    def examples(self) -> StoredExamples:
         """Sequences with their labels; pairs have no labels."""
         return undo_layout.examples(self.table, self.context)
 

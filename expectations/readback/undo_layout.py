@@ -61,7 +61,7 @@ class Sequences:
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class StoredExamples:
     """The examples of a table of SFT or PRM rows.
 
     Attributes:
@@ -91,7 +91,7 @@ def column(table: pa.Table, name: str) -> pa.ListArray:
     return whole(table.column(name))
 
 
-def examples(table: pa.Table, context: Context) -> Examples:
+def examples(table: pa.Table, context: Context) -> StoredExamples:
     """The examples of a batch after ``encode``, or of a shard in the context's layout."""
     mask = column(table, "attention_mask") if PADS in context.traits else None
     sequences = _unpadded(column(table, "input_ids"), mask)
@@ -108,7 +108,7 @@ def examples(table: pa.Table, context: Context) -> Examples:
     weights = None
     if "loss_weights" in table.schema.names:
         weights = _weights(column(table, "loss_weights"), mask, rows)
-    return Examples(
+    return StoredExamples(
         rows=rows, sequences=sequences, labels=labels, fits=fits, steps=steps, weights=weights
     )
 

@@ -29,7 +29,7 @@ from pipeline.shards import margins
 from pipeline.shards import plan as planning
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
-from pipeline.shards.plan import Plan
+from pipeline.shards.plan import ShardPlan
 from pipeline.trainers import exporting
 from pipeline.verdict import data_docs, gate, rejects
 from pipeline.verdict.gate import Evidence
@@ -57,7 +57,7 @@ class _Planned:
 
     works: list[Work]
     reports: list[PartReport]
-    plan: Plan
+    plan: ShardPlan
     ledger: Ledger
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from expectations.audits import AuditResult, Facts, Ledger, Source, run_audits
+from expectations.audits import AuditFacts, AuditResult, BuildCounts, SourceCounts, run_audits
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from pipeline.build.description import Outcome
@@ -18,7 +18,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine, Manifest
 from pipeline.manifest.records import AUDITS
 from pipeline.shards.measured import read
-from pipeline.shards.plan import Plan, part_of
+from pipeline.shards.plan import ShardPlan, part_of
 from stages.columns import Ints
 
 SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
@@ -36,7 +36,7 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
             yield chunk_of(table.combine_chunks(), shard.split, context)
 
 
-def _leaked(plan: Plan) -> int:
+def _leaked(plan: ShardPlan) -> int:
     """Test examples whose ids and labels are those of a train example."""
     sides = {side.name: plan.examples.digest[side.order] for side in plan.sides}
     if "test" not in sides:
@@ -45,7 +45,7 @@ def _leaked(plan: Plan) -> int:
     return frames["test"].join(frames["train"], on=["a", "b"], how="semi").height
 
 
-def _sources(outcome: Outcome) -> tuple[Source, ...]:
+def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
     """Rows, kept examples and their tokens, by input file."""
     plan = outcome.plan
     kept = np.flatnonzero(plan.kept)
@@ -57,18 +57,18 @@ def _sources(outcome: Outcome) -> tuple[Source, ...]:
     tokens = np.bincount(owner, plan.examples.length[kept], count).astype(np.int64).tolist()
     names = [source.name for source in outcome.inputs]
     rows = zip(names, outcome.rows_of_input, examples, tokens, strict=True)
-    return tuple(Source(*row) for row in rows)
+    return tuple(SourceCounts(*row) for row in rows)
 
 
-def _lengths(plan: Plan) -> Ints:
+def _lengths(plan: ShardPlan) -> Ints:
     lengths: Ints = plan.examples.length[plan.kept]
     return lengths
 
 
-def _ledger(manifest: Manifest) -> Ledger:
+def _ledger(manifest: Manifest) -> BuildCounts:
     examples, tokens = manifest.examples, manifest.tokens
     test = manifest.splits.get("test")
-    return Ledger(
+    return BuildCounts(
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
@@ -99,7 +99,7 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
     )
     total = manifest.tokens.total + manifest.tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
-    facts = Facts(
+    facts = AuditFacts(
         context=context,
         ledger=_ledger(manifest),
         lengths=_lengths(outcome.plan),

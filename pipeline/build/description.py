@@ -19,23 +19,23 @@ from pipeline.inputs.scan import Input
 from pipeline.manifest import build_id as identity
 from pipeline.manifest.counts import (
     FATES,
-    Examples,
-    Packing,
-    Padding,
-    Rows,
-    Tokens,
+    ExampleCounts,
+    PackingCounts,
+    PaddingCounts,
+    RowCounts,
+    TokenCounts,
     TurnSplit,
 )
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.manifest import (
     SCHEMA_VERSION,
-    Encoder,
+    EncoderRecord,
     InputRecord,
     Manifest,
     Parity,
-    Prm,
+    PrmRecord,
     ProbeRecord,
-    Rm,
+    RmRecord,
     ShardRecord,
     SplitRecord,
     UnreadColumn,
@@ -46,7 +46,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.margins import Margins
-from pipeline.shards.plan import Plan
+from pipeline.shards.plan import ShardPlan
 from pipeline.verdict.rejects import Ledger
 from stages import formats, layouts
 from stages.chat_template import turn_split
@@ -62,7 +62,7 @@ class Outcome:
     inputs: list[Input]
     parts: list[PartReport]
     rows_of_input: list[int]
-    plan: Plan
+    plan: ShardPlan
     shards: list[ShardReport]
     ledger: Ledger
     duplicate_rows: int
@@ -101,21 +101,23 @@ def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
     return splits
 
 
-def _packing(outcome: Outcome) -> Packing | None:
+def _packing(outcome: Outcome) -> PackingCounts | None:
     config, plan = outcome.recipe.config, outcome.plan
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
     if layouts.load(config.plan.layout).packs:
-        return Packing(rows, round(tokens / (rows * config.plan.max_length), 6), plan.lower_bound)
+        return PackingCounts(
+            rows, round(tokens / (rows * config.plan.max_length), 6), plan.lower_bound
+        )
     return None
 
 
-def _padding(outcome: Outcome) -> Padding | None:
+def _padding(outcome: Outcome) -> PaddingCounts | None:
     if not layouts.load(outcome.recipe.config.plan.layout).pads:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)
-    return Padding(outcome.plan.width, round(padding / (tokens + padding), 6))
+    return PaddingCounts(outcome.plan.width, round(padding / (tokens + padding), 6))
 
 
 def _notes(outcome: Outcome) -> Counter[str]:
@@ -124,11 +126,11 @@ def _notes(outcome: Outcome) -> Counter[str]:
     return notes + Counter({"salvaged_before_damage": salvaged})
 
 
-def _rows(outcome: Outcome) -> Rows:
+def _rows(outcome: Outcome) -> RowCounts:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
     used = len(np.unique(plan.examples.row[plan.kept]))
-    return Rows(
+    return RowCounts(
         in_=rows_in,
         used=used,
         rejected=ledger.rejected_rows,
@@ -140,9 +142,9 @@ def _rows(outcome: Outcome) -> Rows:
     )
 
 
-def _examples(outcome: Outcome) -> Examples:
+def _examples(outcome: Outcome) -> ExampleCounts:
     ledger, plan = outcome.ledger, outcome.plan
-    return Examples(
+    return ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
         duplicates=int((~plan.kept).sum()),
@@ -168,11 +170,11 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def _prm(outcome: Outcome) -> Prm | None:
+def _prm(outcome: Outcome) -> PrmRecord | None:
     config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
     if not outcome.recipe.task.kind.marks:
         return None
-    return Prm(
+    return PrmRecord(
         template=config.parts.prm_template,
         step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
@@ -180,10 +182,10 @@ def _prm(outcome: Outcome) -> Prm | None:
     )
 
 
-def _encoder(outcome: Outcome) -> Encoder:
+def _encoder(outcome: Outcome) -> EncoderRecord:
     recipe = outcome.recipe
     encoder = encoders.load(recipe.backend, recipe.model.tokenizer_json)
-    return Encoder(
+    return EncoderRecord(
         backend=encoder.name,
         version=encoder.version,
         parity=_parity(outcome),
@@ -242,10 +244,10 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
     )
 
 
-def _tokens(outcome: Outcome) -> Tokens:
+def _tokens(outcome: Outcome) -> TokenCounts:
     plan = outcome.plan
     split = turn_split.figures(outcome.counts.get("turn_split", {}))
-    return Tokens(
+    return TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
         trained=int(plan.examples.trained[plan.kept].sum()),
         padding=sum(s.padding for s in outcome.shards),
@@ -273,7 +275,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         options=config.for_build,
         model=repaired(recipe),
         prm=_prm(outcome),
-        rm=Rm(outcome.margins.recorded()) if outcome.margins else None,
+        rm=RmRecord(outcome.margins.recorded()) if outcome.margins else None,
         format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         inputs=_inputs(outcome),
         rows=_rows(outcome),

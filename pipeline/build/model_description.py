@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, replace
 
-from pipeline.manifest.model_record import ModelRecord, Pair, RepairRecord
+from pipeline.manifest.model_record import ModelRecord, PairRecord, RepairRecord
 from pipeline.recipe.recipe import Recipe
 from stages.models.profile import ModelProfile, TargetModel
 
@@ -43,12 +43,12 @@ def model_of(model: TargetModel) -> ModelRecord:
     )
 
 
-def _pair(profile: ModelProfile) -> Pair | None:
+def _pair(profile: ModelProfile) -> PairRecord | None:
     """How an encoder's two texts are framed, and which positions it has; None for decoders."""
     framing = profile.pair
     if framing is None:
         return None
-    return Pair(
+    return PairRecord(
         before=framing.before,
         between=framing.between,
         after=framing.after,

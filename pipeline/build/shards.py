@@ -17,9 +17,9 @@ from pipeline.parts.part import PartReport, Work
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards import gather
-from pipeline.shards.gather import Gather, Shard, ShardReport, Source
+from pipeline.shards.gather import Gather, PartSource, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, read
-from pipeline.shards.plan import Plan
+from pipeline.shards.plan import ShardPlan
 from stages import formats
 from stages.chat_template import loss_weights
 from stages.columns import Ints
@@ -27,18 +27,18 @@ from stages.columns import Ints
 
 def sources_of(
     prepared: Prepared, works: Sequence[Work], reports: Sequence[PartReport]
-) -> list[Source]:
+) -> list[PartSource]:
     """Where each part's examples come from: its file, and the line of it at which it starts."""
     sources = []
     for source, numbers in zip(prepared.inputs, prepared.of_inputs(range(len(works))), strict=True):
         line = 0
         for number in numbers:
-            sources.append(Source(str(works[number].path), source.name, line))
+            sources.append(PartSource(str(works[number].path), source.name, line))
             line += reports[number].lines
     return sources
 
 
-def lines_of_parts(plan: Plan, reports: Sequence[PartReport]) -> list[Ints]:
+def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> list[Ints]:
     """The line of each example in its split, by part.
 
     The plan counts lines over all inputs, so the lines of the parts before are taken off again.
@@ -52,13 +52,13 @@ def lines_of_parts(plan: Plan, reports: Sequence[PartReport]) -> list[Ints]:
     return lines
 
 
-def _shards_of(plan: Plan) -> list[Shard]:
+def _shards_of(plan: ShardPlan) -> list[ShardWork]:
     shards = []
     for side in plan.sides:
         for path, order, sizes in side.pieces():
             digest = plan.examples.digest[order]
             shards.append(
-                Shard(
+                ShardWork(
                     path=path,
                     split=side.name,
                     order=order,
@@ -87,11 +87,11 @@ def _named(prepared: Prepared) -> Sources:
 
 def write_shards(
     prepared: Prepared,
-    plan: Plan,
+    plan: ShardPlan,
     folder: Path,
     *,
     works: Sequence[Work],
-    sources: Sequence[Source],
+    sources: Sequence[PartSource],
     with_margin: bool,
     report: Report,
 ) -> list[ShardReport]:

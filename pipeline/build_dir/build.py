@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipeline import exports
 from pipeline.build_dir import files, stored
-from pipeline.manifest.json_records import MalformedError, Record, load
+from pipeline.manifest.json_records import JsonRecord, MalformedError, load
 from pipeline.manifest.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
@@ -42,7 +42,7 @@ from pipeline.manifest.records import (
 )
 from stages.errors import DataError, SurroundingsError, UsageError
 
-_R = TypeVar("_R", bound=Record)
+_R = TypeVar("_R", bound=JsonRecord)
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
@@ -65,7 +65,7 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 @dataclass(frozen=True)
-class Shard:
+class StoredShard:
     """One shard of a split.
 
     Attributes:
@@ -114,7 +114,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Split:
+class StoredSplit:
     """``train`` or ``test``.
 
     Attributes:
@@ -123,7 +123,7 @@ class Split:
 
     name: str
     record: SplitRecord = field(repr=False)
-    shards: tuple[Shard, ...]
+    shards: tuple[StoredShard, ...]
 
     def tables(self) -> Iterator[pa.Table]:
         """The shards in our columns, in order, one at a time; raises as ``Shard.table`` does."""
@@ -165,10 +165,12 @@ class Build:
             raise _damaged(place, MANIFEST, error) from error
 
     @cached_property
-    def splits(self) -> Mapping[str, Split]:
+    def splits(self) -> Mapping[str, StoredSplit]:
         """``train``, and ``test`` where the build has one."""
         return {
-            name: Split(name, record, tuple(Shard(self, shard) for shard in record.shards))
+            name: StoredSplit(
+                name, record, tuple(StoredShard(self, shard) for shard in record.shards)
+            )
             for name, record in self.manifest.splits.items()
         }
 
@@ -245,7 +247,7 @@ class Build:
         return self
 
     @cached_property
-    def facts(self) -> exports.Facts:
+    def facts(self) -> exports.ExportFacts:
         """What a trainer's export may know of it.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipeline.build_dir.build import Build
-from pipeline.manifest.json_records import OPTIONAL, MalformedError, Record, load
+from pipeline.manifest.json_records import OPTIONAL, JsonRecord, MalformedError, load
 from pipeline.manifest.model_record import ModelRecord
 from stages.errors import DataError
 from stages.models.profile import (
@@ -20,7 +20,7 @@ _CONFIG = "tokenizer/tokenizer_config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TokenizerConfig(Record):
+class _TokenizerConfig(JsonRecord):
     chat_template: str
     model_max_length: int
     bos_token: str | None = field(default=None, metadata=OPTIONAL)

@@ -53,7 +53,7 @@ def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], B
     """Examples of those rows, and what they are called; refused rows are left out."""
     normalized = recipe.normalize(format_name)(_records(source))
     batch, _ = chain.through(normalized, recipe.stages(format_name))
-    return gather.row_ids(gather.Source("", source.name, 0), batch), batch
+    return gather.row_ids(gather.PartSource("", source.name, 0), batch), batch
 
 
 def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, int, int], tuple[int, int]]:

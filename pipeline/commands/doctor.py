@@ -15,13 +15,13 @@ from pipeline.options.config import default_cache
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from stages.probes import Verdict
+    from stages.probes import ProbeVerdict
 
 _SAYS = {True: "ok", False: "FAILED", None: "not run"}
 _WIDTH = 100
 
 
-def _lines(name: str, verdict: Verdict, column: int) -> list[str]:
+def _lines(name: str, verdict: ProbeVerdict, column: int) -> list[str]:
     head = f"{_SAYS[verdict.passed]:<8}{name:<{column}}  "
     text = " ".join(filter(None, (verdict.detail, verdict.remedy)))
     return textwrap.wrap(
@@ -57,7 +57,7 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = given["cache_dir"] or default_cache()
     source = read_text(template) if template else None
-    examined = doctor.examine(doctor.Wanted(**given, chat_template=source))
+    examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
     described = doctor.described(examined, stop)
     if as_json:
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))

@@ -107,10 +107,10 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
     """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""
-    from pipeline.stops.examine import Wanted, examine
+    from pipeline.stops.examine import StopRun, examine
 
     given["most"] = given["most"] or 0
-    examined = examine(Wanted(target, key=os.environ.get(key_env, ""), **given))
+    examined = examine(StopRun(target, key=os.environ.get(key_env, ""), **given))
     result = _result(examined, limit)
     if as_json:
         click.echo(json.dumps(result, ensure_ascii=False))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest, TrainerRecord
-from pipeline.manifest.model_record import ModelRecord, Pair
+from pipeline.manifest.model_record import ModelRecord, PairRecord
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
@@ -24,7 +24,7 @@ PREFERENCE = ("packed", "ragged", "padded")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ExportFacts:
     """The facts about a build that an export may use; all of them are in the manifest.
 
     Attributes:
@@ -65,7 +65,7 @@ class Facts:
         return layouts.load(self.layout)
 
     @property
-    def pair(self) -> Pair | None:
+    def pair(self) -> PairRecord | None:
         """How an encoder's two texts are framed; None for decoders."""
         return self.bound.pair if self.bound else None
 
@@ -85,15 +85,15 @@ class Projection:
     back: Callable[[pa.Table], pa.Table]
 
 
-def _as_it_is(facts: Facts) -> Projection | None:
+def _as_it_is(facts: ExportFacts) -> Projection | None:
     return None
 
 
-def _no_more(facts: Facts) -> str | None:
+def _no_more(facts: ExportFacts) -> str | None:
     return None
 
 
-def _no_files(facts: Facts) -> Mapping[str, str]:
+def _no_files(facts: ExportFacts) -> Mapping[str, str]:
     return {}
 
 
@@ -120,12 +120,12 @@ class Export:
     name: str
     versions: str
     takes: Mapping[str, tuple[str, ...]]
-    detail: Callable[[Facts], str]
-    launch: Callable[[Facts], str]
+    detail: Callable[[ExportFacts], str]
+    launch: Callable[[ExportFacts], str]
     why_not: Mapping[str, str] = field(default_factory=dict)
-    refuses: Callable[[Facts], str | None] = _no_more
-    files: Callable[[Facts], Mapping[str, str]] = _no_files
-    projection: Callable[[Facts], Projection | None] = _as_it_is
+    refuses: Callable[[ExportFacts], str | None] = _no_more
+    files: Callable[[ExportFacts], Mapping[str, str]] = _no_files
+    projection: Callable[[ExportFacts], Projection | None] = _as_it_is
     container: str = "arrow"
     takes_weights: bool = False
     takes_margins: bool = False
@@ -151,7 +151,7 @@ class Export:
         )
         return f"{self.name} cannot train from a build of {task}: {why}."
 
-    def reason(self, facts: Facts) -> str | None:
+    def reason(self, facts: ExportFacts) -> str | None:
         """Why this trainer cannot train from such a build; None when it can."""
         taken = self.takes.get(facts.kind.trains_as)
         if taken is None:
@@ -170,7 +170,7 @@ class Export:
             )
         return self.refuses(facts)
 
-    def require(self, facts: Facts) -> None:
+    def require(self, facts: ExportFacts) -> None:
         """Refuse what cannot work.
 
         Raises:
@@ -181,10 +181,10 @@ class Export:
             raise UsageError(why, "See what each takes with: pipeline list trainers")
 
 
-def facts_of(manifest: Manifest) -> Facts:
+def facts_of(manifest: Manifest) -> ExportFacts:
     """The facts about a finished build, from its manifest."""
     prm, margins = manifest.prm, manifest.margins
-    return Facts(
+    return ExportFacts(
         task=manifest.task,
         layout=manifest.layout,
         max_length=manifest.max_length,
@@ -222,7 +222,7 @@ def names() -> list[str]:
     return [name.replace("_", "-") for name in catalog.names(__name__)]
 
 
-def verdicts(facts: Facts) -> dict[str, TrainerRecord]:
+def verdicts(facts: ExportFacts) -> dict[str, TrainerRecord]:
     """The manifest's ``trainers``: for each, whether it can train from this build, and why."""
     records = {}
     for name in names():

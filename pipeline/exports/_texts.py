@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.exports import Facts, Projection
+from pipeline.exports import ExportFacts, Projection
 from stages.columns import IGNORED
 from stages.errors import UsageError
 from stages.models.encoders import parsed
@@ -26,7 +26,7 @@ Texts = dict[str, Any]
 class Exact:
     """Decodes ids with a build's tokenizer, and encodes text as a trainer would."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ExportFacts) -> None:
         self._tokenizer = parsed(facts.tokenizer_json)
         self.eos: str = facts.model.eos_token
         self.eos_id: int = facts.model.eos_token_id
@@ -54,7 +54,7 @@ def stretch(row: Row) -> tuple[int, int] | None:
 
 def projection(
     name: str, instead: str, one: Callable[[Row, Exact], tuple[Texts, str | None]]
-) -> Callable[[Facts], Projection]:
+) -> Callable[[ExportFacts], Projection]:
     """The projection of an export whose rows are texts.
 
     Args:
@@ -80,7 +80,7 @@ def projection(
             raise UsageError(f"{name} would not train on this build's tokens. {reasons}.", instead)
         return pa.Table.from_pylist(rows)
 
-    def of_facts(facts: Facts) -> Projection:
+    def of_facts(facts: ExportFacts) -> Projection:
         exact = Exact(facts)
         return Projection((), lambda table: forward(table, exact), lambda table: pa.table({}))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import class_labels, list_of, ones, token_labels
 from pipeline.exports._script import PLAIN, script
 from stages.kinds import CONVERSATION, PAIR, STEPS
@@ -48,7 +48,7 @@ remove_unused_columns: false
 """
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     config = _CONFIG.format(
         test=_TEST if "test" in facts.splits else "",
         length=facts.max_length,
@@ -72,7 +72,7 @@ sed "s|DATA_DIR|$(plain "$DATA")|" "$BUILD/launch/axolotl.yaml" > "$DATA/axolotl
 """
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     notes = [
         "The shards are linked into ./axolotl-NUMBER, and axolotl writes its prepared data there."
     ]
@@ -81,7 +81,7 @@ def _launch(facts: Facts) -> str:
     return text.replace("exec ", PLAIN + _FILL.format(splits=" ".join(facts.splits)) + "exec ")
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     if facts.kind.marks:
         return "one class at each step token: 1 good, 0 bad; sample_packing off"
     return (
@@ -90,13 +90,13 @@ def _detail(facts: Facts) -> str:
     )
 
 
-def _refuses(facts: Facts) -> str | None:
+def _refuses(facts: ExportFacts) -> str | None:
     if facts.soft:
         return "axolotl trains step rewards as two classes: they cannot express soft labels."
     return None
 
 
-def _projection(facts: Facts) -> Projection:
+def _projection(facts: ExportFacts) -> Projection:
     good, bad = facts.model.good_token_id, facts.model.bad_token_id
     classes = facts.kind.marks
 

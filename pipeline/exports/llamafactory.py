@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import list_of, nulls, ones
 from pipeline.exports._script import PLAIN, RATE, script
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
@@ -44,12 +44,12 @@ learning_rate: {rate}
 _MULTIPLE = 8  # to which its collator pads ids, but not positions
 
 
-def _width(facts: Facts) -> int:
+def _width(facts: ExportFacts) -> int:
     """Tokens of a stored pack: one more than the longest, rounded up."""
     return -(-(facts.max_length + 1) // _MULTIPLE) * _MULTIPLE
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     packed = facts.stored.packs
     # YAML reads 2e-5 as a text, and 2.0e-5 as a number.
     pairs = _PAIRS.format(batch=max(1, min(4, facts.rows)), rate=RATE.replace("e", ".0e"))
@@ -62,7 +62,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
     return {"llamafactory.yaml": config}
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     notes = ["The script writes both folders into the configuration."]
     lines = [["llamafactory-cli", "train", "CONFIG"]]
     text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes=notes)
@@ -74,7 +74,7 @@ def _launch(facts: Facts) -> str:
     return text.replace("train CONFIG", 'train "$CONFIG"').replace("exec ", fill + "exec ")
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     test = "; its evaluation split would be called validation: this test split is not read"
     tail = test if "test" in facts.splits else ""
     if facts.stored.packs:
@@ -173,7 +173,7 @@ def _neat(width: int, pad_id: int) -> Projection:
     return Projection(("input_ids", "labels", "seq_lengths"), forward, back)
 
 
-def _projection(facts: Facts) -> Projection:
+def _projection(facts: ExportFacts) -> Projection:
     if facts.kind.compares:
         return Projection(("chosen_ids", "rejected_ids"), _pair, _unpair)
     if facts.stored.packs:

@@ -9,7 +9,7 @@ alone, and puts the eos token after the answer.
 
 from __future__ import annotations
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
 from stages.kinds import CONVERSATION, PAIR, STEPS
@@ -61,13 +61,13 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     return texts, None
 
 
-def _projection(facts: Facts) -> Projection:
+def _projection(facts: ExportFacts) -> Projection:
     one = {CONVERSATION: _sft, PAIR: _rm}[facts.kind.trains_as]
     instead = "Export for a trainer that reads ids: trl, transformers, llamafactory, openrlhf."
     return projection("medicalgpt", instead, one)(facts)
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     program = {CONVERSATION: "supervised_finetuning", PAIR: "reward_modeling"}[facts.kind.trains_as]
     held_out = "test" if "test" in facts.splits else "train"  # read with --do_eval alone
     # The script divides its limit between prompt and answer, and one token more must fit. These
@@ -97,7 +97,7 @@ def _launch(facts: Facts) -> str:
     return script("with MedicalGPT", "medicalgpt.sh", lines, notes=notes, before=before)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     text = "rows of text; the export checks that each is tokenized to the same ids again"
     text += "; not for its scripts of 2023, which print more words around each row"
     if facts.kind.compares:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import labels_where, list_of, trained
 from pipeline.exports._script import script
 from stages.columns import list_parts, make_list, numbers, offsets_of
@@ -69,7 +69,7 @@ print(dataset)
 '''
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     test = "test" in facts.splits
     program = _PROGRAM.format(
         length=facts.max_length,
@@ -79,20 +79,20 @@ def _files(facts: Facts) -> Mapping[str, str]:
     return {"train_megatron.py": program}
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
     notes = ["It writes the dataset configuration; you provide the model's recipe and ranks."]
     return script("with Megatron-Bridge", "megatron.sh", lines, notes=notes)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     return (
         "packed Parquet; answer_only_loss must stay true; its collator leaves out the last token "
         "of each document as an input, and the loss wherever the input is the eos token"
     )
 
 
-def _projection(facts: Facts) -> Projection:
+def _projection(facts: ExportFacts) -> Projection:
     eos = int(facts.model.eos_token_id)
 
     def forward(table: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import labels_where, like, list_of, trained
 from pipeline.exports._script import script
 from stages.columns import list_parts, numbers
@@ -28,7 +28,7 @@ output_dir: open-r1-output
 """
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     test = "test" in facts.splits
     recipe = _RECIPE.format(
         test="dataset_test_split: test\n" if test else "",
@@ -40,7 +40,7 @@ def _files(facts: Facts) -> Mapping[str, str]:
     return {"open-r1.yaml": recipe}
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     lines = [
         ["accelerate", "launch", "src/open_r1/sft.py"],
         ["--config", "$BUILD/launch/open-r1.yaml"],
@@ -49,7 +49,7 @@ def _launch(facts: Facts) -> str:
     return script("with open-r1 (run it in its checkout)", "open-r1.sh", lines)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     return (
         "completion_only_loss=true, or its TRL trains every token; use_liger_kernel=false, or it "
         "drops the mask; packing=false, since its packing drops it too; trl 0.15 and 0.16, which "
@@ -72,7 +72,7 @@ def _back(table: pa.Table) -> pa.Table:
     return pa.table({"input_ids": ids, "labels": labels_where(ids, mask)})
 
 
-def _projection(facts: Facts) -> Projection:
+def _projection(facts: ExportFacts) -> Projection:
     return Projection(("input_ids", "labels"), _forward, _back)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.exports import Export, Facts
+from pipeline.exports import Export, ExportFacts
 from pipeline.exports._openrlhf_flags import Lines
 from pipeline.exports._openrlhf_flags import script as by_version
 from pipeline.exports._script import beginning, script
@@ -15,19 +15,19 @@ _VERSIONS = "openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)"
 _STEP = 128  # the trainer's default number of rows in a step of the optimizer
 
 
-def _step(facts: Facts) -> int:
+def _step(facts: ExportFacts) -> int:
     # The largest power of two up to the rows: deepspeed refuses a step that is not a multiple of
     # the micro batch times the GPUs.
     return 1 << max(1, min(facts.rows, _STEP)).bit_length() - 1
 
 
-def micro(facts: Facts) -> int:
+def micro(facts: ExportFacts) -> int:
     """Rows in a micro batch, on one GPU."""
     # One stored pack is already many documents, which the trainer gets as separate sequences.
     return 1 if facts.stored.packs else min(4, _step(facts))
 
 
-def sizes(facts: Facts, small: str, step: str, from_variable: bool = False) -> list[str]:
+def sizes(facts: ExportFacts, small: str, step: str, from_variable: bool = False) -> list[str]:
     """The options for the rows of a micro batch and, where a step takes more rows than the build
     has, for those of a step: otherwise the trainer ends before its first step.
 
@@ -43,7 +43,7 @@ COMMANDS = {CONVERSATION: "sft", PAIR: "rm", STEPS: "prm"}  # of the launcher
 _DPO = "dpo"  # of the launcher: it trains on pairs, as rm does
 
 
-def _flags(task: str, facts: Facts) -> Lines:
+def _flags(task: str, facts: ExportFacts) -> Lines:
     """The command of one of the launcher's tasks, as versions before 0.10.2 spell it."""
     scores = facts.kind.compares and task != _DPO
     evaluate = (
@@ -78,7 +78,7 @@ def _flags(task: str, facts: Facts) -> Lines:
     ]
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     lines = _flags(COMMANDS[facts.kind.trains_as], facts)
     if facts.kind.marks:
         notes = ["Needs openrlhf 0.7.4 to 0.9.5: newer ones have no such trainer."]
@@ -92,14 +92,14 @@ def _launch(facts: Facts) -> str:
     )
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     if not facts.kind.compares:
         return {}
     file = "openrlhf-dpo.sh"
     return {file: by_version("by preference (DPO) with OpenRLHF", file, _flags(_DPO, facts))}
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     if facts.kind.compares:
         return "pairs for rm and, with launch/openrlhf-dpo.sh, for dpo; padded by the trainer"
     packs = "packs are exploded and isolated by --packing_samples" if facts.stored.packs else ""
@@ -114,7 +114,7 @@ def _detail(facts: Facts) -> str:
     return packs or "one example a row; padded by the trainer"
 
 
-def _refuses(facts: Facts) -> str | None:
+def _refuses(facts: ExportFacts) -> str | None:
     if facts.soft and facts.unlabelled:
         return (
             "openrlhf cannot train from soft labels with unlabelled steps among them: its loss "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._openrlhf_flags import script as by_version
 from pipeline.exports._script import beginning, script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
@@ -53,7 +53,7 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     return texts, None
 
 
-def _projection(facts: Facts) -> Projection:
+def _projection(facts: ExportFacts) -> Projection:
     good, bad = facts.model.good_token, facts.model.bad_token
 
     def prm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
@@ -71,7 +71,7 @@ def _projection(facts: Facts) -> Projection:
     return projection("openrlhf-text", instead, one)(facts)
 
 
-def _flags(facts: Facts) -> Iterator[list[str]]:
+def _flags(facts: ExportFacts) -> Iterator[list[str]]:
     yield ["deepspeed", "--module", f"openrlhf.cli.train_{COMMANDS[facts.kind.trains_as]}"]
     yield ["--pretrain", "$MODEL", "--dataset", "$BUILD"]
     yield ["--max_len", str(facts.max_length), "--packing_samples"]
@@ -93,7 +93,7 @@ def _flags(facts: Facts) -> Iterator[list[str]]:
         yield ["--reward_tokens", str(model.good_token), str(model.bad_token)]
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     what, file, lines = "with OpenRLHF's own datasets", "openrlhf-text.sh", list(_flags(facts))
     if facts.kind.marks:
         return script(what, file, lines)
@@ -101,11 +101,11 @@ def _launch(facts: Facts) -> str:
     return by_version(what, file, lines, notes=notes, before=before)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     return "rows of text; the export checks that each is tokenized to the same ids again"
 
 
-def _refuses(facts: Facts) -> str | None:
+def _refuses(facts: ExportFacts) -> str | None:
     if facts.kind.marks and (facts.soft or facts.unlabelled):
         return "openrlhf-text has one hard label per step: this build has soft or missing ones."
     return None

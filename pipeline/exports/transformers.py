@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.exports import Export, Facts
+from pipeline.exports import Export, ExportFacts
 from pipeline.exports._script import script
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
@@ -42,7 +42,7 @@ trainer.save_model()
 '''
 
 
-def _program(facts: Facts) -> str:
+def _program(facts: ExportFacts) -> str:
     packed = facts.stored.packs
     collator = {"packed": "Flatten", "ragged": "Pad", "padded": "Stack"}[facts.layout]
     settings = "tokenizer.pad_token_id" if collator == "Pad" else ""
@@ -60,11 +60,11 @@ def _program(facts: Facts) -> str:
     )
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     return {"train_transformers.py": _program(facts)}
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     lines = [
         ["accelerate", "launch", "$BUILD/launch/train_transformers.py"],
         ["$BUILD", "$MODEL"],
@@ -72,7 +72,7 @@ def _launch(facts: Facts) -> str:
     return script("with transformers.Trainer", "transformers.sh", lines)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     if facts.stored.packs:
         return (
             "pipeline.torch_data.Flatten, batch size 1 and use_cache=False: positions restart, no "

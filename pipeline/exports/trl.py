@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import class_labels, list_of, token_labels
 from pipeline.exports._script import RATE, script
 from stages.kinds import CONVERSATION, PAIR, STEPS
@@ -120,7 +120,7 @@ except ImportError:  # where it was before
     from trl import PRMConfig, PRMTrainer"""
 
 
-def _program(facts: Facts) -> str:
+def _program(facts: ExportFacts) -> str:
     packed = facts.stored.packs
     auto = {CONVERSATION: "CausalLM", PAIR: "SequenceClassification", STEPS: "TokenClassification"}
     name = {CONVERSATION: "SFT", PAIR: "Reward", STEPS: "PRM"}[facts.kind.trains_as]
@@ -149,11 +149,11 @@ def _program(facts: Facts) -> str:
     return head + before + _PARSE.format(name=name) + model + _TAIL.format(name=name)
 
 
-def _files(facts: Facts) -> Mapping[str, str]:
+def _files(facts: ExportFacts) -> Mapping[str, str]:
     return {"train_trl.py": _program(facts)}
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     notes = []
     if facts.kind.marks:
         notes = ["Needs trl 0.15.2 to 1.13.0: newer ones have no such trainer."]
@@ -161,7 +161,7 @@ def _launch(facts: Facts) -> str:
     return script("with TRL", "trl.sh", lines, notes=notes)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     if facts.kind.marks:
         return "one class at each step token: 1 good, 0 bad; last version with a PRM trainer"
     if facts.kind.compares:
@@ -177,7 +177,7 @@ def _detail(facts: Facts) -> str:
     return f"max_length=None, or rows lose their end; pads right; {old}"
 
 
-def _refuses(facts: Facts) -> str | None:
+def _refuses(facts: ExportFacts) -> str | None:
     if facts.soft:
         return "trl trains step rewards as two classes: they cannot express soft labels."
     if facts.pair and facts.pair.token_types:
@@ -185,7 +185,7 @@ def _refuses(facts: Facts) -> str | None:
     return None
 
 
-def _projection(facts: Facts) -> Projection | None:
+def _projection(facts: ExportFacts) -> Projection | None:
     good, bad = facts.model.good_token_id, facts.model.bad_token_id
     if not facts.kind.marks or good is None or bad is None:
         return None  # it takes its columns from ours and drops the rest

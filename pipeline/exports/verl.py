@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipeline.exports import Export, Facts
+from pipeline.exports import Export, ExportFacts
 from pipeline.exports._script import script
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
-def _launch(facts: Facts) -> str:
+def _launch(facts: ExportFacts) -> str:
     test = [["data.val_files=$BUILD/test"]] if "test" in facts.splits else []
     lines = [
         ["torchrun", "--standalone", "--nproc_per_node=gpu"],
@@ -26,7 +26,7 @@ def _launch(facts: Facts) -> str:
     return script("with verl", "verl.sh", lines, notes=notes)
 
 
-def _detail(facts: Facts) -> str:
+def _detail(facts: ExportFacts) -> str:
     details = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
     if facts.stored.packs:
         details.append("packs are split into documents, and the trainer packs them again")

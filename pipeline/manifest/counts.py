@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.manifest.json_records import OPTIONAL, Record
+from pipeline.manifest.json_records import OPTIONAL, JsonRecord
 
 FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
 
 
 @dataclass(frozen=True, slots=True)
-class MarginCounts(Record):
+class MarginCounts(JsonRecord):
     """Pairs with a margin, and without."""
 
     present: int
@@ -19,7 +19,7 @@ class MarginCounts(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Record):
+class RowCounts(JsonRecord):
     """What became of the rows: ``in_ = used + rejected + duplicates + filtered``.
 
     Attributes:
@@ -39,7 +39,7 @@ class Rows(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Examples(Record):
+class ExampleCounts(JsonRecord):
     """What became of the examples: ``made = kept + rejected + duplicates``."""
 
     made: int
@@ -50,7 +50,7 @@ class Examples(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnSplit(Record):
+class TurnSplit(JsonRecord):
     """Conversations that became one example per trained turn.
 
     Attributes:
@@ -66,7 +66,7 @@ class TurnSplit(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens(Record):
+class TokenCounts(JsonRecord):
     """Tokens of all shards.
 
     Attributes:
@@ -82,7 +82,7 @@ class Tokens(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Packing(Record):
+class PackingCounts(JsonRecord):
     """Packs of a packed build.
 
     Attributes:
@@ -96,7 +96,7 @@ class Packing(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Padding(Record):
+class PaddingCounts(JsonRecord):
     """Rows of a padded build: tokens of each, and the share that is padding."""
 
     width: int
@@ -104,7 +104,7 @@ class Padding(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Inference(Record):
+class Inference(JsonRecord):
     """The generation prompts that a hybrid reasoning model was trained after.
 
     Attributes:
@@ -120,7 +120,7 @@ class Inference(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerTokens(Record):
+class AnswerTokens(JsonRecord):
     """Tokens that an answer needs: 99.9 % of the trained turns have at most ``p999``."""
 
     p999: int

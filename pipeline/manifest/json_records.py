@@ -49,7 +49,7 @@ class MalformedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class JsonRecord:
     """One JSON object.
 
     Attributes:
@@ -62,13 +62,13 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sealed(Record):
+class Sealed(JsonRecord):
     """A file with its own hash: ``content_sha256``, its last key, hashes all other keys."""
 
     content_sha256: str = ""
 
 
-_R = TypeVar("_R", bound=Record)
+_R = TypeVar("_R", bound=JsonRecord)
 _S = TypeVar("_S", bound=Sealed)
 
 
@@ -126,7 +126,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return functools.partial(_tuple, tuple(_reader(one) for one in inner if one is not ...))
     if origin is not None:  # a mapping of texts
         return functools.partial(_mapping, _reader(inner[1]))
-    if issubclass(kind, Record):
+    if issubclass(kind, JsonRecord):
         return functools.partial(_record, kind)
     return functools.partial(_is, kind)
 
@@ -159,7 +159,7 @@ def _record(kind: type[_R], value: Any) -> _R:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Record):
+    if isinstance(value, JsonRecord):
         return as_json(value)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
@@ -175,7 +175,7 @@ def from_json(kind: type[_R], value: object) -> _R:
     return _record(kind, value)
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def as_json(record: JsonRecord) -> dict[str, Any]:
     """The object that ``json`` writes, its keys in their order.
 
     A key that the file did not have is written only if it has no longer its default value.
@@ -205,12 +205,12 @@ def load(kind: type[_R], data: bytes) -> _R:
     return _record(kind, value)
 
 
-def dump(record: Record) -> bytes:
+def dump(record: JsonRecord) -> bytes:
     """A file's bytes: readable JSON with a final newline."""
     return json_text(as_json(record)).encode()
 
 
-def one_line(record: Record) -> str:
+def one_line(record: JsonRecord) -> str:
     """The same on one line, for ``--json``."""
     return json.dumps(as_json(record), ensure_ascii=False)
 

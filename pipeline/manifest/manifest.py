@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 from pipeline.manifest.counts import (
     AnswerTokens,
-    Examples,
+    ExampleCounts,
     Inference,
     MarginCounts,
-    Packing,
-    Padding,
-    Rows,
-    Tokens,
+    PackingCounts,
+    PaddingCounts,
+    RowCounts,
+    TokenCounts,
 )
-from pipeline.manifest.json_records import OPTIONAL, Record, Sealed
+from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
 
 MANIFEST = "manifest.json"
@@ -28,7 +28,7 @@ FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row,
 
 
 @dataclass(frozen=True, slots=True)
-class Header(Record):
+class Header(JsonRecord):
     """The keys that are read first, from the manifest of any version."""
 
     schema_version: int
@@ -36,7 +36,7 @@ class Header(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Record):
+class Listed(JsonRecord):
     """The keys about the folder, which the manifest of every version has.
 
     Attributes:
@@ -48,7 +48,7 @@ class Listed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Prm(Record):
+class PrmRecord(JsonRecord):
     """What prm builds say of their steps.
 
     Attributes:
@@ -66,14 +66,14 @@ class Prm(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Rm(Record):
+class RmRecord(JsonRecord):
     """What rm builds say of their pairs."""
 
     margins: MarginCounts | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadColumn(Record):
+class UnreadColumn(JsonRecord):
     """A column of an input that nothing read.
 
     Attributes:
@@ -88,7 +88,7 @@ class UnreadColumn(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class InputRecord(Record):
+class InputRecord(JsonRecord):
     """One input file.
 
     Attributes:
@@ -108,7 +108,7 @@ class InputRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardRecord(Record):
+class ShardRecord(JsonRecord):
     """One shard: its path in the build, and what it holds."""
 
     path: str
@@ -119,7 +119,7 @@ class ShardRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRecord(Record):
+class SplitRecord(JsonRecord):
     """``train`` or ``test``; ``rows`` are stored rows, so packs where they are packed."""
 
     rows: int
@@ -129,7 +129,7 @@ class SplitRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeRecord(Record):
+class ProbeRecord(JsonRecord):
     """A claim about the model, proved before any row was read."""
 
     passed: bool
@@ -137,7 +137,7 @@ class ProbeRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Parity(Record):
+class Parity(JsonRecord):
     """Sequences that were encoded again by the reference tokenizer.
 
     Attributes:
@@ -151,7 +151,7 @@ class Parity(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoder(Record):
+class EncoderRecord(JsonRecord):
     """What encoded.
 
     Attributes:
@@ -167,7 +167,7 @@ class Encoder(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditLine(Record):
+class AuditLine(JsonRecord):
     """An audit in one sentence; ``audits.json`` has the figures."""
 
     status: str
@@ -175,7 +175,7 @@ class AuditLine(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerRecord(Record):
+class TrainerRecord(JsonRecord):
     """Whether a trainer can train from this build, and why."""
 
     supported: bool
@@ -183,7 +183,7 @@ class TrainerRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationSummary(Record):
+class ValidationSummary(JsonRecord):
     """``validation.json`` in short: names of the expectations that failed, by severity."""
 
     passed: bool
@@ -192,7 +192,7 @@ class ValidationSummary(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ExportRecord(Record):
+class ExportRecord(JsonRecord):
     """Of an export: for which trainer, and the ``build_id`` of what it was made from."""
 
     trainer: str
@@ -223,18 +223,18 @@ class Manifest(Sealed):
     seed: int
     options: Mapping[str, object]
     model: ModelRecord
-    prm: Prm | None
-    rm: Rm | None = field(default=None, metadata=OPTIONAL)
+    prm: PrmRecord | None
+    rm: RmRecord | None = field(default=None, metadata=OPTIONAL)
     format: str
     inputs: tuple[InputRecord, ...]
-    rows: Rows
-    examples: Examples
-    tokens: Tokens
-    packing: Packing | None
-    padding: Padding | None
+    rows: RowCounts
+    examples: ExampleCounts
+    tokens: TokenCounts
+    packing: PackingCounts | None
+    padding: PaddingCounts | None
     splits: Mapping[str, SplitRecord]
     probes: Mapping[str, ProbeRecord]
-    encoder: Encoder
+    encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)
     max_new_tokens: AnswerTokens | None = field(default=None, metadata=OPTIONAL)
     audits: Mapping[str, AuditLine]

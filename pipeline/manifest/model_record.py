@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.manifest.json_records import OPTIONAL, Record
+from pipeline.manifest.json_records import OPTIONAL, JsonRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(Record):
+class PairRecord(JsonRecord):
     """How an encoder's two texts are framed, and which positions it has.
 
     Attributes:
@@ -31,7 +31,7 @@ class Pair(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RepairRecord(Record):
+class RepairRecord(JsonRecord):
     """One value of a model directory that the build replaces."""
 
     file: str
@@ -42,7 +42,7 @@ class RepairRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRecord(Record):
+class ModelRecord(JsonRecord):
     """The model that a build is for.
 
     Attributes:
@@ -76,6 +76,6 @@ class ModelRecord(Record):
     date_string: str
     is_base: bool
     family: str
-    pair: Pair | None = field(default=None, metadata=OPTIONAL)
+    pair: PairRecord | None = field(default=None, metadata=OPTIONAL)
     added_tokens: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)
     repairs: tuple[RepairRecord, ...] = field(default=(), metadata=OPTIONAL)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.manifest.counts import AnswerTokens
-from pipeline.manifest.json_records import OPTIONAL, Record, Sealed
+from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 
 RUN = "run.json"
 SERVING = "serving.json"
@@ -17,7 +17,7 @@ TOKENIZER = "tokenizer"
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Record):
+class Change(JsonRecord):
     """A number before and after; ``change`` is relative, None where nothing was before."""
 
     before: float | None
@@ -55,7 +55,7 @@ class RunRecord(Sealed):
 
 
 @dataclass(frozen=True, slots=True)
-class Marker(Record):
+class Marker(JsonRecord):
     """A custom stop marker, what it is to the tokenizers, and so how to stop at it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Marker(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving(Record):
+class Serving(JsonRecord):
     """``serving.json``: where an answer ends, for servers and trainers.
 
     Attributes:
@@ -104,7 +104,7 @@ class Serving(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Record):
+class CheckRecord(JsonRecord):
     """One check of an expectation, with its arguments."""
 
     type: str
@@ -115,7 +115,7 @@ class Check(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation(Record):
+class Expectation(JsonRecord):
     """One expectation, judged on the shards.
 
     Attributes:
@@ -132,13 +132,13 @@ class Expectation(Record):
     checked: int
     broken: int
     why: str | None = field(default=None, metadata=OPTIONAL)
-    checks: tuple[Check, ...]
+    checks: tuple[CheckRecord, ...]
     rows: tuple[Mapping[str, object], ...]
     seen: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Validation(Record):
+class Validation(JsonRecord):
     """``validation.json``: the verdict that let the build be published.
 
     Attributes:
@@ -157,7 +157,7 @@ class Validation(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class FigureRecord(Record):
+class FigureRecord(JsonRecord):
     """One number of an audit.
 
     Attributes:
@@ -176,7 +176,7 @@ class FigureRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRecord(Record):
+class AuditRecord(JsonRecord):
     """One audit with its figures; ``status`` is that of the worst."""
 
     name: str
@@ -187,7 +187,7 @@ class AuditRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Audits(Record):
+class Audits(JsonRecord):
     """``audits.json``; of large builds every so many rows were measured."""
 
     every_nth_row: int
@@ -195,7 +195,7 @@ class Audits(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Reject(Record):
+class Reject(JsonRecord):
     """A line of ``rejects.jsonl``: one refused row.
 
     Attributes:

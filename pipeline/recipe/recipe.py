@@ -186,7 +186,7 @@ def find_model(config: Config) -> tuple[Resolved, TargetModel]:
     resolved = resolve(config.parts.model, config.run.cache_dir, overrides)
     profile = _suited(resolved.profile, config)
     model = bind(profile, resolved.tokenizer_json, tasks.load(config.task).with_steps)
-    subject = probes.Subject(
+    subject = probes.ProbeSubject(
         model=model,
         stock=resolved.tokenizer_json,
         train_on=config.source.train_on,
@@ -232,7 +232,7 @@ def _layout(config: Config, task: tasks.Task) -> str:
         )
     if export is not None:
         export.require(
-            exports.Facts(
+            exports.ExportFacts(
                 task=config.task,
                 layout=config.plan.layout,
                 max_length=config.plan.max_length,

@@ -85,7 +85,7 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PackingPlot:
     """How full the packs of the train split are."""
 
     packs: tuple[Pack, ...]
@@ -93,7 +93,7 @@ class Packing:
     fill: Histogram
 
 
-def packing(shards: Shards) -> Packing | None:
+def packing(shards: Shards) -> PackingPlot | None:
     """Pack strips and a histogram of their fill; None in other layouts."""
     build = shards.build
     if not layouts.load(build.manifest.layout).packs:
@@ -110,7 +110,9 @@ def packing(shards: Shards) -> Packing | None:
     fill = np.concatenate(fills)
     places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)  # a full pack is in the last bin
     counts = np.bincount(places, minlength=FILL_BINS).tolist()
-    return Packing(tuple(drawn[:PACKS]), len(fill), histogram(counts, 100 / FILL_BINS, "% full"))
+    return PackingPlot(
+        tuple(drawn[:PACKS]), len(fill), histogram(counts, 100 / FILL_BINS, "% full")
+    )
 
 
 def _strips(batch: Any, stored: list[int], room: int, first: int) -> list[Pack]:

@@ -15,12 +15,12 @@ from stages.tokenizers.resolve import Overrides, resolve
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedModel:
     """A model, the verdict of each probe, and where its tokenizer came from."""
 
     model: TargetModel
     source: str
-    verdicts: dict[str, probes.Verdict]
+    verdicts: dict[str, probes.ProbeVerdict]
 
     @property
     def sound(self) -> bool:
@@ -28,7 +28,7 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ModelToExamine:
     """The model to examine; names as on the command line."""
 
     model: str
@@ -41,7 +41,7 @@ class Wanted:
     train_on: str = "assistant"
 
 
-def examine(wanted: Wanted, wide: bool = True) -> Examined:
+def examine(wanted: ModelToExamine, wide: bool = True) -> ExaminedModel:
     """Run every probe.
 
     Args:
@@ -54,7 +54,7 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
     resolved = resolve(wanted.model, wanted.cache_dir, overrides)
     with_steps = tasks.load(wanted.task).with_steps and resolved.profile.pair is None
     model = declare(resolved.profile, resolved.tokenizer_json, with_steps)
-    subject = probes.Subject(
+    subject = probes.ProbeSubject(
         model,
         stock=resolved.tokenizer_json,
         train_on=wanted.train_on,
@@ -64,10 +64,10 @@ def examine(wanted: Wanted, wide: bool = True) -> Examined:
     folder = Path(wanted.model).expanduser()
     if resolved.source == "directory" and folder.is_dir():
         subject = replace(subject, claims=claims.read(folder))
-    return Examined(model, resolved.source, probes.examine(subject))
+    return ExaminedModel(model, resolved.source, probes.examine(subject))
 
 
-def described(examined: Examined, stops: tuple[str, ...]) -> dict[str, Any]:
+def described(examined: ExaminedModel, stops: tuple[str, ...]) -> dict[str, Any]:
     """The result as ``--json`` prints it."""
     return {
         "model": examined.model.profile.name,

@@ -26,7 +26,7 @@ BATCH_ROWS = 256  # rows per record batch: what a random read touches
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PartSource:
     """Where one part's examples come from."""
 
     path: str
@@ -47,7 +47,7 @@ class Gather:
     """
 
     recipe: Recipe
-    sources: tuple[Source, ...]
+    sources: tuple[PartSource, ...]
     inputs: Sources
     starts: Ints
     folder: str
@@ -63,7 +63,7 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class ShardWork:
     """One shard to make.
 
     Attributes:
@@ -104,7 +104,7 @@ class ShardReport:
         return max(0, self.measured.counts.get("n_stored", self.tokens) - self.tokens)
 
 
-def row_ids(source: Source, part: pa.Table | pa.RecordBatch) -> list[str]:
+def row_ids(source: PartSource, part: pa.Table | pa.RecordBatch) -> list[str]:
     """Names of a part's examples: path, line and sequence."""
     lines = (part.column("line").to_numpy() + source.first_line + 1).tolist()
     sequences = part.column("sequence").to_pylist()
@@ -249,7 +249,7 @@ def _stored(table: pa.Table) -> int:
     return sum(len(chunk.flatten()) for name in names for chunk in table.column(name).chunks)
 
 
-def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
+def _planned(shared: Gather, shard: ShardWork, collect: Collector) -> Planned:
     """What the rows of a shard must be, from plan and parts: never from what was written."""
     parts = part_of(shared.starts, shard.order)
     ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
@@ -270,7 +270,7 @@ def _planned(shared: Gather, shard: Shard, collect: Collector) -> Planned:
     return Planned(tokens=shard.tokens, digest=shard.digest, place=place, values=values)
 
 
-def _written(shared: Gather, shard: Shard, collect: Collector, counting: Counting) -> _Written:
+def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Counting) -> _Written:
     """Write a shard.
 
     Raises:
@@ -299,7 +299,7 @@ def _written(shared: Gather, shard: Shard, collect: Collector, counting: Countin
         ) from error
 
 
-def make_shard(shared: Gather, shard: Shard) -> ShardReport:
+def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     """Make, write, read back and measure one shard.
 
     Raises:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from expectations.audits import share, with_tolerances
 from pipeline.manifest.counts import MarginCounts
 from pipeline.parts.part import Work
-from pipeline.shards.plan import Plan
+from pipeline.shards.plan import ShardPlan
 from stages.kinds import Kind
 
 
@@ -54,7 +54,7 @@ def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
     return Margins(len(values), column.null_count, int((values < 0).sum()))
 
 
-def of_parts(kind: Kind, works: Sequence[Work], plan: Plan) -> Margins | None:
+def of_parts(kind: Kind, works: Sequence[Work], plan: ShardPlan) -> Margins | None:
     """The counts of the pairs that a build keeps; None in tasks without pairs."""
     if not kind.compares:
         return None

@@ -26,7 +26,7 @@ SHARD_TOKENS = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class PlannedExamples:
     """Every example of the build, in input order.
 
     Attributes:
@@ -71,7 +71,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ShardPlan:
     """What the gather does.
 
     Attributes:
@@ -79,7 +79,7 @@ class Plan:
         width: of padded rows, in tokens; 0 otherwise.
     """
 
-    examples: Examples
+    examples: PlannedExamples
     duplicate: npt.NDArray[np.bool_]
     kept: npt.NDArray[np.bool_]
     sides: tuple[Side, ...]
@@ -87,7 +87,7 @@ class Plan:
     lower_bound: int
 
 
-def read_examples(works: list[Work], reports: list[PartReport]) -> Examples:
+def read_examples(works: list[Work], reports: list[PartReport]) -> PlannedExamples:
     """The planning columns of all parts, through memory maps."""
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
     counts = []
@@ -104,7 +104,7 @@ def read_examples(works: list[Work], reports: list[PartReport]) -> Examples:
     joined: dict[str, npt.NDArray[Any]] = {
         n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in columns.items()
     }
-    return Examples(
+    return PlannedExamples(
         starts=offsets_of(np.array(counts, np.int64)),
         row=joined["line"],
         length=joined["length"],
@@ -163,7 +163,7 @@ def lay_out(name: str, chosen: Ints, lengths: Ints, options: PlanOptions, width:
     return Side(name=name, order=order, sizes=sizes, shards=starts.astype(np.int64))
 
 
-def make_plan(options: PlanOptions, examples: Examples) -> Plan:
+def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
     """Drop duplicates if asked to, split, shuffle, pack; every step off unless asked for."""
     # Of equal examples the first in input order stays, whatever the order is later.
     pairs = pl.DataFrame({"a": examples.digest["a"], "b": examples.digest["b"]})
@@ -188,7 +188,7 @@ def make_plan(options: PlanOptions, examples: Examples) -> Plan:
         if mask.any()
     ]
     bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in sides)
-    return Plan(
+    return ShardPlan(
         examples=examples,
         duplicate=duplicate,
         kept=kept,

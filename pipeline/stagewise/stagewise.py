@@ -95,7 +95,7 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
         for split in source.splits:
             lines_read = 0
             for lines in readers.load(split.reader).read(split):
-                named = gather.Source("", source.name, first)
+                named = gather.PartSource("", source.name, first)
                 batch = normalize(lines.records)
                 yield rejects.with_origin(batch, named, split, lines.records)
                 lines_read += lines.lines

@@ -15,7 +15,7 @@ GREEDY, SAMPLED = "greedy", "sampled"
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class StopPrompt:
     """One prompt of the build, id for id as it was trained.
 
     Attributes:
@@ -30,7 +30,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StopAnswer:
     """The answer to a prompt.
 
     Attributes:
@@ -51,7 +51,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StopFinding:
     """A problem, or something worth knowing.
 
     Attributes:
@@ -74,13 +74,13 @@ class Examined:
     """
 
     target: str
-    answers: list[Answer] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    answers: list[StopAnswer] = field(default_factory=list)
+    findings: list[StopFinding] = field(default_factory=list)
     asked: bool = False
 
     def add(self, code: str, where: str, what: str, remedy: str, fault: bool = True) -> None:
         """Add a finding, once."""
-        finding = Finding(code, where, what, remedy, fault)
+        finding = StopFinding(code, where, what, remedy, fault)
         if finding not in self.findings:
             self.findings.append(finding)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pipeline.stops import Examined, Prompt
-from pipeline.stops.declared import ANSWERED, ASKED, Declared
+from pipeline.stops import Examined, StopPrompt
+from pipeline.stops.declared import ANSWERED, ASKED, StopDeclaration
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError, UsageError
 from stages.tokenizers import claims, directory
 
 
-def _overlay(folder: Path, build: Declared) -> str:
+def _overlay(folder: Path, build: StopDeclaration) -> str:
     command = f"pipeline overlay {folder} --build {build.folder} -o NEW"
     return f"Write the build's own files next to the weights: {command}."
 
@@ -28,7 +28,9 @@ def first_difference(one: str, other: str) -> str:
     return f"{one[start : at + 24]!r} in the build, {other[start : at + 24]!r} there"
 
 
-def compare(folder: Path, build: Declared, asked: list[Prompt], examined: Examined) -> None:
+def compare(
+    folder: Path, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
+) -> None:
     """Compare the directory's files with the build's.
 
     Raises:
@@ -47,7 +49,9 @@ def compare(folder: Path, build: Declared, asked: list[Prompt], examined: Examin
     _pads(folder, build, examined)
 
 
-def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], examined: Examined) -> None:
+def _tokenizer(
+    folder: Path, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
+) -> None:
     path = folder / "tokenizer.json"
     tokenizer = Tokenizer.from_str(directory.tokenizer_json(folder).decode())
     theirs = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items()}
@@ -71,7 +75,7 @@ def _tokenizer(folder: Path, build: Declared, asked: list[Prompt], examined: Exa
             return
 
 
-def _template(folder: Path, build: Declared, examined: Examined) -> None:
+def _template(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     config = directory.read(folder, "tokenizer_config.json")
     named = {key: directory.token_text(config.get(key)) for key in ("bos_token", "eos_token")}
     tokens = {key: text for key, text in named.items() if isinstance(text, str)}
@@ -93,7 +97,7 @@ def _template(folder: Path, build: Declared, examined: Examined) -> None:
 
 
 def judge_template(
-    build: Declared, where: str, whole: str, prompt: str | None, examined: Examined
+    build: StopDeclaration, where: str, whole: str, prompt: str | None, examined: Examined
 ) -> None:
     """Compare how a question and its answer are rendered there with how the build renders them.
 
@@ -118,7 +122,7 @@ def judge_template(
         examined.add("other_template", where, what, use)
 
 
-def _stops(folder: Path, build: Declared, examined: Examined) -> None:
+def _stops(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     claimed = claims.read(folder)
     end = build.model.end_of_turn_id
     # At most one entry: the file that generation takes its eos ids from.
@@ -135,7 +139,7 @@ def _stops(folder: Path, build: Declared, examined: Examined) -> None:
         examined.add("other_eos_token", path, what, _overlay(folder, build))
 
 
-def _pads(folder: Path, build: Declared, examined: Examined) -> None:
+def _pads(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     claimed = claims.read(folder)
     profile = build.model.profile
     places: list[tuple[str, Any]] = [("tokenizer_config.json", claimed.pad_token)]

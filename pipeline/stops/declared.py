@@ -16,7 +16,7 @@ from pipeline.build_dir.build import Build
 from pipeline.build_dir.model import stored_model
 from pipeline.manifest.records import Serving
 from pipeline.shards.answers import matches
-from pipeline.stops import BATCH, MULTI, SINGLE, TOOLS, Prompt
+from pipeline.stops import BATCH, MULTI, SINGLE, TOOLS, StopPrompt
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
@@ -35,7 +35,7 @@ ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
 
 
 @dataclass(frozen=True)
-class Declared:
+class StopDeclaration:
     """A build, with its model and everything that it declares about stopping."""
 
     source: Build
@@ -79,7 +79,7 @@ class Declared:
         return min(max(32, 2 * measured.max), 4096) if measured else 512
 
 
-def read(folder: Path) -> Declared:
+def read(folder: Path) -> StopDeclaration:
     """What a build declares.
 
     Raises:
@@ -94,10 +94,10 @@ def read(folder: Path) -> Declared:
         )
     model = stored_model(build)
     date = build.manifest.model.date_string
-    return Declared(build, replace(model, profile=replace(model.profile, date_string=date)))
+    return StopDeclaration(build, replace(model, profile=replace(model.profile, date_string=date)))
 
 
-def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
+def _examples(build: StopDeclaration) -> Iterator[tuple[str, list[int], list[int]]]:
     """Row id, ids and labels of examples, of the test side where there is one."""
     splits = build.source.splits
     for table in splits["test" if "test" in splits else "train"].tables():
@@ -108,7 +108,7 @@ def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
             yield from zip(*columns, strict=True)
 
 
-def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
+def _cut(build: StopDeclaration, ids: list[int], labels: list[int]) -> int:
     """Where the last trained answer starts; the ids before it are a prompt. 0 if there is none."""
     trained = [i for i, label in enumerate(labels) if label != IGNORED]
     if build.source.manifest.options.get("train_on") != "all":
@@ -121,7 +121,7 @@ def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
     return max((end for end in ends if end < len(ids)), default=0)
 
 
-def _literal(build: Declared, with_it: dict[str, Any], without: dict[str, Any]) -> str:
+def _literal(build: StopDeclaration, with_it: dict[str, Any], without: dict[str, Any]) -> str:
     """The longest line that the template prints only with some arguments; it shows their use."""
     try:
         one = build.template.render(ASKED, add_generation_prompt=True, **with_it)
@@ -132,7 +132,7 @@ def _literal(build: Declared, with_it: dict[str, Any], without: dict[str, Any]) 
     return max(lines, key=len, default="")
 
 
-def _kind(build: Declared, text: str, header: str, tools: str) -> str:
+def _kind(build: StopDeclaration, text: str, header: str, tools: str) -> str:
     if tools and tools in text:
         return TOOLS
     end = build.model.profile.end_of_turn
@@ -140,7 +140,7 @@ def _kind(build: Declared, text: str, header: str, tools: str) -> str:
     return MULTI if turns else SINGLE
 
 
-def prompts(build: Declared, count: int) -> list[Prompt]:
+def prompts(build: StopDeclaration, count: int) -> list[StopPrompt]:
     """Prompts of each kind, up to so many; those of a batch have different lengths.
 
     Raises:
@@ -150,7 +150,7 @@ def prompts(build: Declared, count: int) -> list[Prompt]:
     question = str(ASKED[0]["content"])
     opened = build.template.render(ASKED, add_generation_prompt=True)
     header = opened.rpartition(question)[2].split("<think>")[0]
-    by_kind: dict[str, list[Prompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
+    by_kind: dict[str, list[StopPrompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
     for number, (row, ids, labels) in enumerate(_examples(build)):
         if number >= _LOOKED_AT or all(len(some) >= count for some in by_kind.values()):
             break
@@ -160,7 +160,7 @@ def prompts(build: Declared, count: int) -> list[Prompt]:
         text = build.tokenizer.decode(ids[:cut], skip_special_tokens=False)
         kind = _kind(build, text, header, tools)
         if len(by_kind[kind]) < count:
-            by_kind[kind].append(Prompt(kind, row, tuple(ids[:cut]), text))
+            by_kind[kind].append(StopPrompt(kind, row, tuple(ids[:cut]), text))
     every = [prompt for some in by_kind.values() for prompt in some]
     if not every:
         raise UsageError(

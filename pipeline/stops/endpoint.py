@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.stops import Examined, Prompt
+from pipeline.stops import Examined, StopPrompt
 from pipeline.stops.checkpoint import judge_template
-from pipeline.stops.declared import ANSWERED, ASKED, Declared
+from pipeline.stops.declared import ANSWERED, ASKED, StopDeclaration
 from stages.errors import SurroundingsError
 
 _SHOWN = {"skip_special_tokens": False}  # of vLLM and SGLang; others refuse or ignore it
@@ -113,7 +113,7 @@ class Server:
         reply = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
         return str(reply["prompt"]) if reply and "prompt" in reply else None
 
-    def complete(self, prompts: Sequence[Prompt], **settings: Any) -> list[dict[str, Any]]:
+    def complete(self, prompts: Sequence[StopPrompt], **settings: Any) -> list[dict[str, Any]]:
         """A completion for each prompt, in one request.
 
         A server may refuse ids, or fields that are not in OpenAI's interface. The first request
@@ -142,7 +142,9 @@ class Server:
         return True, dict(_SHOWN)
 
 
-def compare(server: Server, build: Declared, asked: list[Prompt], examined: Examined) -> None:
+def compare(
+    server: Server, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
+) -> None:
     """Compare the server's tokenizer and template with the build's, as far as it shows them."""
     _tokenizer(server, build, asked, examined)
     use = "Compare its template yourself: the build's is in tokenizer/tokenizer_config.json."
@@ -165,7 +167,9 @@ def compare(server: Server, build: Declared, asked: list[Prompt], examined: Exam
     )
 
 
-def _tokenizer(server: Server, build: Declared, asked: list[Prompt], examined: Examined) -> None:
+def _tokenizer(
+    server: Server, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
+) -> None:
     serve = (
         f"Start the server with the build's tokenizer (vLLM: --tokenizer {build.folder}/tokenizer)"
         ", or serve the directory that pipeline overlay writes."
@@ -188,7 +192,7 @@ def _tokenizer(server: Server, build: Declared, asked: list[Prompt], examined: E
 
 
 def _by_count(
-    server: Server, prompt: Prompt, mine: list[int], serve: str, examined: Examined
+    server: Server, prompt: StopPrompt, mine: list[int], serve: str, examined: Examined
 ) -> None:
     """Compare the number of tokens of a prompt, for servers that show no ids.
 

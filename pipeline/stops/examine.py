@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.stops import BATCH, GREEDY, SAMPLED, Answer, Examined, Prompt, checkpoint, endpoint
-from pipeline.stops.declared import Declared, prompts, read
+from pipeline.stops import (
+    BATCH,
+    GREEDY,
+    SAMPLED,
+    Examined,
+    StopAnswer,
+    StopPrompt,
+    checkpoint,
+    endpoint,
+)
+from pipeline.stops.declared import StopDeclaration, prompts, read
 from stages.errors import UsageError
 
-Ask = Callable[[Sequence[Prompt], float], list[Answer]]
+Ask = Callable[[Sequence[StopPrompt], float], list[StopAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StopRun:
     """The options of a run; names as on the command line.
 
     Attributes:
@@ -39,7 +48,7 @@ def is_url(target: str) -> bool:
     return target.startswith(("http://", "https://"))
 
 
-def examine(wanted: Wanted) -> Examined:
+def examine(wanted: StopRun) -> Examined:
     """Compare the target with the build, run the prompts, and look for the causes of failures.
 
     Raises:
@@ -64,7 +73,7 @@ def examine(wanted: Wanted) -> Examined:
     return examined
 
 
-def _run(asked: list[Prompt], ask: Ask, wanted: Wanted, examined: Examined) -> None:
+def _run(asked: list[StopPrompt], ask: Ask, wanted: StopRun, examined: Examined) -> None:
     examined.asked = True
     batch = [prompt for prompt in asked if prompt.kind == BATCH]
     groups = [[prompt] for prompt in asked if prompt.kind != BATCH] + ([batch] if batch else [])
@@ -77,7 +86,7 @@ def _way(temperature: float) -> str:
     return SAMPLED if temperature else GREEDY
 
 
-def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
+def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> Ask:
     """Answers of a model directory.
 
     Raises:
@@ -95,14 +104,14 @@ def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
     model = generate.Checkpoint(folder, build.model.pad_id)
     declared = set(build.stop_ids)
 
-    def ask(group: Sequence[Prompt], temperature: float) -> list[Answer]:
+    def ask(group: Sequence[StopPrompt], temperature: float) -> list[StopAnswer]:
         most = wanted.most or build.room
         ids = model.answer(
             [p.ids for p in group], most=most, temperature=temperature, seed=wanted.seed
         )
         return [answer(*pair, temperature) for pair in zip(group, ids, strict=True)]
 
-    def answer(prompt: Prompt, ids: list[int], temperature: float) -> Answer:
+    def answer(prompt: StopPrompt, ids: list[int], temperature: float) -> StopAnswer:
         last = ids[-1] if ids else -1
         stopped = last in model.stops
         at = f"{build.tokenizer.id_to_token(last)!r} ({last})" if stopped else ""
@@ -110,7 +119,7 @@ def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
         ended = stopped and last in declared
         passed = not ended and bool(declared.intersection(ids))
         way = _way(temperature)
-        return Answer(
+        return StopAnswer(
             kind=prompt.kind,
             way=way,
             row=prompt.row,
@@ -125,8 +134,8 @@ def _from_checkpoint(folder: Path, build: Declared, wanted: Wanted) -> Ask:
 
 
 def _read_choice(
-    build: Declared, prompt: Prompt, choice: dict[str, Any], temperature: float
-) -> Answer:
+    build: StopDeclaration, prompt: StopPrompt, choice: dict[str, Any], temperature: float
+) -> StopAnswer:
     stopped = choice.get("finish_reason") == "stop"
     text = str(choice.get("text") or "")
     reason = choice.get("stop_reason")
@@ -136,7 +145,7 @@ def _read_choice(
     tokens = (choice.get("usage") or {}).get("completion_tokens") or 0
     way = _way(temperature)
     where = at if stopped else ""
-    return Answer(
+    return StopAnswer(
         kind=prompt.kind,
         way=way,
         row=prompt.row,
@@ -148,8 +157,10 @@ def _read_choice(
     )
 
 
-def _from_server(server: endpoint.Server, build: Declared, wanted: Wanted, **more: Any) -> Ask:
-    def ask(group: Sequence[Prompt], temperature: float) -> list[Answer]:
+def _from_server(
+    server: endpoint.Server, build: StopDeclaration, wanted: StopRun, **more: Any
+) -> Ask:
+    def ask(group: Sequence[StopPrompt], temperature: float) -> list[StopAnswer]:
         settings = {
             "max_tokens": wanted.most or build.room,
             "temperature": temperature,
@@ -168,7 +179,7 @@ def _from_server(server: endpoint.Server, build: Declared, wanted: Wanted, **mor
     return ask
 
 
-def _not_learnt(where: str, build: Declared, examined: Examined) -> None:
+def _not_learnt(where: str, build: StopDeclaration, examined: Examined) -> None:
     faults = {finding.code for finding in examined.findings if finding.fault}
     # Each of these explains why the model did not learn it.
     if faults & {"pad_is_end_of_turn", "template_without_end_of_turn", "other_tokenizer"}:
@@ -181,7 +192,7 @@ def _not_learnt(where: str, build: Declared, examined: Examined) -> None:
     examined.add("end_of_turn_not_learnt", where, what, remedy)
 
 
-def _explain_checkpoint(folder: Path, build: Declared, examined: Examined) -> None:
+def _explain_checkpoint(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     ran = [answer for answer in examined.answers if not answer.ended]
     codes = {finding.code for finding in examined.findings}
     if any(answer.passed_over for answer in ran) and "eos_not_in_generation_config" not in codes:
@@ -194,7 +205,7 @@ def _explain_checkpoint(folder: Path, build: Declared, examined: Examined) -> No
     _padding(build, examined)
 
 
-def _padding(build: Declared, examined: Examined) -> None:
+def _padding(build: StopDeclaration, examined: Examined) -> None:
     """Find prompts whose answers run on in a padded batch, but end when the prompt is alone."""
     alone = {a.row: a.ended for a in examined.answers if a.way == GREEDY and a.kind != BATCH}
     batch = [a for a in examined.answers if a.way == GREEDY and a.kind == BATCH]
@@ -207,9 +218,9 @@ def _padding(build: Declared, examined: Examined) -> None:
 
 def _explain_server(
     server: endpoint.Server,
-    build: Declared,
-    wanted: Wanted,
-    asked: list[Prompt],
+    build: StopDeclaration,
+    wanted: StopRun,
+    asked: list[StopPrompt],
     examined: Examined,
 ) -> None:
     ran = {answer.row for answer in examined.answers if not answer.ended and answer.way == GREEDY}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.build_dir.build import Build, Shard
+from pipeline.build_dir.build import Build, StoredShard
 from stages.errors import UsageError
 
 Row = dict[str, Any]
@@ -39,7 +39,7 @@ def documents(row: Row) -> list[Row]:
     return docs
 
 
-def _shards(folder: Path, split: str) -> tuple[Shard, ...]:
+def _shards(folder: Path, split: str) -> tuple[StoredShard, ...]:
     side = Build.open(folder).splits.get(split)
     if side is None:
         raise UsageError(f"{folder / split} is not a split of a build.", "Give a build's folder.")

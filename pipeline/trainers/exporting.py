@@ -19,9 +19,9 @@ from pipeline.build_dir import examples as rows
 from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
-from pipeline.exports import Export, Facts, Projection
+from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.manifest import build_id
-from pipeline.manifest.counts import Packing, Padding
+from pipeline.manifest.counts import PackingCounts, PaddingCounts
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.manifest import (
@@ -56,7 +56,7 @@ def _length(table: pa.Table) -> Ints:
     return np.asarray(np.maximum.reduce(each), np.int64)
 
 
-def _relaid(source: Build, split: str, facts: Facts) -> Iterator[tuple[pa.Table, Ints]]:
+def _relaid(source: Build, split: str, facts: ExportFacts) -> Iterator[tuple[pa.Table, Ints]]:
     """The shards of one split in another layout, each with the number of examples in its rows."""
     shards = [rows.examples(t, source.manifest.layout) for t in source.splits[split].tables()]
     count = len(shards)
@@ -96,7 +96,7 @@ def _tokens(table: pa.Table) -> tuple[int, int]:
 def _write_split(
     source: Build,
     split: str,
-    facts: Facts,
+    facts: ExportFacts,
     folder: Path,
     projection: Projection | None = None,
     container: str = "arrow",
@@ -133,7 +133,7 @@ def _write_split(
     ), padding
 
 
-def _fit(source: Build, export: Export, layout: str) -> Facts:
+def _fit(source: Build, export: Export, layout: str) -> ExportFacts:
     """The facts of the export; its layout is the build's if the trainer takes that one."""
     facts = source.facts
     if not layout:
@@ -145,7 +145,7 @@ def _fit(source: Build, export: Export, layout: str) -> Facts:
 
 
 def _describe(
-    source: Build, facts: Facts, export: Export, splits: dict[str, SplitRecord], padding: int
+    source: Build, facts: ExportFacts, export: Export, splits: dict[str, SplitRecord], padding: int
 ) -> Manifest:
     manifest = source.manifest
     rows_made = sum(split.rows for split in splits.values())
@@ -155,10 +155,10 @@ def _describe(
     if layout.packs:
         same = facts.layout == manifest.layout
         bound = manifest.packing.lower_bound if same and manifest.packing else None
-        packs = Packing(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
+        packs = PackingCounts(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
     if layout.pads:
         width = (tokens + padding) // rows_made // len(facts.kind.ids)  # a pair has two sequences
-        pads = Padding(width, round(padding / (tokens + padding), 6))
+        pads = PaddingCounts(width, round(padding / (tokens + padding), 6))
     exported = replace(
         manifest,
         layout=facts.layout,
@@ -172,7 +172,7 @@ def _describe(
     return replace(exported, build_id=build_id.of_manifest(exported))
 
 
-def _write(source: Build, export: Export, facts: Facts, staged: Path) -> None:
+def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> None:
     """A whole export, in an empty directory."""
     projection = export.projection(facts)
     written = {
@@ -259,7 +259,7 @@ def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
 
 
 def _columns(
-    folder: Path, splits: dict[str, SplitRecord], export: Export, facts: Facts
+    folder: Path, splits: dict[str, SplitRecord], export: Export, facts: ExportFacts
 ) -> tuple[str, ...]:
     """The names of our columns, from the first shard, read back as ``Build`` reads it."""
     path = next(iter(splits.values())).shards[0].path

@@ -18,7 +18,7 @@ from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
 from pipeline.parts.chain import Gone, refusals
 from pipeline.parts.part import PartReject, Work, raw_text
-from pipeline.shards.gather import Source, row_ids
+from pipeline.shards.gather import PartSource, row_ids
 from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch, Record, Split
@@ -59,7 +59,7 @@ class Ledger:
         return self.rows_by_code.total()
 
 
-def _entries(work: Work, source: Source) -> Iterator[tuple[int, Reject]]:
+def _entries(work: Work, source: PartSource) -> Iterator[tuple[int, Reject]]:
     """The refused rows of a part, each with its line in the part."""
     with work.rejects.open("rb") as file:
         for text in file:
@@ -86,7 +86,7 @@ def _in_file(split: Split, offset: int | None) -> int | None:
     return None if offset is None else offset + (split.start if split.reader == "jsonl" else 0)
 
 
-def with_origin(batch: Batch, source: Source, split: Split, records: Sequence[Record]) -> Batch:
+def with_origin(batch: Batch, source: PartSource, split: Split, records: Sequence[Record]) -> Batch:
     """What normalize made of records, with the columns ``ORIGIN``.
 
     A stage file has them, so that a stage that runs alone can write down what it refuses.
@@ -131,7 +131,7 @@ def _several(refused: Ints, encoded: Ints) -> set[int]:
     return set(lines[counts > 1].tolist())
 
 
-def write(path: Path, works: list[Work], sources: list[Source], encoded: list[Ints]) -> Ledger:
+def write(path: Path, works: list[Work], sources: list[PartSource], encoded: list[Ints]) -> Ledger:
     """Write the file, in input order.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from pipeline.build_dir.build import Build, Shard
+from pipeline.build_dir.build import Build, StoredShard
 from pipeline.manifest.model_record import ModelRecord
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED, list_parts, whole
@@ -40,7 +40,7 @@ _LONGEST_CHARACTER = 4  # bytes, so tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """One token, or the few that share a character.
 
     Attributes:
@@ -67,7 +67,7 @@ class Strip:
     name: str
     tokens: int
     trained: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     left_out: tuple[int, int] = (-1, 0)
 
 
@@ -124,14 +124,14 @@ class Drawer:
                 return text, stop
         return None
 
-    def pieces(self, ids: list[int], kinds: list[str]) -> Iterator[Piece]:
+    def pieces(self, ids: list[int], kinds: list[str]) -> Iterator[TextPiece]:
         """One piece per token, or per character that needs several."""
         # Text that looks like a control token is searched between real ones, never across them.
         for control, run in groupby(self._drawn(ids, kinds), key=lambda piece: piece.control):
             pieces = list(run)
             yield from pieces if control else self._told_apart(pieces)
 
-    def _told_apart(self, run: list[Piece]) -> Iterator[Piece]:
+    def _told_apart(self, run: list[TextPiece]) -> Iterator[TextPiece]:
         """The same pieces of ordinary text, ``spelled`` where they look like a control token."""
         ends = list(accumulate(len(piece.text) for piece in run))
         looks = [m.span() for m in self._looks.finditer("".join(piece.text for piece in run))]
@@ -140,7 +140,7 @@ class Drawer:
             spelled = any(start < end and begin < stop for start, stop in looks)
             yield replace(piece, spelled=True) if spelled else piece
 
-    def _drawn(self, ids: list[int], kinds: list[str]) -> Iterator[Piece]:
+    def _drawn(self, ids: list[int], kinds: list[str]) -> Iterator[TextPiece]:
         texts = self._texts(ids)
         at = 0
         while at < len(ids):
@@ -148,7 +148,7 @@ class Drawer:
             if "\ufffd" in text:
                 text, stop = self._character(ids, kinds, at) or (text, stop)
             control = ids[at] in self._controls
-            yield Piece(visible(text), kind=kinds[at], ids=tuple(ids[at:stop]), control=control)
+            yield TextPiece(visible(text), kind=kinds[at], ids=tuple(ids[at:stop]), control=control)
             at = stop
 
     def kinds(self, ids: list[int], labels: list[int], mask: list[int] | None) -> list[str]:
@@ -187,10 +187,10 @@ class Drawer:
             name, tokens=len(real), trained=trained, pieces=tuple(pieces), left_out=left_out
         )
 
-    def _padding(self, ids: list[int]) -> Iterator[Piece]:
+    def _padding(self, ids: list[int]) -> Iterator[TextPiece]:
         if ids:
             text = f"[{visible(self._texts(ids[:1])[0])} x {len(ids)}]"
-            yield Piece(text, kind=PADDING, ids=(ids[0],), control=ids[0] in self._controls)
+            yield TextPiece(text, kind=PADDING, ids=(ids[0],), control=ids[0] in self._controls)
 
 
 class Shards:
@@ -204,7 +204,7 @@ class Shards:
     def drawer(self) -> Drawer:
         return Drawer(parsed(self.build.tokenizer_json), self.build.manifest.model)
 
-    def table(self, shard: Shard) -> pa.Table:
+    def table(self, shard: StoredShard) -> pa.Table:
         """A shard in our columns, opened once."""
         path = shard.record.path
         if path not in self._tables:

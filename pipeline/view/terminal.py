@@ -21,9 +21,9 @@ from pipeline.view.drawing import (
     PADDING,
     SCORED,
     TRAINED,
-    Piece,
     Shards,
     Strip,
+    TextPiece,
     visible,
 )
 
@@ -104,7 +104,7 @@ class Canvas:
                 yield "\n".join(click.style(p, **style) if p else "" for p in parts)
 
 
-def _text(pieces: Iterable[Piece]) -> str:
+def _text(pieces: Iterable[TextPiece]) -> str:
     """Pieces as one text; text that only looks like a control token is put in brackets."""
     runs = groupby(pieces, key=lambda piece: piece.spelled)
     texts = ((spelled, "".join(piece.text for piece in run)) for spelled, run in runs)

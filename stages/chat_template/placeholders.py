@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from stages.chat_template.template import Watched
+from stages.chat_template.template import WatchedText
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
 # The index, then the strips in the order in which they were made: ``s;`` for strip, ``l;`` and
@@ -65,7 +65,7 @@ class Guard:
         return not _ASKS[self.ask](stripped(text, self.how), self.part)
 
 
-class Placeholder(Watched):
+class Placeholder(WatchedText):
     """Stands for one text, or for several joined to others."""
 
     __slots__ = ()
@@ -95,13 +95,13 @@ class Placeholder(Watched):
 
     def _without(self, side: str, chars: str | None) -> Placeholder:
         index, how = self._alone()
-        if isinstance(chars, Watched) or chars == "":
+        if isinstance(chars, WatchedText) or chars == "":
             raise LookedIntoError("strip")
         return placeholder(index, f"{how}{side}{(chars or '').encode().hex()};")
 
     def _ask(self, ask: str, part: Any) -> bool:
         index, how = self._alone()
-        if isinstance(part, Watched) or not isinstance(part, str):
+        if isinstance(part, WatchedText) or not isinstance(part, str):
             raise LookedIntoError(ask)
         Placeholder.guards.append(Guard(index, how, ask, part))
         return False

@@ -44,7 +44,7 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class Watched(str):
+class WatchedText(str):
     """A text whose type survives when the template joins it with others."""
 
     __slots__ = ()
@@ -53,7 +53,7 @@ class Watched(str):
 def _joined(pieces: Iterable[str]) -> str:
     """Join texts for Jinja: what is joined with a watched text is watched, too."""
     texts = list(pieces)
-    watched = next((piece for piece in texts if isinstance(piece, Watched)), None)
+    watched = next((piece for piece in texts if isinstance(piece, WatchedText)), None)
     text = "".join(texts)
     return text if watched is None else type(watched)(text)
 

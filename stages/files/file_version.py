@@ -28,7 +28,7 @@ _HEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """A range of a file's bytes.
 
     Attributes:
@@ -55,7 +55,7 @@ class FileVersion:
     size: int
     sha256: str
     head: bytes
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
 
     def open(self) -> IO[bytes]:
         """The bytes of the pieces, at their places in the file.
@@ -67,7 +67,7 @@ class FileVersion:
 
     def lines(self) -> list[FileVersion]:
         """The same version in runs of pieces that begin and end where lines do."""
-        runs: list[list[Piece]] = []
+        runs: list[list[FilePiece]] = []
         for piece in self.pieces:
             if runs and not runs[-1][-1].whole:
                 runs[-1].append(piece)
@@ -108,7 +108,7 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
         OSError: it cannot be read.
     """
     whole = hashlib.sha256()
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     head = b""
     with Path(path).open("rb", buffering=BUFFER) as file:
         before = os.fstat(file.fileno())
@@ -119,7 +119,7 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
             digest = hashlib.sha256(content).hexdigest()
             ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
             stop = start + len(content)
-            pieces.append(Piece(start, stop, sha256=digest, ends=ends, whole=is_whole))
+            pieces.append(FilePiece(start, stop, sha256=digest, ends=ends, whole=is_whole))
         after = os.fstat(file.fileno())
     size = pieces[-1].stop if pieces else 0
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):

@@ -47,7 +47,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RankedAnswer:
     """One answer of a row.
 
     Attributes:
@@ -64,14 +64,14 @@ class Answer:
     score: float | None
     path: str
 
-    def ties_with(self, other: Answer) -> str:
+    def ties_with(self, other: RankedAnswer) -> str:
         """The number that both have, in words; empty where one is better."""
         if self.word and self.level == other.level:
             return f"{self.word} {-self.level if self.word == 'rank' else self.level:g}"
         same = self.score is not None and self.score == other.score
         return f"score {self.score:g}" if same else ""
 
-    def margin_over(self, worse: Answer) -> tuple[str, float] | None:
+    def margin_over(self, worse: RankedAnswer) -> tuple[str, float] | None:
         """By how much its score is higher, and where that stands; None without two scores."""
         if self.score is None or worse.score is None:
             return None
@@ -159,7 +159,7 @@ def _require_one_order(name: str, numbers: Sequence[Numbers], listed: str) -> No
 
 def in_order(
     name: str, answers: list[Any], numbers: Sequence[Numbers], listed: str
-) -> tuple[list[Answer], list[str]]:
+) -> tuple[list[RankedAnswer], list[str]]:
     """The answers from best to worst, and where those stand that nothing orders.
 
     Args:
@@ -179,7 +179,7 @@ def in_order(
         raise RowError(
             "unrated_answer", f"no answer of {name} has a number, and nothing gives their order"
         )
-    rated: list[Answer] = []
+    rated: list[RankedAnswer] = []
     unrated: list[str] = []
     for place, said in enumerate(answers):
         where = f"{name}[{place}]"
@@ -189,7 +189,7 @@ def in_order(
             continue
         score = scores.values[place] if scores is not None else None
         word, path = best.word if best is not None else "", scores.path if scores else ""
-        rated.append(Answer(where, said, level=level, word=word, score=score, path=path))
+        rated.append(RankedAnswer(where, said, level=level, word=word, score=score, path=path))
     if len(rated) < 2:
         raise RowError("unrated_answer", f"fewer than two answers of {name} have a number")
     return sorted(rated, key=lambda one: -one.level), unrated

@@ -17,13 +17,13 @@ from stages.format import Format
 from stages.formats import _pairs, _turns, indexed_pair
 from stages.formats._answers import text_of
 from stages.formats._asked import Asking, one_of
-from stages.formats._order import NUMBERS, Answer, in_order, of_row
+from stages.formats._order import NUMBERS, RankedAnswer, in_order, of_row
 from stages.kinds import PAIR
 from stages.rows.watched import peek
 
 _ORDERED = ("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst")
 _LISTS = ("responses", "answers", "completions", "candidates", "outputs", "generations")
-_Couple = tuple[Answer, Answer]
+_Couple = tuple[RankedAnswer, RankedAnswer]
 
 
 def _is_list(row: Row, name: str) -> bool:
@@ -91,13 +91,13 @@ class _Ranked(Asking):
         how = next((n for n in NUMBERS if n in row or any(n in one for one in inner)), None)
         return f"answers in {name}" + (f" with {how}" if how else "")
 
-    def _couples(self, ordered: list[Answer]) -> list[_Couple]:
+    def _couples(self, ordered: list[RankedAnswer]) -> list[_Couple]:
         if self._which == "extremes":
             return [(ordered[0], ordered[-1])]
         couples = itertools.combinations(ordered, 2) if self._which else itertools.pairwise(ordered)
         return list(couples)
 
-    def _left_out(self, ordered: list[Answer], unrated: list[str]) -> Iterable[Refused]:
+    def _left_out(self, ordered: list[RankedAnswer], unrated: list[str]) -> Iterable[Refused]:
         """The answers that are in no pair."""
         for where in unrated:
             yield Refused("unrated_answer", f"{where} has no number, but other answers have one")

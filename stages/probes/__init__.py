@@ -40,7 +40,7 @@ class BrokenError(Exception):
 
 
 @dataclass
-class Subject:
+class ProbeSubject:
     """The model to be checked, and how it will be used.
 
     Attributes:
@@ -79,7 +79,7 @@ class Subject:
 
 
 # Returns what was seen; None where the check does not apply to the model.
-Check: TypeAlias = Callable[[Subject], "str | None"]
+Check: TypeAlias = Callable[[ProbeSubject], "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProbeVerdict:
     """The result of a probe.
 
     Attributes:
@@ -124,21 +124,21 @@ def probes() -> list[Probe]:
     return [catalog.load(__name__, name, "PROBE") for name in catalog.names(__name__)]
 
 
-def _verdict(probe: Probe, subject: Subject) -> Verdict | None:
+def _verdict(probe: Probe, subject: ProbeSubject) -> ProbeVerdict | None:
     try:
         detail = probe.check(subject)
     except BrokenError as error:
-        return Verdict(False, f"{probe.fails.format(**error.values)}.", probe.remedy)
+        return ProbeVerdict(False, f"{probe.fails.format(**error.values)}.", probe.remedy)
     except PipelineError as error:
         message = error.what.removeprefix(f"{subject.model.profile.name}: ")
-        return Verdict(False, message, error.remedy or probe.remedy)
+        return ProbeVerdict(False, message, error.remedy or probe.remedy)
     except Exception as error:
         message = f"the probe itself failed: {type(error).__name__}: {error}."
-        return Verdict(False, message, probe.remedy)
-    return None if detail is None else Verdict(True, detail)
+        return ProbeVerdict(False, message, probe.remedy)
+    return None if detail is None else ProbeVerdict(True, detail)
 
 
-def examine(subject: Subject, kinds: Iterable[str] = ()) -> dict[str, Verdict]:
+def examine(subject: ProbeSubject, kinds: Iterable[str] = ()) -> dict[str, ProbeVerdict]:
     """Run every probe of some kinds; probes that others need come first.
 
     Args:
@@ -150,14 +150,14 @@ def examine(subject: Subject, kinds: Iterable[str] = ()) -> dict[str, Verdict]:
     """
     kinds = kinds or (TOKENS, rendering(subject.model))
     known = {probe.name: probe for probe in probes() if probe.kind in kinds}
-    results: dict[str, Verdict | None] = {}
+    results: dict[str, ProbeVerdict | None] = {}
 
-    def run(name: str) -> Verdict | None:
+    def run(name: str) -> ProbeVerdict | None:
         if name not in results:
             probe = known[name]
             broken = [n for n in probe.needs if n in known and not _holds(run(n))]
             if broken:
-                results[name] = Verdict(None, f"not run: {', '.join(broken)} failed.")
+                results[name] = ProbeVerdict(None, f"not run: {', '.join(broken)} failed.")
             else:
                 results[name] = _verdict(probe, subject)
         return results[name]
@@ -166,11 +166,11 @@ def examine(subject: Subject, kinds: Iterable[str] = ()) -> dict[str, Verdict]:
     return {name: verdict for name, verdict in verdicts.items() if verdict is not None}
 
 
-def _holds(verdict: Verdict | None) -> bool:
+def _holds(verdict: ProbeVerdict | None) -> bool:
     return verdict is None or verdict.passed is True
 
 
-def require(subject: Subject, kind: str) -> dict[str, str]:
+def require(subject: ProbeSubject, kind: str) -> dict[str, str]:
     """Run all probes of a kind.
 
     Returns:

@@ -11,7 +11,7 @@ from stages.chat_template.render import Row
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import SEGMENTS
 from stages.errors import RowError
-from stages.probes import BrokenError, Subject
+from stages.probes import BrokenError, ProbeSubject
 
 Turns = list[tuple[str, str]]
 
@@ -55,13 +55,13 @@ def row_of(turns: Turns, trained: set[int] | None = None, tools: str | None = No
     return Row(roles, contents, fields=[None] * len(turns), trained=flags, tools=tools)
 
 
-def dialogue(subject: Subject) -> Turns:
+def dialogue(subject: ProbeSubject) -> Turns:
     """Three exchanges; only one where all is trained and each trained turn is its own example."""
     alone = subject.model.profile.one_example_per_turn and subject.train_on == "all"
     return _DIALOGUE[:2] if alone else _DIALOGUE
 
 
-def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
+def examples(subject: ProbeSubject, turns: Turns) -> list[tuple[Row, set[int]]]:
     """The examples of a conversation in a build: itself, or one per trained turn."""
     everything = range(len(turns)) if subject.train_on == "all" else ()
     answers = [i for i, (role, _) in enumerate(turns) if role == "assistant" or i in everything]
@@ -70,7 +70,7 @@ def examples(subject: Subject, turns: Turns) -> list[tuple[Row, set[int]]]:
     return [(row_of(turns[: i + 1], {i}), {i}) for i in answers if turns[i][0] == "assistant"]
 
 
-def rendered(subject: Subject, row: Row) -> Rendering:
+def rendered(subject: ProbeSubject, row: Row) -> Rendering:
     """The segments of a row that every model must be able to render.
 
     Raises:
@@ -82,7 +82,7 @@ def rendered(subject: Subject, row: Row) -> Rendering:
         raise BrokenError(detail=error.detail) from error
 
 
-def ids_of(subject: Subject, rendering: Rendering) -> tuple[list[int], list[int]]:
+def ids_of(subject: ProbeSubject, rendering: Rendering) -> tuple[list[int], list[int]]:
     """Ids of a rendering as a build encodes it, and those of its text segments alone."""
     pairs = zip(rendering.texts, rendering.kinds, strict=True)
     segments = [[{"text": text, "kind": kind} for text, kind in pairs]]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import BrokenError, Subject
+from stages.probes import BrokenError, ProbeSubject
 
 
-def one_id(subject: Subject, token: str) -> int:
+def one_id(subject: ProbeSubject, token: str) -> int:
     """The id of a text that must be one token.
 
     Raises:

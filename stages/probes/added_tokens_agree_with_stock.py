@@ -6,7 +6,7 @@ import orjson
 from tokenizers import Tokenizer
 
 from stages.models import encoders
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 _ORDINARY = (
     "3.+ -\n",
@@ -18,7 +18,7 @@ _ORDINARY = (
 )
 
 
-def _same_elsewhere(subject: Subject) -> int:
+def _same_elsewhere(subject: ProbeSubject) -> int:
     """The number of added tokens, if nothing else in the file was changed.
 
     Raises:
@@ -36,7 +36,7 @@ def _same_elsewhere(subject: Subject) -> int:
     return len(new) - len(old)
 
 
-def _agrees(subject: Subject) -> None:
+def _agrees(subject: ProbeSubject) -> None:
     """Check that ordinary text has the same ids before tokens were added, after it, and after the
     tokenizer was saved and loaded.
 
@@ -56,7 +56,7 @@ def _agrees(subject: Subject) -> None:
             raise BrokenError(detail=f"{token!r} is {again.token_to_id(token)} after saving")
 
 
-def _no_added_token_in_text(subject: Subject) -> str:
+def _no_added_token_in_text(subject: ProbeSubject) -> str:
     """Check that ordinary text gives none of the tokens that the build added.
 
     Raises:
@@ -72,7 +72,7 @@ def _no_added_token_in_text(subject: Subject) -> str:
     return f"no ordinary text gives {sorted(steps)}"
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     if subject.wide:
         _agrees(subject)
     if subject.stock == subject.model.tokenizer_json:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stages.errors import RowError
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, Rendering, Turns, ids_of, row_of
 
 
-def _dialogues(subject: Subject) -> list[Turns]:
+def _dialogues(subject: ProbeSubject) -> list[Turns]:
     controls = sorted(subject.model.controls)
     together = " ".join(controls)
     dialogues: list[Turns] = [[("user", f"x{together}"), ("assistant", f"y{together}")]]
@@ -18,7 +18,7 @@ def _dialogues(subject: Subject) -> list[Turns]:
     return dialogues
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     controls = set(subject.model.controls.values())
     refused = 0
     dialogues = _dialogues(subject)

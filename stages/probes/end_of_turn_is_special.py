@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     token = subject.model.profile.end_of_turn
     if token not in subject.model.controls:
         raise BrokenError(token=token)

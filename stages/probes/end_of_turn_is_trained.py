@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, dialogue, examples, rendered, row_of
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     end = subject.model.profile.end_of_turn
     rendering = rendered(subject, row_of(QUESTION))
     if not rendering.text(trained=True).endswith(end):

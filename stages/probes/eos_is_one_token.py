@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, Probe, Subject
+from stages.probes import TOKENS, Probe, ProbeSubject
 from stages.probes._tokens import one_id, seen
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     token = subject.model.profile.eos_token
     return seen(token, one_id(subject, token))
 

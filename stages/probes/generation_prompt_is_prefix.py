@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, Turns, dialogue, rendered, row_of
 
 
-def _prompts(subject: Subject, turns: Turns) -> list[str]:
+def _prompts(subject: ProbeSubject, turns: Turns) -> list[str]:
     seen = [{"role": role, "content": text} for role, text in turns]
     variants: list[dict[str, Any]] = [dict(v) for v in subject.model.profile.template_variants]
     return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     turns = dialogue(subject)
     answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
     for i in answers:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str | None:
+def _check(subject: ProbeSubject) -> str | None:
     declared = subject.model.profile.token_ids
     for token, index in declared:
         actual = subject.tokenizer.token_to_id(token)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     profile = subject.model.profile
     named = {
         "end-of-turn token": profile.end_of_turn,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, ids_of, rendered, row_of
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     profile = subject.model.profile
     if profile.bos_token is None:
         return "the model has no bos token"

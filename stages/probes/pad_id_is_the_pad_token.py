@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str | None:
+def _check(subject: ProbeSubject) -> str | None:
     claims, tokenizer = subject.claims, subject.tokenizer
     token = claims.pad_token or subject.model.profile.pad_token
     wanted = tokenizer.token_to_id(str(token))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     model = subject.model
     if model.pad_id in (model.eos_id, model.end_of_turn_id):
         raise BrokenError(token=model.profile.pad_token)

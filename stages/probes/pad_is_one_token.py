@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 from stages.probes._tokens import one_id, seen
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     claimed = subject.claims.pad_token
     if claimed is not None and not isinstance(claimed, str):
         raise BrokenError(token=claimed, why="is a number; a token is named by its text")

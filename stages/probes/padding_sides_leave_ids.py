@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from stages.columns import IDS
 from stages.layouts.padded import pad
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, dialogue, examples, ids_of, rendered, row_of
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
     sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
     pad_id = subject.model.pad_id

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stages.chat_template.render_pair import prove_pair
-from stages.probes import PAIR, Probe, Subject
+from stages.probes import PAIR, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     return "; ".join(prove_pair(subject.model).values())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from stages.chat_template.render import Row
 from stages.chat_template.render_pair import PairRenderer
 from stages.errors import RowError
-from stages.probes import PAIR, BrokenError, Probe, Subject
+from stages.probes import PAIR, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     renderer = PairRenderer(subject.model)
     markers = subject.model.profile.text_markers
     for marker in markers:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, Probe, Subject
+from stages.probes import TOKENS, Probe, ProbeSubject
 from stages.probes._tokens import one_id, seen
 
 
-def _check(subject: Subject) -> str | None:
+def _check(subject: ProbeSubject) -> str | None:
     tokens = subject.model.profile.promoted
     return ", ".join(seen(token, one_id(subject, token)) for token in tokens) or None
 

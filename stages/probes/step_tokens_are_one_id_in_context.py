@@ -6,14 +6,14 @@ each label has the position of its marker. Trainers that encode both texts asser
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 from stages.probes._tokens import one_id
 
 _BEFORE = ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n")
 _AFTER = ("", "\nStep 2", " +", "x", "\n\n")
 
 
-def _check(subject: Subject) -> str | None:
+def _check(subject: ProbeSubject) -> str | None:
     if subject.model.step_id < 0:
         return None
     tokens = subject.model.profile.step_tokens

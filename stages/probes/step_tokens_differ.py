@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.probes import TOKENS, BrokenError, Probe, Subject
+from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
-def _check(subject: Subject) -> str | None:
+def _check(subject: ProbeSubject) -> str | None:
     model = subject.model
     if model.step_id < 0:
         return None

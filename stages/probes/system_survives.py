@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stages.errors import RowError
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, Rendering, row_of
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     wanted = subject.system
     text = wanted if wanted is not None else "a system text"
     try:

@@ -6,7 +6,7 @@ import json
 
 from stages.chat_template.render import Row
 from stages.errors import RowError
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import Rendering
 
 _TOOL = {
@@ -35,7 +35,7 @@ def _row(*trained: int) -> Row:
     )
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     try:
         call = Rendering(*subject.renderer(_row(1)))
         answer = Rendering(*subject.renderer(_row(3)))

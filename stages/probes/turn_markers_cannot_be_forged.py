@@ -6,13 +6,13 @@ import itertools
 
 from stages.chat_template.segments import CONTROL
 from stages.errors import RowError
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import dialogue, examples, rendered, row_of
 
 _STOP = "\x00"
 
 
-def _markers(subject: Subject) -> list[str]:
+def _markers(subject: ProbeSubject) -> list[str]:
     """The texts between two turns where no control token is."""
     row, _ = examples(subject, dialogue(subject))[-1]
     rendering = rendered(subject, row)
@@ -27,7 +27,7 @@ def _markers(subject: Subject) -> list[str]:
     return list(dict.fromkeys(plain))
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     markers = _markers(subject)
     for marker in markers:
         turns = [("user", f"x {marker} y"), ("assistant", "z")]

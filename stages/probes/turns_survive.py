@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stages.probes import BrokenError, Probe, Subject
+from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import dialogue, examples, rendered
 
 
-def _check(subject: Subject) -> str:
+def _check(subject: ProbeSubject) -> str:
     rows = examples(subject, dialogue(subject))
     for row, answers in rows:
         rendering = rendered(subject, row)

@@ -18,7 +18,7 @@ from parity.tiny import tiny
 from support import ROOT, SAMPLES, Ran, model_record
 
 from pipeline import exports
-from pipeline.exports import Facts
+from pipeline.exports import ExportFacts
 from pipeline.trainers.openrlhf_launch import check_version, split_arguments
 from stages.errors import UsageError
 
@@ -118,7 +118,7 @@ def test_every_version_knows_the_options_of_its_spelling(
 ) -> None:
     """What a launch script passes on, with a test split and margins, its program declares."""
     model = model_record(step_token="<s>", good_token="+", bad_token="-")
-    known = Facts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
+    known = ExportFacts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
     export = exports.load(trainer)
     scripts = {task: export.launch(known)}
     if task == "rm" and trainer == "openrlhf":
