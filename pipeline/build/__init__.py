@@ -20,10 +20,12 @@ from dataclasses import replace
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
-from pipeline.build.preparation import Prepared, prepare, refuse_early
+from pipeline.build.preparation import Prepared, identify, prepare, refuse_early
 from pipeline.build.publication import Built, finish, finish_in, up_to_date
+from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
 from pipeline.publish import publish
+from pipeline.sources import local
 
 __all__ = [
     "Assembled",
@@ -48,11 +50,13 @@ def build(config: Config, report: Report) -> Built:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
     target = publish.check_target(config.run.output)
-    prepared = prepare(config)
-    there = up_to_date(target, prepared.build_id)
-    if there is not None and config.run.data_docs is None:
+    inputs = scan(config)
+    key = identify(config, inputs) if config.run.data_docs is None else None
+    there = up_to_date(target, key) if key else None
+    if there is not None:
         there = replace(there, folder=config.run.output)
-        return Built(there, fresh=False, left_out=prepared.left_out)
+        return Built(there, fresh=False, left_out=tuple(local.left_out(config.source.data)))
+    prepared = prepare(config, inputs)
     users = refuse_early(prepared)
     with publish.staging(target) as folder:
         made = make_parts(prepared, report)

@@ -78,9 +78,9 @@ class Outcome:
         return total
 
 
-def build_id(recipe: Recipe, inputs: Sequence[Input]) -> str:
+def build_id(fingerprint: str, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
-    return identity.of_recipe(recipe.fingerprint, [(one.name, one.sha256) for one in inputs])
+    return identity.of_recipe(fingerprint, [(one.name, one.sha256) for one in inputs])
 
 
 def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
@@ -266,7 +266,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
     return Manifest(
         schema_version=SCHEMA_VERSION,
         version=__version__,
-        build_id=build_id(recipe, outcome.inputs),
+        build_id=build_id(recipe.fingerprint, outcome.inputs),
         recipe_fingerprint=recipe.fingerprint,
         task=config.task,
         layout=config.plan.layout,

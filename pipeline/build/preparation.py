@@ -12,11 +12,11 @@ from pipeline.build import description, preflight
 from pipeline.build.parallel import workers_of
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.recipe.recipe import Recipe, resolve_recipe
+from pipeline.recipe.recipe import Recipe, declared_fingerprint, resolve_recipe
 from pipeline.sources import local
 from pipeline.verdict import data_docs, gate
 from stages.contract import Split
-from stages.errors import UsageError
+from stages.errors import PipelineError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,28 @@ class Prepared:
         Raises:
             UsageError: another version of the program prepared it.
         """
-        if description.build_id(self.recipe, self.inputs) != self.build_id:
+        current = description.build_id(self.recipe.fingerprint, self.inputs)
+        if current != self.build_id:
             raise UsageError(
                 "The build was prepared by another version of this program.",
                 "Prepare it again, and make its parts by the same version.",
             )
 
 
-def prepare(config: Config) -> Prepared:
+def identify(config: Config, inputs: Sequence[Input]) -> str | None:
+    """The id of the build to be, before the model is proved or anything loaded: an equal build that
+    is there has it. None where the options do not go together, which ``prepare`` will say."""
+    try:
+        return description.build_id(declared_fingerprint(config), inputs)
+    except PipelineError:
+        return None
+
+
+def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     """Open the inputs and resolve the options; no row is encoded.
+
+    Args:
+        inputs: those of the configuration, where they were scanned already.
 
     Raises:
         UsageError: an option, the model or an input does not exist or does not fit the others.
@@ -82,9 +95,9 @@ def prepare(config: Config) -> Prepared:
     """
     started = time.time()
     left_out = tuple(local.left_out(config.source.data))
-    inputs = tuple(scan(config))
+    inputs = tuple(scan(config) if inputs is None else inputs)
     recipe = resolve_recipe(config, inputs)
-    build_id = description.build_id(recipe, inputs)
+    build_id = description.build_id(recipe.fingerprint, inputs)
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
 
 
