@@ -14,14 +14,5 @@ def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> Targ
             embedding, or two that must differ are the same.
     """
     model = declare(profile, tokenizer_json, with_steps)
-    prove(model, tokenizer_json)
+    model.probes.update(probes.require(probes.ProbeSubject(model, tokenizer_json), probes.TOKENS))
     return model
-
-
-def prove(model: TargetModel, stock: bytes) -> None:
-    """Check what a declared model's profile says of tokens; raises as ``bind``.
-
-    Args:
-        stock: the tokenizer as it was found, before step tokens and others were added.
-    """
-    model.probes.update(probes.require(probes.ProbeSubject(model, stock), probes.TOKENS))

@@ -19,14 +19,14 @@ from pipeline.options.config import Config
 from pipeline.recipe.fingerprints import code_version, hash_of
 from pipeline.recipe.stage_tools import Tools
 from stages import formats, probes
-from stages.binding import prove
+from stages.binding import bind
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Stage
 from stages.errors import ModelError, UsageError
 from stages.layouts import Shape
 from stages.models import encoders
-from stages.models.profile import ModelProfile, TargetModel, declare
+from stages.models.profile import ModelProfile, TargetModel, tokenizer_of
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
 from stages.tokenizers import oracle
@@ -146,7 +146,7 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """Hash of options, profile and code."""
-        return _fingerprint(self.config, self.model)
+        return _fingerprint(self.config, self.model.profile, self.model.tokenizer_json)
 
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part depends on but its split."""
@@ -158,9 +158,9 @@ class Recipe:
         return hash_of([options, profile, tokenizer, code_version(), engine])
 
 
-def _fingerprint(config: Config, model: TargetModel) -> str:
-    tokenizer = hashlib.sha256(model.tokenizer_json).hexdigest()
-    return hash_of([config.for_build, asdict(model.profile), tokenizer, code_version()])
+def _fingerprint(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
+    tokenizer = hashlib.sha256(tokenizer_json).hexdigest()
+    return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
 
 
 def declared_fingerprint(config: Config) -> str:
@@ -170,16 +170,18 @@ def declared_fingerprint(config: Config) -> str:
     Raises:
         UsageError, ModelError: model and options do not go together.
     """
-    config = config.but(layout=_layout(config, tasks.load(config.task)))
-    _, model = _declared(config)
-    return _fingerprint(_fitted(config, model), model)
+    task = tasks.load(config.task)
+    config = config.but(layout=_layout(config, task))
+    resolved, profile = _resolved(config)
+    tokenizer_json = tokenizer_of(profile, resolved.tokenizer_json, task.with_steps)
+    return _fingerprint(_fitted(config, profile), profile, tokenizer_json)
 
 
-def _fitted(config: Config, model: TargetModel) -> Config:
+def _fitted(config: Config, profile: ModelProfile) -> Config:
     """The options with a length that the model can read: an encoder's positions are absolute."""
-    if model.profile.pair is None:
+    if profile.pair is None:
         return config
-    return config.but(max_length=min(config.plan.max_length, model.profile.context_length))
+    return config.but(max_length=min(config.plan.max_length, profile.context_length))
 
 
 def _check_columns(recipe: Recipe) -> None:
@@ -194,11 +196,11 @@ def _check_columns(recipe: Recipe) -> None:
         present |= set(stage.writes)
 
 
-def _declared(config: Config) -> tuple[Resolved, TargetModel]:
-    """Resolve the model of a build, and declare it: nothing is proved.
+def _resolved(config: Config) -> tuple[Resolved, ModelProfile]:
+    """The model of a build as it was found, and its profile as the options have it.
 
     Raises:
-        ModelError: there is no such model.
+        ModelError: there is no such model, or the options do not suit it.
     """
     overrides = Overrides(
         chat_template=config.parts.chat_template,
@@ -207,8 +209,7 @@ def _declared(config: Config) -> tuple[Resolved, TargetModel]:
         added_tokens=config.parts.add_token,
     )
     resolved = resolve(config.parts.model, config.run.cache_dir, overrides)
-    profile = _suited(resolved.profile, config)
-    return resolved, declare(profile, resolved.tokenizer_json, tasks.load(config.task).with_steps)
+    return resolved, _suited(resolved.profile, config)
 
 
 def find_model(config: Config) -> tuple[Resolved, TargetModel]:
@@ -217,8 +218,8 @@ def find_model(config: Config) -> tuple[Resolved, TargetModel]:
     Raises:
         ModelError: there is no such model, or it does not prove what it must.
     """
-    resolved, model = _declared(config)
-    prove(model, resolved.tokenizer_json)
+    resolved, profile = _resolved(config)
+    model = bind(profile, resolved.tokenizer_json, tasks.load(config.task).with_steps)
     subject = probes.ProbeSubject(
         model=model,
         stock=resolved.tokenizer_json,
@@ -293,7 +294,7 @@ def resolve_recipe(
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
     resolved, model = find_model(config)
     recipe = Recipe(
-        config=_fitted(config, model),
+        config=_fitted(config, model.profile),
         model=model,
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),

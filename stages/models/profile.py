@@ -226,18 +226,24 @@ def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
     return first, second, third
 
 
-def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
-    """The model of a profile and its tokenizer, before any probe has run.
-
-    Args:
-        with_steps: register the step tokens.
-    """
+def tokenizer_of(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> bytes:
+    """A tokenizer with the tokens that the profile adds to it, and the step tokens if asked for."""
     if profile.promoted:
         tokenizer_json = _promoted(tokenizer_json, profile.promoted)
     if with_steps:
         tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
     if profile.added_tokens:
         tokenizer_json = _registered(tokenizer_json, profile.added_tokens, special=False)
+    return tokenizer_json
+
+
+def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """The model of a profile and its tokenizer, before any probe has run.
+
+    Args:
+        with_steps: register the step tokens.
+    """
+    tokenizer_json = tokenizer_of(profile, tokenizer_json, with_steps)
     tokenizer = parsed(tokenizer_json)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
