@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from types import ModuleType
 from typing import Any
 
 _ON_USE = ("scipy.stats", "altair")
-_warming: list[threading.Thread] = []
 
 
 class _Later:
@@ -51,20 +49,13 @@ def _lightly() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
+@functools.cache
 def great_expectations() -> Any:
     """The package, imported once.
 
     Raises:
         ImportError: it is not installed.
     """
-    for thread in _warming:
-        if thread is not threading.current_thread():
-            thread.join()
-    return _imported()
-
-
-@functools.cache
-def _imported() -> Any:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
     with _lightly():
         return importlib.import_module("great_expectations")
@@ -77,10 +68,3 @@ def registry() -> dict[str, type]:
         "great_expectations.expectations.registry"
     )._registered_expectations
     return registered
-
-
-def warm() -> None:
-    """Import it in a thread while the workers run; ``great_expectations`` waits for the thread."""
-    thread = threading.Thread(target=great_expectations, name="warm the gate")
-    _warming.append(thread)
-    thread.start()

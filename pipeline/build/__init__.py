@@ -20,7 +20,7 @@ from dataclasses import replace
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
-from pipeline.build.preparation import Prepared, identify, prepare, refuse_early
+from pipeline.build.preparation import Prepared, identify, judge_of, prepare, refuse_early
 from pipeline.build.publication import Built, finish, finish_in, up_to_date
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
@@ -56,8 +56,11 @@ def build(config: Config, report: Report) -> Built:
     if there is not None:
         there = replace(there, folder=config.run.output)
         return Built(there, fresh=False, left_out=tuple(local.left_out(config.source.data)))
-    prepared = prepare(config, inputs)
-    users = refuse_early(prepared)
-    with publish.staging(target) as folder:
-        made = make_parts(prepared, report)
-        return finish_in(folder, target, prepared=prepared, made=made, users=users, report=report)
+    with judge_of(config) as judge:
+        prepared = prepare(config, inputs)
+        refuse_early(prepared)
+        with publish.staging(target) as folder:
+            made = make_parts(prepared, report)
+            return finish_in(
+                folder, target, prepared=prepared, made=made, judge=judge, report=report
+            )

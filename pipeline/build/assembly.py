@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from expectations.audits import require
-from expectations.gx.suites import Suite
 from expectations.verdict import Verdict
 from pipeline import report as report_page
 from pipeline.build import description
@@ -33,6 +31,7 @@ from pipeline.shards.plan import ShardPlan
 from pipeline.trainers import exporting
 from pipeline.verdict import data_docs, gate, rejects
 from pipeline.verdict.gate import Evidence
+from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
 from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
@@ -72,14 +71,14 @@ def require_rows(prepared: Prepared, made: MadeParts) -> None:
 
 
 def assemble(
-    prepared: Prepared, made: MadeParts, folder: Path, *, users: Sequence[Suite], report: Report
+    prepared: Prepared, made: MadeParts, folder: Path, *, judge: Judge, report: Report
 ) -> Assembled:
     """Everything of a build but ``run.json`` and the manifest's file.
 
     Args:
         made: the parts of all splits.
         folder: an empty directory.
-        users: the suites that the user added.
+        judge: of this build.
 
     Raises:
         DataError: too many rows are refused, what was written breaks a critical expectation, or an
@@ -108,7 +107,7 @@ def assemble(
     write_dataset(folder, prepared, shards)
     outcome = replace(_outcome(prepared, planned, shards), margins=rated)
     report("check", 0, 1)
-    verdict = _judge(outcome, folder, users)
+    verdict = _judge(outcome, folder, judge)
     report("check", 1, 1)
     return Assembled(_completed(outcome, folder, verdict), verdict)
 
@@ -135,7 +134,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
     )
 
 
-def _judge(outcome: Outcome, folder: Path, users: Sequence[Suite]) -> Verdict:
+def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Verdict:
     """Judge what lies in the staging directory, and write the verdict down.
 
     Raises:
@@ -149,7 +148,7 @@ def _judge(outcome: Outcome, folder: Path, users: Sequence[Suite]) -> Verdict:
         hashes={shard.path: shard.sha256 for shard in outcome.shards},
         declared=description.ledger(outcome),
     )
-    verdict = gate.judge(evidence, outcome.recipe.context, users)
+    verdict = judge(evidence, outcome.recipe.context)
     shutil.rmtree(folder / METRICS)
     data_docs.offer(outcome.recipe.config.run.data_docs, verdict)
     gate.require_passed(verdict)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from expectations.gx import library
-from expectations.gx.suites import Suite
 from pipeline.build import description, preflight
 from pipeline.build.parallel import workers_of
 from pipeline.inputs.scan import Input, scan
@@ -15,6 +14,7 @@ from pipeline.options.config import Config
 from pipeline.recipe.recipe import Recipe, declared_fingerprint, resolve_recipe
 from pipeline.sources import local
 from pipeline.verdict import data_docs, gate
+from pipeline.verdict.judge import Judge, judging
 from stages.contract import Split
 from stages.errors import PipelineError, UsageError
 
@@ -101,32 +101,26 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
 
 
-def suites_of(config: Config) -> list[Suite]:
-    """The users' suites, which the judge needs, once its results can also be written down.
+def judge_of(config: Config) -> AbstractContextManager[Judge]:
+    """The judge of a build, which begins to load what it needs. Its results can be written down.
 
-    Suites are not stored with the records: a file may define expectations of its own, which each
-    process that judges must load, and can load only once.
+    Suites of the user are not stored with the records: a file may define expectations of its own,
+    which each process that judges must load.
 
     Raises:
         UsageError: the folder for Data Docs has other files.
         GateError: a suite does not load.
     """
     data_docs.check(config.run.data_docs)
-    return gate.user_suites(config.judge.expectations)
+    users = gate.user_suites(config.judge.expectations)
+    apart = workers_of(config.run) > 1 and config.run.data_docs is None
+    return judging(users, apart)
 
 
-def refuse_early(prepared: Prepared) -> list[Suite]:
+def refuse_early(prepared: Prepared) -> None:
     """Stop a build now that would be refused after all its work is done.
-
-    Returns:
-        The users' suites, which the judge needs.
 
     Raises:
         DataError: a sample of the rows says that too many will be refused.
-        UsageError: the folder for Data Docs has other files.
-        GateError: a user's suite does not load.
     """
     preflight.require_hopeful(prepared.recipe, prepared.inputs)
-    if workers_of(prepared.config.run) > 1:
-        library.warm()  # a second of imports, while the workers encode
-    return suites_of(prepared.config)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from expectations.gx.suites import Suite
 from pipeline.build import run_record
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report, workers_of
 from pipeline.build.parts import MadeParts, require_complete
-from pipeline.build.preparation import Prepared, suites_of
+from pipeline.build.preparation import Prepared, judge_of
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.drift import drift
 from pipeline.manifest.dataset_files import write_json
@@ -20,6 +19,7 @@ from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN, Change
 from pipeline.manifest.seal import problem
 from pipeline.publish import failed, publish
+from pipeline.verdict.judge import Judge
 from stages.errors import DataError, PipelineError
 
 
@@ -61,9 +61,8 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     """
     target = publish.check_target(prepared.config.run.output)
     require_complete(prepared, made)
-    users = suites_of(prepared.config)
-    with publish.staging(target) as folder:
-        return finish_in(folder, target, prepared=prepared, made=made, users=users, report=report)
+    with judge_of(prepared.config) as judge, publish.staging(target) as folder:
+        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
 
 
 def finish_in(
@@ -72,7 +71,7 @@ def finish_in(
     prepared: Prepared,
     made: MadeParts,
     *,
-    users: Sequence[Suite],
+    judge: Judge,
     report: Report,
 ) -> Built:
     """The same in a staging directory that is there already.
@@ -82,7 +81,7 @@ def finish_in(
     """
     require_rows(prepared, made)
     try:
-        assembled = assemble(prepared, made, folder, users=users, report=report)
+        assembled = assemble(prepared, made, folder, judge=judge, report=report)
     except DataError:
         failed.keep(folder, target)
         raise

@@ -52,20 +52,33 @@ def _serve(pipe: Connection, function: Callable[[Any, Any], Any], shared: Any) -
 
 
 @dataclass(slots=True)
-class _Worker:
+class Worker:
+    """A process that computes items one by one.
+
+    Attributes:
+        task: the item that it was sent; None where it waits for one.
+    """
+
     process: BaseProcess
     pipe: Connection
     task: int | None = None
 
+    def wait(self) -> None:
+        """Until it has sent an answer or has ended."""
+        wait([self.pipe, self.process.sentinel])
 
-class _Pool:
+
+class Pool:
+    """Processes that compute ``function(shared, item)``; they are killed when it stops."""
+
     def __init__(self, function: Callable[[Any, Any], Any], shared: Any) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._function = function
         self._shared = shared
-        self.workers: list[_Worker] = []
+        self.workers: list[Worker] = []
 
     def start(self) -> None:
+        """Start one more process."""
         mine, theirs = self._context.Pipe()
         arguments = (theirs, self._function, self._shared)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
@@ -76,17 +89,19 @@ class _Pool:
         try:
             process.start()
             theirs.close()
-            self.workers.append(_Worker(process, mine))
+            self.workers.append(Worker(process, mine))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def drop(self, worker: _Worker) -> int:
+    def drop(self, worker: Worker) -> int:
+        """Forget a process that has ended; its exit status."""
         worker.process.join()
         worker.pipe.close()
         self.workers.remove(worker)
         return int(worker.process.exitcode or 0)
 
     def stop(self) -> None:
+        """End all processes."""
         for worker in self.workers:
             worker.process.kill()  # safe: a file gets its final name only once it is complete
         for worker in list(self.workers):
@@ -109,7 +124,7 @@ def pmap(
         for index, item in enumerate(items):
             yield index, function(shared, item)
         return
-    pool = _Pool(function, shared)
+    pool = Pool(function, shared)
     waiting = deque(range(len(items)))
     deaths = dict.fromkeys(range(len(items)), 0)
     done = 0
@@ -120,10 +135,10 @@ def pmap(
             for worker in pool.workers:
                 if worker.task is None and waiting:
                     worker.task = waiting.popleft()
-                    _send(worker, items[worker.task])
+                    send(worker, items[worker.task])
             for worker in _ready(pool.workers):
                 task = worker.task
-                answer = _receive(worker)
+                answer = receive(worker)
                 if answer is None:  # ready without an answer: it died
                     code = pool.drop(worker)
                     if task is not None:
@@ -143,7 +158,7 @@ def pmap(
         pool.stop()
 
 
-def _ready(workers: list[_Worker]) -> list[_Worker]:
+def _ready(workers: list[Worker]) -> list[Worker]:
     """The workers that have sent an answer or have ended; waits for at least one."""
     handles: list[Any] = [worker.pipe for worker in workers]
     handles += [worker.process.sentinel for worker in workers]
@@ -151,14 +166,16 @@ def _ready(workers: list[_Worker]) -> list[_Worker]:
     return [w for w in workers if w.pipe in ready or w.process.sentinel in ready]
 
 
-def _send(worker: _Worker, item: Any) -> None:
+def send(worker: Worker, item: Any) -> None:
+    """Give a process an item; one that has died takes none, which ``receive`` says."""
     try:
         worker.pipe.send(item)
     except (BrokenPipeError, ConnectionResetError):
         return  # it died idle; its sentinel says so next
 
 
-def _receive(worker: _Worker) -> tuple[bool, Any] | None:
+def receive(worker: Worker) -> tuple[bool, Any] | None:
+    """What a ready process has sent: a result, or an exception to raise; None where it died."""
     try:
         return worker.pipe.recv() if worker.pipe.poll() else None
     except (EOFError, ConnectionResetError):

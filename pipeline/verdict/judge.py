@@ -1,0 +1,76 @@
+"""Judges a build, in a process of its own where it can be.
+
+Great Expectations takes seconds to import, and in a thread it would hold up everything else. So a
+process begins to import it when a build begins, and waits there for the metrics to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from expectations.contract import Context
+from expectations.gx import library
+from expectations.gx.suites import Suite
+from expectations.verdict import Verdict
+from pipeline.executors.local import Pool, receive, send
+from pipeline.verdict import gate
+from pipeline.verdict.gate import Evidence
+
+
+def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:
+    """What the other process does: import the library, then judge what it is sent."""
+    if item is None:
+        library.great_expectations()
+        return None
+    return replace(gate.judge(*item, []), results=())
+
+
+class Judge:
+    """Judges one build.
+
+    Attributes:
+        users: the suites of the user. Their classes exist in this process alone, so builds with
+            some are judged here.
+    """
+
+    def __init__(self, users: Sequence[Suite], pool: Pool | None) -> None:
+        self.users = users
+        self._pool = pool
+
+    def __call__(self, evidence: Evidence, context: Context) -> Verdict:
+        """Run the shipped suites and those of the user.
+
+        Raises:
+            GateError: an expectation could not be judged.
+        """
+        if self._pool is None:
+            return gate.judge(evidence, context, self.users)
+        (worker,) = self._pool.workers
+        send(worker, (evidence, context))
+        for _ in range(2):  # it answers that it is ready, and then with the verdict
+            worker.wait()
+            answer = receive(worker)
+            if answer is None:  # it died
+                return gate.judge(evidence, context, self.users)
+            good, verdict = answer
+            if not good:
+                raise verdict
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+
+@contextmanager
+def judging(users: Sequence[Suite], apart: bool) -> Iterator[Judge]:
+    """A judge, and with ``apart`` the process that it judges in, which ends with the block."""
+    if not apart or users:
+        yield Judge(users, None)
+        return
+    pool: Pool = Pool(_apart, None)
+    pool.start()
+    try:
+        send(pool.workers[0], None)
+        yield Judge(users, pool)
+    finally:
+        pool.stop()
