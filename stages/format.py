@@ -8,6 +8,7 @@ off without a word.
 from __future__ import annotations
 
 import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Example, FormatOptions, Row
@@ -15,7 +16,7 @@ from stages.contract import Columns, Example, FormatOptions, Row
 _NEEDED = ("name", "kinds", "columns", "matches", "read")
 
 
-class Format:
+class Format(ABC):
     """One record format: which rows have it, and what they say; each provides FORMAT.
 
     Subclasses give ``name``, ``kinds``, ``columns``, ``matches`` and ``read``, and of the rest what
@@ -62,10 +63,11 @@ class Format:
         _require_known(type(self), name)
         super().__setattr__(name, value)
 
+    @abstractmethod
     def matches(self, row: Row) -> str | None:
         """Why this row looks like the format, in words; None when it does not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         """Turn a row into examples; what it says and no example has in it is a ``Refused``.
 
@@ -75,7 +77,6 @@ class Format:
         Raises:
             RowError: the row cannot be used.
         """
-        raise NotImplementedError
 
     @property
     def variants(self) -> Mapping[str, Format]:

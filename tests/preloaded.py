@@ -113,10 +113,9 @@ def serve(requests: IO[str]) -> None:
 
     memory.keep_freed()
     importlib.import_module("pandas")  # which pyarrow would look for
+    for name in ("pipeline.build", "pipeline.cli", "pipeline.run_build"):
+        importlib.import_module(name)
 
-    import pipeline.build
-    import pipeline.cli
-    import pipeline.run_build  # noqa: F401
     from expectations.gx import library
 
     library.registry()

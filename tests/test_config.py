@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import NAME
 
@@ -93,7 +94,7 @@ def test_each_option_is_one_field() -> None:
     def command(**given: Any) -> None:
         """Takes the options of every build."""
 
-    options = [option.name for option in command.__click_params__]  # type: ignore[attr-defined]
+    options = [option.name for option in click.command()(command).params]
     reached = Counter([*options, "task", "data"])
     assert reached == Counter(one.name for phase in PHASES.values() for one in fields(phase))
     assert set(reached.values()) == {1}

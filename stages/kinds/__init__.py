@@ -6,6 +6,7 @@ A task names its kind, and a format the kinds that it reads; no other code compa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # commands list tasks by their kinds, and import nothing heav
 CONVERSATION, PAIR, STEPS, TOKENS = "conversation", "pair", "steps", "tokens"
 
 
-class Kind:
+class Kind(ABC):
     """One kind of example; each provides KIND.
 
     Attributes:
@@ -74,17 +75,17 @@ class Kind:
         """Peculiarities of an example that is kept, by the names of ``notes.WORDS``."""
         return []
 
+    @abstractmethod
     def ready(self, example: Any, normalize: Normalize) -> list[Any]:
         """The sequences of an example, each in the form that ``filled`` takes.
 
         Raises:
             RowError: it would train nothing, or something wrong.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """The columns of sequences; None stands for one that is refused."""
-        raise NotImplementedError
 
 
 def names() -> list[str]:
