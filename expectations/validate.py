@@ -14,6 +14,7 @@ from expectations.readback.stored_rows import StoredRows
 from stages import columns
 from stages.chat_template import loss_weights
 from stages.contract import Batch
+from stages.tokens.folded_labels import unfold
 
 
 @dataclass
@@ -34,7 +35,9 @@ class Validate:
         laws = applying(context, EXAMPLE)
         if not laws or not batch.num_rows:
             return batch
-        metrics = metric_tables.examples(StoredRows(loss_weights.stored(pa.table(batch)), context))
+        metrics = metric_tables.examples(
+            StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
+        )
         verdicts = metrics.select(law.bad(context).alias(law.name) for law in laws)
         # Invariants that are only checked here come last: the first one that breaks gives the code.
         for law in sorted(laws, key=lambda law: STREAM in law.needs):

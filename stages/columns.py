@@ -29,6 +29,8 @@ MESSAGES = pa.list_(
     )
 )
 SEGMENTS = pa.list_(pa.struct([("text", pa.string()), ("kind", pa.uint8())]))
+OUTLINE = pa.dictionary(pa.int32(), pa.string())
+TEXTS = pa.list_(pa.string())
 IDS = pa.list_(pa.int32())
 WEIGHTS = pa.list_(pa.float32())
 
@@ -60,6 +62,14 @@ TYPES: dict[str, pa.DataType] = {
     "segment_weights": WEIGHTS,
     "chosen_segments": SEGMENTS,
     "rejected_segments": SEGMENTS,
+    # of rows whose template is compiled, instead of segments: what the template prints (see
+    # chat_template.outline), and the row's own texts that belong between it
+    "outline": OUTLINE,
+    "texts": TEXTS,
+    "chosen_outline": OUTLINE,
+    "chosen_texts": TEXTS,
+    "rejected_outline": OUTLINE,
+    "rejected_texts": TEXTS,
     "rendered": pa.string(),  # "compiled" or "jinja": which path ran
     # after encode
     "input_ids": IDS,

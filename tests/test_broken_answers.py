@@ -25,6 +25,7 @@ from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
+from stages.tokens.outline_tokens import segments_of
 
 FAMILIES = (
     "qwen2.5-0.5b-instruct",
@@ -71,9 +72,13 @@ def trained(model: TargetModel, *turns: Row, **row: Any) -> list[str]:
     batch = door("sft", kind, model)([Record(0, 0, b"", given)])
     batch, refused = split_off(batch)
     said = [str(code) for code in refused["reject_code"].to_pylist()] if refused else []
-    for made in Render(Renderer(model))(batch).to_pylist() if batch.num_rows else []:
-        texts = [s["text"] for s in made["segments"] if s["kind"] & TRAINED]
-        said.append(made["reject_code"] or "".join(texts))
+    if not batch.num_rows:
+        return said
+    made = Render(Renderer(model))(batch)
+    codes = made["reject_code"].to_pylist()
+    for code, segments in zip(codes, segments_of(made, "").to_pylist(), strict=True):
+        texts = [s["text"] for s in segments if s["kind"] & TRAINED]
+        said.append(code or "".join(texts))
     return said
 
 

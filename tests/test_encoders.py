@@ -33,7 +33,8 @@ from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
-from stages.tokens.encode import EncodePair, SegmentEncoder
+from stages.tokens.encode import EncodePair
+from stages.tokens.segment_encoder import SegmentEncoder
 
 FAMILIES = ("roberta-base", "bert-base-uncased")
 TEXTS = (

@@ -41,8 +41,10 @@ from stages.layouts.ragged import ordered
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
-from stages.tokens.encode import Encode, EncodePair, EncodeSteps, SegmentEncoder
+from stages.tokens.encode import Encode, EncodePair, EncodeSteps
+from stages.tokens.folded_labels import unfold
 from stages.tokens.insert_step_tokens import Mark
+from stages.tokens.segment_encoder import SegmentEncoder
 
 LIMIT = 256
 WIDTH = 64
@@ -156,7 +158,7 @@ def encoded(task: str, model: TargetModel) -> Batch:
     for stage in (*stages[task], gate):
         batch, gone = split_off(stage(batch))
         assert gone is None
-    return batch
+    return unfold(batch)
 
 
 @pytest.fixture(scope="module")
@@ -517,7 +519,7 @@ def add_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
 def make_the_sides_equal(rows: list[dict[str, Any]], context: Context) -> None:
     row = third(rows, context)
     for name in [name for name in row if name.startswith("chosen")]:
-        row[name.replace("chosen", "rejected")] = list(row[name])
+        row[name.replace("chosen", "rejected")] = copy.copy(row[name])
 
 
 @breaks("answers_end_in_end_of_turn", tasks="rm")

@@ -15,8 +15,9 @@ from stages.models import encoders
 from stages.models.profile import StepTokens, TargetModel
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
-from stages.tokens.encode import EncodeSteps, SegmentEncoder
+from stages.tokens.encode import EncodeSteps
 from stages.tokens.insert_step_tokens import Mark
+from stages.tokens.segment_encoder import SegmentEncoder
 
 ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0]}
 

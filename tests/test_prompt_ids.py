@@ -18,7 +18,9 @@ from stages.contract import FormatOptions, Record
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
-from stages.tokens.encode import Encode, SegmentEncoder
+from stages.tokens.encode import Encode
+from stages.tokens.folded_labels import unfold
+from stages.tokens.segment_encoder import SegmentEncoder
 
 TEXTS = st.text(st.sampled_from("\n a."), min_size=1, max_size=4).filter(str.strip)
 
@@ -30,7 +32,7 @@ def examples(model: TargetModel, messages: list[Any]) -> list[dict[str, Any]]:
     reference = encoders.load("tokenizers", model.tokenizer_json)
     batch = Render(Renderer(model))(door([Record(0, 0, b"", {"messages": messages})]))
     batch = Encode(SegmentEncoder(model, reference, 10**6, "reject"))(batch)
-    return list(batch.to_pylist())
+    return list(unfold(batch).to_pylist())
 
 
 def fed(model: TargetModel, messages: list[Any]) -> list[list[int]]:

@@ -33,7 +33,9 @@ from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
-from stages.tokens.encode import Encode, SegmentEncoder
+from stages.tokens.encode import Encode
+from stages.tokens.folded_labels import unfold
+from stages.tokens.segment_encoder import SegmentEncoder
 
 CHATS = tuple(name for name in SMALL if all_profiles()[name].pair is None)
 TEXTS = (
@@ -69,7 +71,7 @@ def encoded(model: TargetModel, rows: list[Row]) -> Batch:
     batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
     batch = Render(Renderer(model))(batch)
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
-    return Encode(SegmentEncoder(model, encoder, 1 << 20, "reject"))(batch)
+    return unfold(Encode(SegmentEncoder(model, encoder, 1 << 20, "reject"))(batch))
 
 
 def huggingface(model: TargetModel) -> Any:

@@ -30,7 +30,9 @@ from stages.errors import RowError, UsageError
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
-from stages.tokens.encode import Encode, SegmentEncoder
+from stages.tokens.encode import Encode
+from stages.tokens.folded_labels import unfold
+from stages.tokens.segment_encoder import SegmentEncoder
 
 Row = dict[str, Any]
 Make = Callable[..., Path]
@@ -61,7 +63,7 @@ def encoded(
     for stage in (lambda b: b, Render(Renderer(model, train_on)), Encode(segments)):
         batch, gone = split_off(stage(batch))
         refused += gone.select(["line", "reject_code", "reject_detail"]).to_pylist() if gone else []
-    return batch.to_pylist(), refused
+    return unfold(batch).to_pylist(), refused
 
 
 def expected(model: TargetModel, row: Row, ids: list[int], train_on: str) -> list[float]:

@@ -30,6 +30,7 @@ from stages.contract import Batch, Glimpse, Record
 from stages.detection.evidence import Detection
 from stages.errors import DataError
 from stages.rows import notes
+from stages.tokens.folded_labels import unfold
 
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
@@ -203,8 +204,9 @@ def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -
 
 def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:
     wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
-    kept = [name for name in ("line", "sequence", *wanted) if name in batch.schema.names]
-    for row in batch.select(kept).slice(0, 3 - len(made.shown)).to_pylist():
+    shown = unfold(batch)
+    kept = [name for name in ("line", "sequence", *wanted) if name in shown.schema.names]
+    for row in shown.select(kept).slice(0, 3 - len(made.shown)).to_pylist():
         name = look.row_name(records[row.pop("line")])
         sequence = row.pop("sequence")
         made.shown.append((f"{name}#{sequence}" if sequence >= 0 else name, row))

@@ -33,6 +33,7 @@ from stages.tokenizers import oracle
 from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Overrides, Resolved, resolve
 from stages.tokens import inference
+from stages.tokens.folded_labels import readable
 from stages.tokens.pretokenized import Accept
 
 
@@ -188,7 +189,7 @@ def _check_columns(recipe: Recipe) -> None:
     """What a stage reads must have been written before it."""
     present = set(recipe.normalize(recipe.formats[0]).writes)
     for stage in recipe.stages(recipe.formats[0]):
-        missing = set(stage.reads) - present
+        missing = set(stage.reads) - readable(present)
         if missing:
             raise UsageError(
                 f"Stage {stage.name} reads {', '.join(sorted(missing))}; no stage writes it."

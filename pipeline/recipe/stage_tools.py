@@ -10,7 +10,7 @@ from stages.chat_template.render import Renderer
 from stages.kinds import Kind
 from stages.models.encoders import Encoder
 from stages.models.profile import TargetModel
-from stages.tokens.encode import SegmentEncoder
+from stages.tokens.segment_encoder import SegmentEncoder
 
 
 @dataclass(frozen=True, slots=True)

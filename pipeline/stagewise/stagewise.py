@@ -31,6 +31,7 @@ from stages import formats, layouts, readers
 from stages.chat_template import loss_weights
 from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
+from stages.tokens.folded_labels import unfold
 
 METADATA = b"posttrain-pipeline"
 
@@ -77,6 +78,7 @@ def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None
         raise DataError(
             f"Stage {stage} has no rows left to write.", "See the rejects file next to it."
         )
+    batches = [unfold(batch) for batch in batches]
     schema = batches[0].schema.with_metadata(_metadata(recipe, stage))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:

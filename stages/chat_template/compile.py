@@ -26,6 +26,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stages.chat_template import outline
 from stages.chat_template.placeholders import (
     SLOT,
     Guard,
@@ -35,7 +36,7 @@ from stages.chat_template.placeholders import (
     stripped,
 )
 from stages.chat_template.printed import Printed, require_reasoning
-from stages.chat_template.segments import Segment, cut
+from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
 from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Chat, Spans, Turn
 from stages.errors import RowError
@@ -62,6 +63,17 @@ class Unit:
     slots: tuple[tuple[int, str], ...]
     kind: int
 
+    def given(self, slot: int, text: str) -> Unit:
+        """The unit with a text in the place of a slot."""
+        literals, slots = [self.literals[0]], []
+        for (number, how), literal in zip(self.slots, self.literals[1:], strict=True):
+            if number == slot:
+                literals[-1] += stripped(text, how) + literal
+            else:
+                slots.append((number, how))
+                literals.append(literal)
+        return Unit(tuple(literals), tuple(slots), self.kind)
+
 
 @dataclass(frozen=True)
 class Program:
@@ -79,6 +91,26 @@ class Program:
     def kinds(self) -> bytes:
         """The segments' kinds, one byte each."""
         return bytes(unit.kind for unit in self.units)
+
+    @functools.cached_property
+    def outline(self) -> str:
+        """What the template prints for rows of this shape; see ``outline``."""
+        return outline.spelled(
+            (None if unit.slots else unit.literals[0], unit.kind) for unit in self.units
+        )
+
+    def ended(self) -> Program:
+        """The program up to the last trained control token, where a reward is read."""
+        last = max(i for i, u in enumerate(self.units) if u.kind & CONTROL and u.kind & TRAINED)
+        return replace(self, units=self.units[: last + 1])
+
+    def given(self, slot: int, text: str) -> Program | None:
+        """The program for rows that all have one text in a slot; None where it does not fit it."""
+        own = [guard for guard in self.guards if guard.slot == slot]
+        if not all(guard.holds(text) for guard in own):
+            return None
+        units = tuple(unit.given(slot, text) for unit in self.units)
+        return Program(units, tuple(guard for guard in self.guards if guard.slot != slot))
 
     @functools.cached_property
     def _literal(self) -> list[str]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from stages import columns
-from stages.chat_template import loss_weights, reasoning
+from stages.chat_template import loss_weights, reasoning, shapes
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import (
     CLOSES,
@@ -24,14 +28,16 @@ from stages.chat_template.segments import (
     controls_pattern,
 )
 from stages.chat_template.segments_column import SegmentsColumn
+from stages.chat_template.shapes import Conversations, Shape
 from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Turn
-from stages.columns import list_parts
+from stages.columns import Ints, list_parts
 from stages.contract import BARE, Batch
 from stages.errors import RowError
 from stages.models.profile import TargetModel
 
 _MAX_SHAPES = 4096  # that are kept: where each row has its own tools, each is a shape
+COMPILED = "compiled"  # a path in ``rendered``
 _MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversations are large
 
 
@@ -112,8 +118,14 @@ class Renderer:
         self._lead = model.profile.text_lead
         self.step_separator = model.profile.step_tokens.separator
         self._markers = model.profile.text_markers
+        self.marker = re.compile("|".join(map(re.escape, self._markers))) if self._markers else None
         self._shapes: dict[Hashable, Program | RowError | None] = {}
         self._units = 0
+
+    def program(self, row: Row) -> Program | RowError | None:
+        """The program of a row's shape; why it cannot be rendered; None where Jinja must do it."""
+        shape = row.shape
+        return self._shapes[shape] if shape in self._shapes else self._learn(shape, row)
 
     def __call__(self, row: Row) -> tuple[list[str], bytes, str]:
         """Texts and kinds of the segments, and the path: ``compiled``, ``jinja`` or ``bare``.
@@ -126,10 +138,9 @@ class Renderer:
             return [self.led(row.contents[0] or ""), self._end_of_turn], bare, "bare"
         if self._markers:
             self._refuse_markers(row)
-        shape = row.shape
-        program = self._shapes[shape] if shape in self._shapes else self._learn(shape, row)
+        program = self.program(row)
         if isinstance(program, Program) and program.fits(row.contents):
-            return program.fill(row.contents), program.kinds, "compiled"
+            return program.fill(row.contents), program.kinds, COMPILED
         if isinstance(program, RowError):
             raise program
         segments = self._compiler.segments(row.turns(), _parsed(row.tools))
@@ -220,6 +231,10 @@ class Render:
     mask_reasoning: bool = False
     name: str = "render"
 
+    def __post_init__(self) -> None:
+        self._roles: dict[str, int] = {}
+        self._programs: dict[tuple[bytes, bool], Program | None] = {}
+
     @property
     def reads(self) -> tuple[str, ...]:
         return (f"{self.prefix}messages", *([] if self.prefix else ["turn_weights"]), "tools")
@@ -227,14 +242,63 @@ class Render:
     @property
     def writes(self) -> tuple[str, ...]:
         own = [] if self.prefix else ["segment_weights"]
-        return (f"{self.prefix}segments", *own, "rendered")
+        names = [f"{self.prefix}{name}" for name in ("outline", "texts", "segments")]
+        return (*names, *own, "rendered")
+
+    def _program(self, key: tuple[bytes, bool], row: Row) -> Program | None:
+        """The program of a shape as this stage needs it; None where it has none."""
+        if key not in self._programs:
+            if len(self._programs) >= _MAX_SHAPES:
+                self._programs.clear()
+            program = self.renderer.program(row)
+            ours = program if isinstance(program, Program) else None
+            if ours is not None and self.ends_with_turn:
+                ours = ours.ended()
+            if ours is not None and key[1]:
+                ours = ours.given(0, self.system or "")
+            self._programs[key] = ours
+        return self._programs[key]
+
+    def _shapes(self, batch: Batch, column: Conversations) -> list[Shape]:
+        """The rows that programs render, by shape."""
+        if self.mask_reasoning:
+            return []
+        plain = column.plain()
+        if not self.prefix:
+            plain &= np.diff(batch.column("turn_weights").offsets.to_numpy()) == 0
+        given = column.without_system() if self.system is not None else np.zeros(len(plain), bool)
+        keys = column.keys(self._roles)
+        alike: dict[tuple[bytes, bool], list[int]] = {}
+        for number in np.flatnonzero(plain).tolist():
+            key = keys[number]
+            if key is not None:
+                alike.setdefault((key, bool(given[number])), []).append(number)
+        found = []
+        for shape, numbers in alike.items():
+            one = next(conversations(batch.slice(numbers[0], 1), column.name, self.system))
+            program = self._program(shape, one)
+            if program is not None:
+                rows = np.array(numbers)
+                found.append(column.fitting(Shape(program, rows, column.offsets[rows] - shape[1])))
+        return [one for one in found if len(one.rows)]
 
     def __call__(self, batch: Batch) -> Batch:
+        column = Conversations(batch, f"{self.prefix}messages", self.renderer.marker)
+        compiled = self._shapes(batch, column)
+        outline, texts = shapes.outline_columns(column, compiled, batch.num_rows)
+        batch = columns.put(batch, f"{self.prefix}outline", outline)
+        batch = columns.put(batch, f"{self.prefix}texts", texts)
+        others = np.flatnonzero(outline.is_null().to_numpy(zero_copy_only=False))
+        return self._one_by_one(batch, others)
+
+    def _one_by_one(self, batch: Batch, numbers: Ints) -> Batch:
+        """Render the rows that are left, and put the other columns of this stage."""
         growing = SegmentsColumn()
         turn_weights = {} if self.prefix else loss_weights.nonempty(batch.column("turn_weights"))
         segment_weights: dict[int, list[float]] = {}
-        rows = conversations(batch, f"{self.prefix}messages", self.system)
-        for number, row in enumerate(rows):
+        left = batch.take(pa.array(numbers)) if len(numbers) < batch.num_rows else batch
+        rows = conversations(left, f"{self.prefix}messages", self.system) if len(numbers) else ()
+        for number, row in zip(numbers.tolist(), rows, strict=True):
             try:
                 texts, kinds, path = self.renderer(row)
                 if self.mask_reasoning:
@@ -244,16 +308,16 @@ class Render:
                         row, texts, kinds, turn_weights[number]
                     )
             except RowError as error:
-                growing.refuse(error)
+                growing.refuse(number, error)
                 continue
             if self.ends_with_turn:
                 end = max(i for i, kind in enumerate(kinds) if kind & CONTROL and kind & TRAINED)
                 texts, kinds = texts[: end + 1], kinds[: end + 1]
-            growing.add(texts, kinds, path)
+            growing.add(number, texts, kinds, path)
         if not self.prefix:
             column = loss_weights.lists(segment_weights, batch.num_rows)
             batch = columns.put(batch, "segment_weights", column)
-        return growing.into(batch, f"{self.prefix}segments")
+        return growing.into(batch, f"{self.prefix}segments", otherwise=COMPILED)
 
 
 @dataclass
@@ -300,14 +364,15 @@ class RenderSteps:
     def __call__(self, batch: Batch) -> Batch:
         growing = SegmentsColumn()
         names = ("problem", "steps", "tail")
-        for problem, steps, tail in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
+        rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+        for number, (problem, steps, tail) in enumerate(rows):
             try:
                 if self.raw:
                     kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
                     led = [self.renderer.led(steps[0]), *steps[1:]]
-                    growing.add(led + [tail] * bool(tail), kinds, "raw")
+                    growing.add(number, led + [tail] * bool(tail), kinds, "raw")
                 else:
-                    growing.add(*self._chat(problem, steps))
+                    growing.add(number, *self._chat(problem, steps))
             except RowError as error:
-                growing.refuse(error)
+                growing.refuse(number, error)
         return growing.into(batch, "segments")

@@ -93,16 +93,16 @@ class RenderTexts:
             for name in ("chosen", "rejected")
         ]
         growing = (SegmentsColumn(), SegmentsColumn())
-        for chosen, rejected in zip(*sides, strict=True):
+        for number, (chosen, rejected) in enumerate(zip(*sides, strict=True)):
             try:
                 prompt = prompt_turns(chosen, rejected)
                 rendered = [self.renderer(row, prompt) for row in (chosen, rejected)]
             except RowError as error:
                 for side in growing:
-                    side.refuse(error)
+                    side.refuse(number, error)
                 continue
             for side, (texts, kinds) in zip(growing, rendered, strict=True):
-                side.add(texts, kinds, "pair")
+                side.add(number, texts, kinds, "pair")
         batch = growing[0].into(batch, "chosen_segments")
         return growing[1].into(batch, "rejected_segments")
 

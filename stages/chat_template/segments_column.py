@@ -22,32 +22,50 @@ def refuse_all(batch: Batch, errors: dict[int, RowError]) -> Batch:
 
 
 class SegmentsColumn:
-    """A segments column while rows are added to it."""
+    """A segments column while rows are added to it, by their index; rows without any are empty."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.kinds = bytearray()
+        self.rows: list[int] = []
         self.lengths: list[int] = []
-        self.paths: list[str | None] = []
+        self.paths: list[str] = []
         self.errors: dict[int, RowError] = {}
 
-    def add(self, texts: list[str], kinds: bytes, path: str) -> None:
+    def add(self, row: int, texts: list[str], kinds: bytes, path: str) -> None:
+        """Add the segments of a row; rows come in order."""
         self.texts += texts
         self.kinds += kinds
+        self.rows.append(row)
         self.lengths.append(len(texts))
         self.paths.append(path)
 
-    def refuse(self, error: RowError) -> None:
-        self.errors[len(self.lengths)] = error
-        self.lengths.append(0)
-        self.paths.append(None)
+    def refuse(self, row: int, error: RowError) -> None:
+        """Leave a row empty, and refuse it."""
+        self.errors[row] = error
 
-    def into(self, batch: Batch, name: str) -> Batch:
+    def _rendered(self, count: int, otherwise: str | None) -> pa.Array:
+        if not self.rows and not self.errors and otherwise:
+            return pa.repeat(pa.scalar(otherwise), count)
+        paths: list[str | None] = [otherwise] * count
+        for row, path in zip(self.rows, self.paths, strict=True):
+            paths[row] = path
+        for row in self.errors:
+            paths[row] = None
+        return pa.array(paths, pa.string())
+
+    def into(self, batch: Batch, name: str, otherwise: str | None = None) -> Batch:
+        """The batch with the column, and the path that each row took in ``rendered``.
+
+        Args:
+            otherwise: the path of rows without segments that are not refused.
+        """
         texts = pa.array(self.texts, pa.string())
         kinds = pa.array(np.frombuffer(bytes(self.kinds), np.uint8))
         fields = list(columns.SEGMENTS.value_type)
         flat = pa.StructArray.from_arrays([texts, kinds], fields=fields)
-        offsets = offsets_of(np.array(self.lengths, np.int64))
-        batch = columns.put(batch, name, make_list(offsets, flat))
-        batch = columns.put(batch, "rendered", pa.array(self.paths, pa.string()))
+        lengths = np.zeros(batch.num_rows, np.int64)
+        lengths[self.rows] = self.lengths
+        batch = columns.put(batch, name, make_list(offsets_of(lengths), flat))
+        batch = columns.put(batch, "rendered", self._rendered(batch.num_rows, otherwise))
         return refuse_all(batch, self.errors)

@@ -29,13 +29,13 @@ STOPS = (
     "</s>",
     "<extra_id_1>",
 )
-_LAST = {stop[-1] for stop in STOPS}
+LAST = {stop[-1] for stop in STOPS}
 
 
 def ending_stop(text: str) -> str | None:
     """The stop token that a text ends in, not counting blanks; None when it ends in none."""
     stripped_text = text.rstrip()
-    if stripped_text[-1:] not in _LAST or not stripped_text.endswith(STOPS):
+    if stripped_text[-1:] not in LAST or not stripped_text.endswith(STOPS):
         return None
     stop = next(stop for stop in STOPS if stripped_text.endswith(stop))
     struck = stop == "</s>" and stripped_text.count("<s>") >= stripped_text.count(

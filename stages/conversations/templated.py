@@ -16,13 +16,13 @@ from stages.conversations.dialects import DIALECTS, Dialect, Turns
 from stages.errors import RowError
 
 _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
-_FIRST = "<[#BHUA \n\t\r"  # what a templated text can begin with
+FIRST = "<[#BHUA \n\t\r"  # what a templated text can begin with
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
 def read(text: str) -> tuple[Dialect, Turns] | None:
     """The dialect and the turns of a text; None when it is not templated."""
-    opened = _OPENS.match(text) if text[:1] in _FIRST else None
+    opened = _OPENS.match(text) if text[:1] in FIRST else None
     if opened is None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]

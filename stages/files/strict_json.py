@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -85,15 +87,74 @@ def parse(raw: bytes) -> Row:
         raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object{_wrap(row)}")
     flat = _FLAT.issuperset(map(type, row.values()))  # most rows: nothing to walk into
     keys, big = (len(row), False) if flat else _walk(row, 1)
-    # Every key ends in '":'. If the bytes have more of these than the parsed object has keys, a
-    # text has an escaped quote before a colon, or a key was there twice; only the slow parse can
-    # tell. Blanks may also be between a key and its colon; of these, only spaces are allowed in a
-    # text.
-    blanks = b'" ' in raw or b"\t" in raw or b"\n" in raw or b"\r" in raw
-    spaced = blanks and _SPACED_COLON.search(raw) is not None
-    if big or spaced or raw.count(b'":') != keys:
+    if big or not _all_keys_once(raw, keys):
         json.loads(raw, object_pairs_hook=_unique, parse_int=_int64)
     return row
+
+
+def _all_keys_once(raw: bytes, keys: int) -> bool:
+    """Whether the bytes of one or more objects surely spell no key twice in one object.
+
+    Args:
+        keys: of all the objects, and of those inside them, as they were parsed.
+    """
+    # Every key ends in '":', so the bytes have one of these for each key that they spell. Others
+    # are inside texts: an escaped quote before a colon, which is not counted, or a text that begins
+    # with a colon. As many as there are parsed keys means that none was spelled twice. Blanks may
+    # also be between a key and its colon; of these, only spaces are allowed in a text.
+    blanks = b'" ' in raw or b"\t" in raw or b"\r" in raw or b'"\n' in raw
+    if blanks and _SPACED_COLON.search(raw) is not None:
+        return False
+    ends = raw.count(b'":')
+    if ends != keys and rb'\\":' not in raw:  # there the quote would not be the escaped one
+        ends -= raw.count(rb"\":")
+    return ends == keys
+
+
+def _value_keys(values: list[Any]) -> int | None:
+    """Keys inside the values of one column; None where a number may have been a big integer."""
+    kinds = set(map(type, values))
+    if kinds <= _FLAT:
+        return 0
+    keys = 0
+    for value in values:
+        if type(value) is dict or type(value) is list:
+            below, big = _walk(value, 2)
+            keys += below
+        else:
+            big = type(value) in (int, float) and abs(value) >= 2.0**63
+        if big:
+            return None
+    return keys
+
+
+def parse_all(lines: Sequence[bytes], joined: bytes) -> list[Row] | None:
+    """Parse many lines at once; None where some line needs to be parsed by itself (``parse``).
+
+    Args:
+        joined: the bytes of all lines, in order.
+    """
+    try:
+        rows = list(map(orjson.loads, lines))
+    except orjson.JSONDecodeError:
+        return None
+    if {*map(type, rows)} != {dict}:
+        return None
+    keys = sum(map(len, rows))
+    names = rows[0].keys()
+    if all(row.keys() == names for row in rows):
+        columns: Iterable[list[Any]] = ([row[name] for row in rows] for name in names)
+    else:
+        columns = [list(chain.from_iterable(row.values() for row in rows))]
+    try:
+        for column in columns:
+            below = _value_keys(column)
+            if below is None:
+                return None
+            keys += below
+    except RowError:
+        return None
+    return rows if _all_keys_once(joined, keys) else None
 
 
 def dump(value: Any) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from stages import columns
 from stages.chat_template import loss_weights
+from stages.chat_template.reasoning import OPEN
 from stages.columns import make_list
 from stages.contract import Row
 from stages.conversations import stop_text, templated
@@ -65,9 +66,13 @@ def texts(
     # Checked with map and set, without a Python loop over the rows.
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
         return None
-    if any(templated.read(prompt) is not None for prompt in prompts):
+    # Most texts are seen to be ordinary by one character; only the others are looked into.
+    if any(templated.read(text) for text in prompts if text[0:1] in templated.FIRST):
         return None
-    if any(stop_text.ending_stop(reply) or opens_reasoning(reply) for reply in replies):
+    stopped = [text for text in replies if text.rstrip()[-1] in stop_text.LAST]
+    if any(map(stop_text.ending_stop, stopped)):
+        return None
+    if any(opens_reasoning(text) for text in replies if OPEN in text):
         return None
     return Exchanges(prompts, replies, unread)
 

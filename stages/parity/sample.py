@@ -12,6 +12,7 @@ and the second reading must notice every damage.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,19 +29,33 @@ from stages.normalize.stage import Normalize
 from stages.parity.second_ids import Reading, SecondReading
 from stages.parity.second_rows import Expected, sequence_of, sequences
 from stages.tokenizers.oracle import Oracle
+from stages.tokens.folded_labels import unfold
 
-HEAD = 32  # rows at the start of a split
-EVERY = 256  # and then every so many
+# Sized by tokens, since that is what a second reading costs and what a fault would train.
+HEAD = 2048  # tokens at the start of a split, all of whose rows are sampled
+LEAST = 4  # rows at the start of a split, however long
+EVERY = 1 << 17  # and then a row wherever so many tokens have passed
+SHAPES = 8  # and the first row of so many shapes of conversation
 _READ = (  # columns that are compared, or needed to compare
     *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
     *("problem", "steps", "tail", "step_labels", "step_positions", "input_ids", "labels"),
-    *("loss_weights", "chosen_ids", "rejected_ids", "prompt_length", "truncated", "merged_cuts"),
+    *(
+        "folded",
+        "loss_weights",
+        "chosen_ids",
+        "rejected_ids",
+        "prompt_length",
+        "truncated",
+        "merged_cuts",
+    ),
     "digest",
 )
 _JUDGED = (  # columns of which a damage must be noticed
     *("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "margin"),
     *("step_labels", "step_positions", "loss_weights"),
 )
+_OUTLINES = ("outline", "chosen_outline", "rejected_outline")
+_second = operator.itemgetter(1)
 Row = Mapping[str, Any]
 
 
@@ -62,7 +77,9 @@ class Witness:
     oracle: Oracle | None = None
     sampled: int = 0
     skipped: int = 0
-    _seen: int = field(default=0, repr=False)
+    _rows: int = field(default=0, repr=False)
+    _tokens: int = field(default=0, repr=False)
+    _shapes: set[str] = field(default_factory=set, repr=False)
     _proved: bool = field(default=False, repr=False)
     _examples: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     _digests: dict[bytes, bytes] = field(default_factory=dict, repr=False)
@@ -85,15 +102,36 @@ class Witness:
 
     def restart(self) -> None:
         """Begin another split: which rows are sampled depends on the split alone."""
-        self.sampled = self.skipped = self._seen = 0
+        self.sampled = self.skipped = self._rows = self._tokens = 0
+        self._shapes = set()
         if self.oracle is not None:
             self.oracle.restart()
         self._examples, self._digests = {}, {}
 
     def _sample(self, batch: Batch) -> list[int]:
-        number = np.arange(self._seen, self._seen + batch.num_rows)
-        self._seen += batch.num_rows
-        return np.flatnonzero((number < HEAD) | (number % EVERY == 0)).tolist()
+        """The rows of a batch that are read again, by what its split had before it."""
+        lengths = batch.column("length").to_numpy().astype(np.int64)
+        number = np.arange(self._rows, self._rows + batch.num_rows)
+        ends = self._tokens + np.cumsum(lengths)
+        chosen = (ends <= HEAD) | (number < LEAST) | (ends // EVERY > (ends - lengths) // EVERY)
+        self._rows += batch.num_rows
+        self._tokens = int(ends[-1]) if len(ends) else self._tokens
+        for name in _OUTLINES:
+            if name in batch.schema.names:
+                chosen[self._new_shapes(batch.column(name))] = True
+        return np.flatnonzero(chosen).tolist()
+
+    def _new_shapes(self, column: pa.DictionaryArray) -> list[int]:
+        """The first rows of the shapes that the split has not shown before."""
+        spelled = column.dictionary.to_pylist()
+        which, first = np.unique(column.indices.fill_null(-1).to_numpy(), return_index=True)
+        rows = []
+        for shape, row in sorted(zip(which.tolist(), first.tolist(), strict=True), key=_second):
+            room = len(self._shapes) < SHAPES
+            if shape >= 0 and room and spelled[shape] not in self._shapes:
+                self._shapes.add(spelled[shape])
+                rows.append(row)
+        return rows
 
     def __call__(
         self,
@@ -112,7 +150,7 @@ class Witness:
         """
         rows = self._sample(batch)
         names = [name for name in _READ if name in batch.schema.names]
-        sample = pa.table(batch).select(names).take(pa.array(rows, pa.int64()))
+        sample = unfold(pa.table(batch).select(names).take(pa.array(rows, pa.int64())))
         for row in sample.to_pylist():
             place = place_of(row["line"])
             expected = self.expected(row, records[row["line"]])

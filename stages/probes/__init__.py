@@ -21,7 +21,7 @@ from stages.models import encoders
 from stages.models.encoders import parsed
 from stages.models.profile import TargetModel
 from stages.tokenizers.claims import Claims
-from stages.tokens.encode import SegmentEncoder
+from stages.tokens.segment_encoder import SegmentEncoder
 
 TOKENS, TEMPLATE, PAIR = "tokens", "template", "pair"  # what a probe looks at
 

@@ -7,6 +7,7 @@ line without an end are fine; blank lines are no rows; a byte-order mark at the 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO
@@ -21,7 +22,6 @@ from stages.readers import _glimpse, _shape, _values
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 8192
-BATCH_LINES = 1 << 16  # blank ones included
 MAX_LINE = 64 << 20
 _BOM = _shape.BOM
 
@@ -36,21 +36,63 @@ def _record(line: int, offset: int, raw: bytes) -> Record:
         return Record(line, offset, raw, data=None, error=(error.code, error.detail))
 
 
-def _read_line(file: IO[bytes]) -> tuple[bytes, int]:
-    """One line and its length; of a line beyond the limit only the beginning is kept."""
-    line = file.readline(MAX_LINE + 2)
-    length = len(line)
-    if length > MAX_LINE + 1 and not line.endswith(b"\n"):
-        while rest := file.readline(content.CHUNK):
-            length += len(rest)
-            if rest.endswith(b"\n"):
-                break
-    return line, length
-
-
 def _too_long(line: int, offset: int, body: bytes, length: int) -> Record:
     detail = f"{length} bytes in one line; the limit is {MAX_LINE}"
     return Record(line, offset, body[:4096], data=None, error=("line_too_long", detail))
+
+
+def _plain(lines: list[bytes], joined: bytes, first: int, offset: int) -> list[Record] | None:
+    """The records of lines of which none is odd; None where one is.
+
+    Args:
+        first: number of the first line; ``offset``: of its first byte.
+    """
+    if b"\r" in joined or not all(lines) or not all(map(bytes.strip, lines)):
+        return None
+    rows = strict_json.parse_all(lines, joined)
+    if rows is None or max(map(len, lines)) > MAX_LINE:
+        return None
+    sizes = map(len, lines)
+    starts = itertools.accumulate((size + 1 for size in sizes), initial=offset)
+    return list(map(Record, itertools.count(first), starts, lines, rows))
+
+
+def _one_by_one(lines: list[bytes], first: int, offset: int, at_start: bool) -> list[Record]:
+    """The records of lines, each parsed by itself; blank lines have none."""
+    made: list[Record] = []
+    for number, line in enumerate(lines, first):
+        start, body = offset, line
+        offset += len(line) + 1
+        if at_start and start == 0 and body.startswith(_BOM):
+            start, body = len(_BOM), body[len(_BOM) :]
+        body = body.removesuffix(b"\r")
+        if body.strip():
+            made.append(_record(number, start, body))
+    return made
+
+
+def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Whole lines in blocks, the last without its end; or the beginning of one line that is too
+    long to be kept, and its number of bytes (else 0)."""
+    rest, length = b"", 0  # of the line that the next block goes on with
+    while block := file.read(BATCH_BYTES):
+        cut = block.rfind(b"\n")
+        if cut < 0:
+            rest += block if length <= MAX_LINE else b""
+            length += len(block)
+            continue
+        whole = block[:cut]
+        if length > MAX_LINE:
+            end, separator, whole = whole.partition(b"\n")
+            yield rest, length + len(end)
+            if separator:
+                yield whole, 0
+        else:
+            yield rest + whole, 0
+        rest = block[cut + 1 :]
+        length = len(rest)
+    if length:
+        yield rest, length if length > MAX_LINE else 0
 
 
 def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
@@ -59,27 +101,21 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
     Args:
         at_start: the stream begins at the start of its file, where a byte-order mark may be.
     """
-    batch: list[Record] = []
-    number = first = size = 0
-    offset = 0
-    while (line := _read_line(file))[1]:
-        body, start = line[0], offset
-        offset += line[1]
-        if at_start and start == 0 and body.startswith(_BOM):
-            body, start = body[len(_BOM) :], len(_BOM)
-        if line[1] > MAX_LINE + 2:
-            batch.append(_too_long(number, start, body, line[1]))
-        else:
-            body = body.removesuffix(b"\n").removesuffix(b"\r")
-            if body.strip():
-                batch.append(_record(number, start, body))
-        size += len(body)
-        number += 1
-        if size >= BATCH_BYTES or len(batch) >= BATCH_ROWS or number - first >= BATCH_LINES:
-            yield Lines(batch, number - first)
-            batch, first, size = [], number, 0
-    if number > first:
-        yield Lines(batch, number - first)
+    number = offset = 0
+    for block, too_long in _blocks(file):
+        if too_long:
+            yield Lines([_too_long(number, offset, block, too_long)], 1)
+            number, offset = number + 1, offset + too_long + 1
+            continue
+        lines = block.split(b"\n")
+        for start in range(0, len(lines), BATCH_ROWS):
+            some = lines[start : start + BATCH_ROWS]
+            joined = block if len(some) == len(lines) else b"\n".join(some)
+            read = _plain(some, joined, number, offset)
+            if read is None:
+                read = _one_by_one(some, number, offset, at_start)
+            yield Lines(read, len(some))
+            number, offset = number + len(some), offset + len(joined) + 1
 
 
 def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:

@@ -33,8 +33,17 @@ Symbol = TypeVar("Symbol", str, bytes)
 LONGEST = 50_000  # characters of a text; longer ones are skipped, since plain Python is slow
 HEAD, EVERY = 32, 16  # of the rows that are offered: so many first ones, then one in so many
 _WORDS = 100_000  # words whose ids are cached
-_SEEN = 4_096  # characters for which a pattern is spelled out; with more it compiles slowly
 _WHITE = "\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+# Blanks, and letters that match one of ASCII where case does not matter: a pattern may name them.
+_STAY = frozenset(
+    "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\u0130\u0131\u017f\u212a"
+)
+_STAY |= set(map(chr, range(0x2000, 0x200B)))
+_CATEGORIES = (
+    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
+    *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
+)
+_FIRST = 0xE000  # stand-ins: private-use characters, for which the one of Co stands
 _CLASS = re.compile(r"\\p\{(\w+)\}|\\([sS])|(\\.)|([\[\]])")
 
 
@@ -97,27 +106,37 @@ def _pieces(table: bytes) -> Encode:
     return encode
 
 
+class _StandIns(dict[int, int]):
+    """For ``str.translate``: characters beyond ASCII by one that stands for their category."""
+
+    def __missing__(self, code: int) -> int:
+        char = chr(code)
+        if code < 128 or char in _STAY:
+            stand_in = code
+        else:
+            stand_in = _FIRST + _CATEGORIES.index(unicodedata.category(char))
+        self[code] = stand_in
+        return stand_in
+
+
 class Words:
     """Splits text by a vendor's pattern, whose classes such as ``\\p{L}`` Python's ``re`` lacks.
 
-    A class is spelled out with the characters that were seen so far, so that a pattern with all
-    characters of Unicode is not needed.
+    The pattern is matched on a text of the same length, in which one character stands for all of
+    its category; so a class is spelled out with a few characters instead of all of Unicode.
     """
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._seen: set[str] = set()
-        self._compiled = re.compile("")
+        self._stand_ins = _StandIns()
+        self._compiled = re.compile(self._spelled())
 
     def __call__(self, text: str) -> list[str]:
-        new = set(text) - self._seen
-        if new or not self._compiled.pattern:
-            self._seen = self._seen | new if len(self._seen) < _SEEN else set(text)
-            self._compiled = re.compile(self._spelled())
-        return [match[0] for match in self._compiled.finditer(text)]
+        shown = text if text.isascii() else text.translate(self._stand_ins)
+        return [text[match.start() : match.end()] for match in self._compiled.finditer(shown)]
 
     def _spelled(self) -> str:
-        """The pattern for the characters that were seen."""
+        """The pattern for stand-ins."""
         inside = False
 
         def spell(match: re.Match[str]) -> str:
@@ -126,14 +145,18 @@ class Words:
             if bracket or other:
                 inside = bracket == "[" if bracket else inside
                 return match[0]
-            if blank:
-                chars = _WHITE
-            else:
-                known = (c for c in self._seen if unicodedata.category(c).startswith(category))
-                chars = "".join(map(re.escape, sorted(known))) or "\U0010ffff"  # never a character
+            chars = _WHITE if blank else _members(category)
             return chars if inside else f"[{'^' if blank == 'S' else ''}{chars}]"
 
         return _CLASS.sub(spell, self._pattern)
+
+
+def _members(category: str) -> str:
+    """The characters of a category as the inside of a class: stand-ins, and those that stay."""
+    stay = (chr(code) for code in range(0x3001) if _StandIns()[code] == code)
+    own = [char for char in stay if unicodedata.category(char).startswith(category)]
+    own += [chr(_FIRST + i) for i, name in enumerate(_CATEGORIES) if name.startswith(category)]
+    return "".join(map(re.escape, own))
 
 
 def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> Encode:

@@ -1,179 +1,122 @@
-"""Segments to ids and labels.
+"""Rendered rows to ids and labels: one stage for each kind of example.
 
-Each distinct text of a batch is encoded once; rows are then put together from the pieces by one
-``take`` of Arrow. Labels come from the kinds of the segments: no character offsets are mapped to
-tokens, no prefixes are encoded twice to compare them, and no Python runs per token.
+A row is an outline and its own texts, or segments. Rows of outlines are encoded as columns (see
+``outline_tokens``), the others segment by segment (see ``segment_encoder``), in the same batch and
+to the same ids.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stages import columns
 from stages.chat_template import loss_weights
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
-from stages.columns import (
-    IGNORED,
-    Ints,
-    count_per_row,
-    list_parts,
-    make_list,
-    numbers,
-    offsets_of,
-    sum_per_row,
-)
+from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
-from stages.models.encoders import Encoder
 from stages.models.profile import TargetModel
-from stages.tokens import truncation
 from stages.tokens.digest import digests, weighted_digests
-from stages.tokens.folded_labels import folded_ids
-from stages.tokens.merged_cuts import MergedCuts
-from stages.tokens.swallowed_whitespace import Edges
+from stages.tokens.outline_tokens import segments_of
+from stages.tokens.segment_encoder import Encoded, SegmentEncoder
 
-
-@dataclass(slots=True)
-class Encoded:
-    """A batch's sequences, flat.
-
-    Attributes:
-        ids: int32, all rows one after the other.
-        kinds: uint8, the kind of the segment that each token comes from.
-        offsets: where each row's tokens start.
-        kept: which segments ``--too-long`` leaves.
-        segments: where each row's segments start; ``lengths``: tokens of each, 0 where dropped.
-        truncated: tokens that were dropped, per row.
-        merged_cuts: per row, how often the tokenizer would have merged across a cut.
-    """
-
-    ids: npt.NDArray[np.int32]
-    kinds: npt.NDArray[np.uint8]
-    offsets: Ints
-    kept: npt.NDArray[np.bool_]
-    segments: Ints
-    lengths: Ints
-    truncated: Ints
-    merged_cuts: Ints
-
-
-class SegmentEncoder:
-    """Encodes a segments column."""
-
-    def __init__(self, model: TargetModel, encoder: Encoder, max_length: int, policy: str) -> None:
-        self._encoder = encoder
-        self._max_length = max_length
-        self._policy = policy
-        self._names = pa.array(list(model.controls), pa.string())
-        self._control_ids = np.fromiter(model.controls.values(), np.int32)
-        self._edges = Edges(model.tokenizer_json, model.controls)
-        self._merged_cuts = MergedCuts(encoder)
-
-    def _pieces(self, texts: pa.Array, kinds: npt.NDArray[np.uint8]) -> pa.ListArray:
-        """Ids of each segment."""
-        control = (kinds & CONTROL) > 0
-        mask = pa.array(control)
-        distinct = pc.dictionary_encode(texts.filter(pa.array(~control)))
-        ids, starts = self._encoder.encode(distinct.dictionary.to_pylist())
-        names = pc.index_in(texts.filter(mask), value_set=self._names)
-        # One pool of ids: first each control token by itself, then each distinct text. A segment is
-        # then a place in the pool, and Arrow copies the ids of all segments in one ``take``.
-        known = len(self._control_ids)
-        pool = make_list(
-            np.concatenate([np.arange(known, dtype=np.int64), starts + known]),
-            pa.array(np.concatenate([self._control_ids, ids])),
-        )
-        place = np.empty(len(texts), np.int32)
-        place[control] = names.to_numpy()
-        place[~control] = distinct.indices.to_numpy() + known
-        return pool.take(pa.array(place))
-
-    def __call__(self, segments: pa.ListArray) -> Encoded:
-        offsets, flat = list_parts(segments)
-        kinds = flat.field(1).to_numpy()
-        swallowed = self._edges(flat.field(0), kinds, offsets)
-        pieces = self._pieces(swallowed.texts, kinds)
-        starts, ids = numbers(pieces)
-        lengths = np.diff(starts)
-        merged = self._merged_cuts.per_row(
-            swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
-        )
-        kept = truncation.keep(
-            self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self._max_length
-        )
-        truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
-        token_kinds = np.repeat(kinds, lengths)
-        if not kept.all():
-            tokens = np.repeat(kept, lengths)
-            ids, token_kinds = ids[tokens], token_kinds[tokens]
-            lengths = np.where(kept, lengths, 0)
-        row_offsets = offsets_of(sum_per_row(offsets, lengths))
-        return Encoded(
-            ids=ids,
-            kinds=token_kinds,
-            offsets=row_offsets,
-            kept=kept,
-            segments=offsets,
-            lengths=lengths,
-            truncated=truncated,
-            merged_cuts=merged,
-        )
-
-    def too_long(self, batch: Batch, encoded: Encoded, name: str) -> Batch:
-        """Refuse rows that are still above the limit."""
-        lengths = np.diff(encoded.offsets)
-        over = lengths > self._max_length
-        details = [f"{n} tokens{name}; --max-length is {self._max_length}" for n in lengths[over]]
-        return columns.refuse(batch, over, "too_long", details)
+Bools = npt.NDArray[np.bool_]
+_COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest")
 
 
 def _put(batch: Batch, name: str, values: npt.NDArray[np.generic]) -> Batch:
     return columns.put(batch, name, pa.array(values))
 
 
-def _labels(encoded: Encoded, trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """The ids where trained, but never at a row's first token: a trainer shifts labels by one, so
-    in a pack it would predict that token from the last token of the example before."""
-    labels = np.where(trained, encoded.ids, np.int32(IGNORED))
+def _too_long(batch: Batch, lengths: Ints, limit: int, name: str = "") -> Batch:
+    """Refuse rows that are above the limit."""
+    over = lengths > limit
+    details = [f"{n} tokens{name}; --max-length is {limit}" for n in lengths[over]]
+    return columns.refuse(batch, over, "too_long", details)
+
+
+def _both_ways(
+    batch: Batch,
+    encoder: SegmentEncoder,
+    prefixes: Sequence[str],
+    fast: Callable[[Batch], Batch],
+    careful: Callable[[Batch], Batch],
+) -> Batch:
+    """Encode each row of a batch in the way that it allows.
+
+    Args:
+        prefixes: of the columns of its outlines.
+        fast: for rows of outlines; ``careful``: for all rows.
+    """
+    plain = np.full(batch.num_rows, encoder.outlines is not None)
+    for prefix in prefixes:
+        if encoder.outlines is None or f"{prefix}outline" not in batch.schema.names:
+            return careful(batch)
+        plain &= encoder.outlines.takes(batch.column(f"{prefix}outline"))
+    made = fast(batch if plain.all() else batch.filter(pa.array(plain)))
+    if encoder.trims:  # which segments stay is decided segment by segment
+        over = made.column("length").to_numpy() > encoder.max_length
+        if over.any():
+            plain[np.flatnonzero(plain)[over]] = False
+            made = made.filter(pa.array(~over))
+    if plain.all():
+        return made
+    others = careful(batch.filter(pa.array(~plain)))
+    order = np.argsort(np.concatenate([np.flatnonzero(plain), np.flatnonzero(~plain)]))
+    together = pa.Table.from_batches([made, others.select(made.schema.names)])
+    return together.take(pa.array(order)).combine_chunks().to_batches()[0]
+
+
+def _first_untrained(folded: npt.NDArray[np.int32], offsets: Ints) -> npt.NDArray[np.int32]:
+    """No row's first token is trained: a trainer shifts labels by one, so in a pack it would be
+    predicted from the last token of the example before."""
     # Only rows with tokens: the start of an empty row is the first token of the next one.
-    firsts = encoded.offsets[:-1][np.diff(encoded.offsets) > 0]
-    labels[firsts] = IGNORED
-    return labels
-
-
-def _put_counts(batch: Batch, encoded: Encoded, labels: npt.NDArray[np.int32]) -> Batch:
-    control = (encoded.kinds & CONTROL) > 0
-    trained = labels != IGNORED
-    batch = _put(batch, "length", np.diff(encoded.offsets))
-    batch = _put(batch, "trained", count_per_row(encoded.offsets, trained))
-    batch = _put(batch, "controls", count_per_row(encoded.offsets, control))
-    batch = _put(batch, "truncated", encoded.truncated)
-    return _put(batch, "merged_cuts", encoded.merged_cuts)
-
-
-_COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest")
+    firsts = offsets[:-1][np.diff(offsets) > 0]
+    trained = firsts[folded[firsts] < 0]
+    if len(trained):
+        folded = folded.copy()
+        folded[trained] = ~folded[trained]
+    return folded
 
 
 @dataclass
 class Encode:
-    """SFT: segments to ``input_ids``, ``labels``, and ``loss_weights`` of rows that have some."""
+    """SFT: segments to ``folded`` (ids and labels in one column, see ``folded_labels``), and
+    ``loss_weights`` of rows that have some."""
 
     encoder: SegmentEncoder
     name: str = "encode"
     reads: tuple[str, ...] = ("segments", "segment_weights")
-    writes: tuple[str, ...] = ("input_ids", "labels", "loss_weights", *_COUNTS)
+    writes: tuple[str, ...] = ("folded", "loss_weights", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
-        encoded = self.encoder(batch.column("segments"))
-        labels = _labels(encoded, (encoded.kinds & TRAINED) > 0)
-        batch = columns.put(batch, "input_ids", make_list(encoded.offsets, pa.array(encoded.ids)))
-        batch = columns.put(batch, "labels", make_list(encoded.offsets, pa.array(labels)))
-        batch = _put_counts(batch, encoded, labels)
-        folded = folded_ids(encoded.ids, labels)
+        return _both_ways(batch, self.encoder, ("",), fast=self._outlines, careful=self._segments)
+
+    def _outlines(self, batch: Batch) -> Batch:
+        assert self.encoder.outlines is not None
+        encoded = self.encoder.outlines(batch.column("outline"), batch.column("texts"))
+        offsets, folded = encoded.offsets, _first_untrained(encoded.folded, encoded.offsets)
+        batch = columns.put(batch, "folded", make_list(offsets, pa.array(folded)))
+        batch = columns.put(batch, "loss_weights", loss_weights.lists({}, batch.num_rows))
+        batch = _put(batch, "length", np.diff(offsets))
+        batch = _put(batch, "trained", count_per_row(offsets, folded < 0))
+        batch = _put(batch, "controls", encoded.controls)
+        batch = _put(batch, "truncated", np.zeros(batch.num_rows, np.int32))
+        batch = _put(batch, "merged_cuts", encoded.merged_cuts)
+        batch = columns.put(batch, "digest", digests((offsets, folded)))
+        return _too_long(batch, np.diff(offsets), self.encoder.max_length)
+
+    def _segments(self, batch: Batch) -> Batch:
+        encoded = self.encoder(segments_of(batch, ""))
+        trained = (encoded.kinds & TRAINED) > 0
+        folded = np.where(trained, ~encoded.ids, encoded.ids)
+        folded = _first_untrained(folded, encoded.offsets)
+        labels = np.where(folded < 0, encoded.ids, np.int32(IGNORED))
+        batch = columns.put(batch, "folded", make_list(encoded.offsets, pa.array(folded)))
         segment_weights = batch.column("segment_weights")
         column, flat = loss_weights.of_tokens(
             segment_weights,
@@ -183,15 +126,35 @@ class Encode:
             labels=labels,
         )
         batch = columns.put(batch, "loss_weights", column)
+        batch = _put_counts(batch, encoded, labels)
         digest = (
             digests((encoded.offsets, folded))
             if flat is None
-            else weighted_digests(
-                encoded.offsets, folded=folded, trained=labels != IGNORED, weights=flat
-            )
+            else weighted_digests(encoded.offsets, folded=folded, trained=folded < 0, weights=flat)
         )
         batch = columns.put(batch, "digest", digest)
-        return self.encoder.too_long(batch, encoded, "")
+        return _too_long(batch, np.diff(encoded.offsets), self.encoder.max_length)
+
+
+def _put_counts(batch: Batch, encoded: Encoded, labels: npt.NDArray[np.int32]) -> Batch:
+    control = (encoded.kinds & CONTROL) > 0
+    batch = _put(batch, "length", np.diff(encoded.offsets))
+    batch = _put(batch, "trained", count_per_row(encoded.offsets, labels != IGNORED))
+    batch = _put(batch, "controls", count_per_row(encoded.offsets, control))
+    batch = _put(batch, "truncated", encoded.truncated)
+    return _put(batch, "merged_cuts", encoded.merged_cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of the pairs of a batch: ids of all rows, and what is counted per row."""
+
+    ids: npt.NDArray[np.int32]
+    trained: Bools
+    offsets: Ints
+    controls: Ints
+    truncated: Ints
+    merged_cuts: Ints
 
 
 @dataclass
@@ -204,29 +167,62 @@ class EncodePair:
     writes: tuple[str, ...] = ("chosen_ids", "rejected_ids", "prompt_length", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
-        sides = [self.encoder(batch.column(name)) for name in self.reads]
+        return _both_ways(
+            batch,
+            self.encoder,
+            ("chosen_", "rejected_"),
+            fast=lambda rows: self._put(rows, [self._outlines(rows, side) for side in _SIDES]),
+            careful=lambda rows: self._put(rows, [self._segments(rows, side) for side in _SIDES]),
+        )
+
+    def _outlines(self, batch: Batch, side: str) -> _Side:
+        assert self.encoder.outlines is not None
+        encoded = self.encoder.outlines(
+            batch.column(f"{side}_outline"), batch.column(f"{side}_texts")
+        )
+        folded = encoded.folded
+        return _Side(
+            ids=folded ^ (folded >> 31),
+            trained=folded < 0,
+            offsets=encoded.offsets,
+            controls=encoded.controls,
+            truncated=np.zeros(batch.num_rows, np.int64),
+            merged_cuts=encoded.merged_cuts,
+        )
+
+    def _segments(self, batch: Batch, side: str) -> _Side:
+        encoded = self.encoder(segments_of(batch, f"{side}_"))
+        return _Side(
+            ids=encoded.ids,
+            trained=(encoded.kinds & TRAINED) > 0,
+            offsets=encoded.offsets,
+            controls=count_per_row(encoded.offsets, (encoded.kinds & CONTROL) > 0),
+            truncated=encoded.truncated,
+            merged_cuts=encoded.merged_cuts,
+        )
+
+    def _put(self, batch: Batch, sides: Sequence[_Side]) -> Batch:
         prompts = []
-        for name, side in zip(("chosen", "rejected"), sides, strict=True):
-            ids = make_list(side.offsets, pa.array(side.ids))
-            batch = columns.put(batch, f"{name}_ids", ids)
-            trained = (side.kinds & TRAINED) > 0
+        for name, side in zip(_SIDES, sides, strict=True):
+            batch = columns.put(batch, f"{name}_ids", make_list(side.offsets, pa.array(side.ids)))
             # The index of each trained token, and a number beyond all of them for the others, so
             # that the minimum over a row is its first trained token.
-            first = np.where(trained, np.arange(len(trained)), len(trained))
+            first = np.where(side.trained, np.arange(len(side.trained)), len(side.trained))
             prompts.append(_first_trained(side.offsets, first))
-        batch = _put(batch, "prompt_length", np.minimum(*prompts))
         lengths = [np.diff(side.offsets) for side in sides]
+        trained = [count_per_row(side.offsets, side.trained) for side in sides]
+        batch = _put(batch, "prompt_length", np.minimum(*prompts))
         batch = _put(batch, "length", np.maximum(*lengths))
-        trained_count = [count_per_row(side.offsets, (side.kinds & TRAINED) > 0) for side in sides]
-        batch = _put(batch, "trained", sum(trained_count[1:], trained_count[0]))
-        controls = [count_per_row(side.offsets, (side.kinds & CONTROL) > 0) for side in sides]
-        batch = _put(batch, "controls", controls[0] + controls[1])
-        batch = _put(batch, "truncated", sides[0].truncated + sides[1].truncated)
-        batch = _put(batch, "merged_cuts", sides[0].merged_cuts + sides[1].merged_cuts)
+        batch = _put(batch, "trained", trained[0] + trained[1])
+        for name in ("controls", "truncated", "merged_cuts"):
+            batch = _put(batch, name, getattr(sides[0], name) + getattr(sides[1], name))
         batch = columns.put(batch, "digest", digests(*((s.offsets, s.ids) for s in sides)))
-        for name, side in zip(("chosen", "rejected"), sides, strict=True):
-            batch = self.encoder.too_long(batch, side, f" on the {name} side")
+        for name, length in zip(_SIDES, lengths, strict=True):
+            batch = _too_long(batch, length, self.encoder.max_length, f" on the {name} side")
         return batch
+
+
+_SIDES = ("chosen", "rejected")
 
 
 def _first_trained(offsets: Ints, first: npt.NDArray[np.int64]) -> Ints:
@@ -251,7 +247,7 @@ class EncodeSteps:
     writes: tuple[str, ...] = ("input_ids", "labels", "step_positions", "step_labels", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
-        encoded = self.encoder(batch.column("segments"))
+        encoded = self.encoder(segments_of(batch, ""))
         model = self.model
         batch, ratings, label_offsets = self._kept_labels(batch, encoded)
         # The markers are counted twice, from the segments and from the ids, so that a text that
@@ -282,7 +278,7 @@ class EncodeSteps:
         floats = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
         sides = ((encoded.offsets, encoded.ids), (encoded.offsets, labels), (label_offsets, floats))
         batch = columns.put(batch, "digest", digests(*sides))
-        return self.encoder.too_long(batch, encoded, "")
+        return _too_long(batch, np.diff(encoded.offsets), self.encoder.max_length)
 
     def _kept_labels(
         self, batch: Batch, encoded: Encoded

@@ -11,6 +11,9 @@ complement always is, and id 0 can be told from a trained id 0 (``~0 == -1``). T
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,15 +29,26 @@ def folded_ids(ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]) -> npt
 
 
 def fold(batch: Batch) -> Batch:
-    """Replace ``input_ids`` and ``labels`` by ``folded``."""
+    """Replace ``input_ids`` and ``labels`` by ``folded``; a batch that has it stays as it is."""
+    if "folded" in batch.schema.names:
+        return batch
     offsets, ids = numbers(batch.column("input_ids"))
     labels = numbers(batch.column("labels"))[1]
     folded = make_list(offsets, pa.array(folded_ids(ids, labels)))
     return columns.put(batch.drop_columns(["input_ids", "labels"]), "folded", folded)
 
 
-def unfold(table: pa.Table) -> pa.Table:
-    """The inverse of ``fold``; a table without the column stays as it is."""
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+def readable(names: Iterable[str]) -> set[str]:
+    """The columns that rows with these columns have after ``unfold``."""
+    known = set(names)
+    return known | {"input_ids", "labels"} if "folded" in known else known
+
+
+def unfold(table: Rows) -> Rows:
+    """The inverse of ``fold``; rows without the column stay as they are."""
     if "folded" not in table.schema.names:
         return table
     offsets, folded = numbers(columns.whole(table.column("folded")))

@@ -19,7 +19,7 @@ from stages.columns import SEGMENTS
 from stages.errors import ModelError, RowError
 from stages.models import encoders
 from stages.models.profile import ModelProfile, TargetModel
-from stages.tokens.encode import SegmentEncoder
+from stages.tokens.segment_encoder import SegmentEncoder
 
 AUTO, ON, OFF = "auto", "on", "off"  # --thinking
 NAMES = {True: "thinking", False: "non_thinking"}

@@ -27,13 +27,13 @@ _ALNUM[
 ] = True
 
 
-def _may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
+def may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
     """Which texts begin with something that is neither a letter nor a digit."""
     # The first bytes are read from Arrow's buffers (32-bit offsets and UTF-8), without a Python
     # string per text. A slice keeps the buffers of the whole array, so its offsets are skipped to.
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
-    content = np.append(np.frombuffer(data or b"", np.uint8), np.uint8(0))  # never empty
+    content = np.frombuffer(data or b"\0", np.uint8)  # never empty
     filled = starts[which + 1] > starts[which]
     odd = filled & ~_ALNUM[content[np.where(filled, starts[which], 0)]]
     # Letters beyond ASCII begin with a byte that is not in the table; a regex looks at those texts.
@@ -52,24 +52,57 @@ class MergedCuts:
         self._encoder = encoder
         self._safe: dict[str, bool] = {}
 
+    def _safe_behind(self, left: str) -> bool:
+        """Whether no letter or digit merges with the text before it."""
+        if left not in self._safe:
+            if len(self._safe) > _MOST_LEFT:
+                self._safe.clear()
+            # Nothing merges if every joined text has as many tokens as its two sides together.
+            apart = self._encoder.encode([left, *_STARTS])[1]
+            joint = self._encoder.encode([left + start for start in _STARTS])[1]
+            alone = np.diff(apart)
+            self._safe[left] = bool((np.diff(joint) == alone[0] + alone[1:]).all())
+        return self._safe[left]
+
     def _merges_letters(self, texts: pa.StringArray, cuts: Ints) -> npt.NDArray[np.bool_]:
         """At which cuts a letter or a digit would merge with the text before."""
         if not len(cuts):
             return np.zeros(0, bool)
         before = texts.take(pa.array(cuts - 1)).dictionary_encode()
-        verdicts = []
-        for left in before.dictionary.to_pylist():
-            if left not in self._safe:
-                if len(self._safe) > _MOST_LEFT:
-                    self._safe.clear()
-                # Nothing merges if every joined text has as many tokens as its two sides together.
-                apart = self._encoder.encode([left, *_STARTS])[1]
-                joint = self._encoder.encode([left + start for start in _STARTS])[1]
-                alone = np.diff(apart)
-                self._safe[left] = bool((np.diff(joint) == alone[0] + alone[1:]).all())
-            verdicts.append(not self._safe[left])
+        verdicts = [not self._safe_behind(left) for left in before.dictionary.to_pylist()]
         merges: npt.NDArray[np.bool_] = np.array(verdicts, bool)[before.indices.to_numpy()]
         return merges
+
+    def behind(
+        self,
+        left: str,
+        left_ids: npt.NDArray[np.int32],
+        texts: pa.StringArray,
+        odd: npt.NDArray[np.bool_],
+        which: Ints,
+        pieces: tuple[npt.NDArray[np.int32], Ints],
+    ) -> Ints:
+        """For each of some texts behind the same text: 1 where both as one text give other ids.
+
+        Args:
+            left, left_ids: the text before the cut, and its ids.
+            odd: ``may_merge`` of all texts.
+            which: indices of the texts behind the cut.
+            pieces: ids of all texts, flat, and where each text's start.
+        """
+        merged = np.zeros(len(which), np.int64)
+        again = np.flatnonzero(odd[which] | (not self._safe_behind(left)))
+        if len(again):
+            rights = texts.take(pa.array(which[again])).to_pylist()
+            ids, together = self._encoder.encode([left + right for right in rights])
+            flat, starts = pieces
+            for number, row in enumerate(again.tolist()):
+                joint = ids[together[number] : together[number + 1]]
+                right = flat[starts[which[row]] : starts[which[row] + 1]]
+                size = len(left_ids)
+                same = np.array_equal(joint[:size], left_ids)
+                merged[row] = not (same and np.array_equal(joint[size:], right))
+        return merged
 
     def per_row(
         self,
@@ -96,7 +129,7 @@ class MergedCuts:
         counts = np.zeros(len(offsets) - 1, np.int64)
         # Encoding again is slow, and most answers begin with a letter that does not merge with the
         # prompt: only the others are encoded once more, together with the text before them.
-        odd = _may_merge(texts, cuts) | self._merges_letters(texts, cuts)
+        odd = may_merge(texts, cuts) | self._merges_letters(texts, cuts)
         cuts, rows = cuts[odd], rows[odd]
         if len(cuts):
             left = texts.take(pa.array(cuts - 1))

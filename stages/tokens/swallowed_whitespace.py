@@ -57,6 +57,7 @@ class Edges:
         known = [flags[name] for name in names]
         self._left = pa.array([t.content for t in known if t.lstrip], pa.string())
         self._right = pa.array([t.content for t in known if t.rstrip], pa.string())
+        self.swallow = bool(len(self._left) or len(self._right))
 
     def __call__(
         self, texts: pa.StringArray, kinds: npt.NDArray[np.uint8], offsets: Ints
@@ -67,7 +68,7 @@ class Edges:
             texts, kinds: of all segments; ``offsets``: where each row's segments start.
         """
         none = np.zeros(len(texts), bool)
-        if not len(texts) or not (len(self._left) or len(self._right)):
+        if not len(texts) or not self.swallow:
             return Swallowed(texts, none)
         control = (kinds & CONTROL) > 0
         first, last = none.copy(), none.copy()

@@ -1,0 +1,176 @@
+"""Rendering of whole columns: rows of one shape become an outline and their own texts.
+
+Nearly all rows of a file have one of a few shapes (see ``compile``), and a shape's program needs no
+Python per row: the texts of a turn are one column for all rows of the shape. Rows that have more
+than roles and texts, or that a program does not fit, are left to be rendered one by one; both ways
+give the same segments.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages import columns
+from stages.chat_template.compile import Program, Unit
+from stages.chat_template.placeholders import Guard
+from stages.columns import Ints, list_parts, make_list, offsets_of
+from stages.contract import BARE, Batch
+
+_ROLES = 32  # roles that have a number; rows with others are rendered one by one
+# What Python's str.strip takes off, which templates use; Arrow's own idea of blanks differs.
+_BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
+_TRIMS: Mapping[str, Callable[..., pa.Array]] = {
+    "s": pc.utf8_trim,
+    "l": pc.utf8_ltrim,
+    "r": pc.utf8_rtrim,
+}
+_ASKS: Mapping[str, Callable[..., pa.Array]] = {
+    "holds": pc.match_substring,
+    "begins": pc.starts_with,
+    "ends": pc.ends_with,
+}
+Bools = npt.NDArray[np.bool_]
+
+
+def _trimmed(texts: pa.Array, how: str) -> pa.Array:
+    """Texts after a slot's strips; see ``placeholders.SLOT``."""
+    for step in how.split(";")[:-1]:
+        chars = bytes.fromhex(step[1:]).decode() or _BLANKS
+        texts = _TRIMS[step[0]](texts, characters=chars)
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Rows of a batch that differ in their texts only.
+
+    Attributes:
+        rows: their indices.
+        first: of each row, the index of the turn that the program calls 0; -1 before the first
+            turn where a system text was put in front.
+    """
+
+    program: Program
+    rows: Ints
+    first: Ints
+
+
+class Conversations:
+    """A column of conversations as flat arrays.
+
+    Args:
+        marker: finds texts of whose rows the template must not be used.
+    """
+
+    def __init__(self, batch: Batch, name: str, marker: re.Pattern[str] | None) -> None:
+        self.name = name
+        self.offsets, self._turns = list_parts(batch.column(name))
+        self.texts: pa.StringArray = self._turns.field(1)
+        self._trained = self._turns.field(3).to_numpy(zero_copy_only=False).astype(np.uint8)
+        self._marker = marker
+        self._tools = batch.column("tools").is_valid().to_numpy(zero_copy_only=False)
+
+    def _per_row(self, turns: Bools) -> Bools:
+        return columns.count_per_row(self.offsets, turns) > 0
+
+    def plain(self) -> Bools:
+        """Rows that are roles and texts alone."""
+        roles, fields = self._turns.field(0), self._turns.field(2)
+        rows: Bools = (np.diff(self.offsets) > 0) & ~self._tools
+        bare = pc.equal(roles, BARE).to_numpy(zero_copy_only=False)
+        rows &= ~self._per_row(bare)
+        if fields.null_count < len(fields):
+            rows &= ~self._per_row(fields.is_valid().to_numpy(zero_copy_only=False))
+        if self._marker is not None and len(self.texts):
+            marked = pc.match_substring_regex(self.texts, self._marker.pattern)
+            rows &= ~self._per_row(pc.fill_null(marked, False).to_numpy(zero_copy_only=False))
+        return rows
+
+    def without_system(self) -> Bools:
+        """Rows that do not begin with a system turn."""
+        opens = np.append(pc.equal(self._turns.field(0), "system").to_numpy(False), True)
+        return ~opens[self.offsets[:-1]]
+
+    def keys(self, names: dict[str, int]) -> list[bytes | None]:
+        """What each row's shape depends on, but for tools and fields; None for too many roles.
+
+        Args:
+            names: the numbers of roles; new ones get the next.
+        """
+        roles = self._turns.field(0).dictionary_encode()
+        known = [names.setdefault(role, len(names)) for role in roles.dictionary.to_pylist()]
+        if max(known, default=0) >= _ROLES:
+            return [None] * (len(self.offsets) - 1)
+        number = np.array([*known, 0], np.uint8)[roles.indices.to_numpy()]
+        lengths = pc.fill_null(pc.binary_length(self.texts), 0).to_numpy()
+        # A missing text and an empty one are two shapes.
+        said = np.where(lengths > 0, 2, self.texts.is_valid().to_numpy(zero_copy_only=False))
+        codes = (number * 8 + said.astype(np.uint8) * 2 + self._trained).astype(np.uint8).tobytes()
+        return [codes[a:b] for a, b in itertools.pairwise(self.offsets.tolist())]
+
+    def _text(self, shape: Shape, slot: int) -> pa.StringArray:
+        return self.texts.take(pa.array(shape.first + slot))
+
+    def fitting(self, shape: Shape) -> Shape:
+        """The shape with the rows for which the template prints what its program prints."""
+        fits = np.ones(len(shape.rows), bool)
+        for guard in shape.program.guards:
+            fits &= ~self._asked(guard, shape)
+        return Shape(shape.program, shape.rows[fits], shape.first[fits])
+
+    def _asked(self, guard: Guard, shape: Shape) -> Bools:
+        texts = pc.fill_null(self._text(shape, guard.slot), "")
+        answer = _ASKS[guard.ask](_trimmed(texts, guard.how), pattern=guard.part)
+        asked: Bools = answer.to_numpy(zero_copy_only=False)
+        return asked
+
+    def own_texts(self, shape: Shape) -> list[pa.StringArray]:
+        """For each segment with a row's own text, that text of every row of a shape."""
+        return [self._unit(unit, shape) for unit in shape.program.units if unit.slots]
+
+    def _unit(self, unit: Unit, shape: Shape) -> pa.StringArray:
+        parts: list[pa.Array | str] = [unit.literals[0]]
+        for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
+            parts += [_trimmed(self._text(shape, slot), how), literal]
+        if len(parts) == 3 and not parts[0] and not parts[2]:
+            return parts[1]
+        return pc.binary_join_element_wise(*parts, "")
+
+
+def outline_columns(
+    conversations: Conversations, shapes: list[Shape], count: int
+) -> tuple[pa.DictionaryArray, pa.ListArray]:
+    """The columns ``outline`` (null for rows of no shape) and ``texts`` of a batch.
+
+    Args:
+        shapes: no row is in two.
+        count: rows of the batch.
+    """
+    which = np.full(count, -1, np.int32)
+    sizes = np.zeros(count, np.int64)
+    arrays: list[pa.StringArray] = []
+    for number, shape in enumerate(shapes):
+        own = conversations.own_texts(shape)
+        which[shape.rows], sizes[shape.rows] = number, len(own)
+        arrays += own
+    spelled = pa.array([shape.program.outline for shape in shapes], pa.string())
+    outline = pa.DictionaryArray.from_arrays(pa.array(which, mask=which < 0), spelled)
+    offsets = offsets_of(sizes)
+    # The texts of a shape lie turn after turn; each row takes its own, one of every turn.
+    place, base = np.empty(int(offsets[-1]), np.int64), 0
+    for shape in shapes:
+        rows, each = len(shape.rows), int(sizes[shape.rows[0]]) if len(shape.rows) else 0
+        turn = np.arange(each)
+        at = base + np.arange(rows)[:, None] + turn * rows
+        place[offsets[shape.rows][:, None] + turn] = at
+        base += rows * each
+    joined = pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
+    return outline, make_list(offsets, joined.take(pa.array(place)))

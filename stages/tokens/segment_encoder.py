@@ -1,0 +1,118 @@
+"""Segments to ids, for rows whose template could not be compiled: see ``outline_tokens``.
+
+Each distinct text of a batch is encoded once; rows are then put together from the pieces by one
+``take`` of Arrow. Labels come from the kinds of the segments: no character offsets are mapped to
+tokens, no prefixes are encoded twice to compare them, and no Python runs per token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.chat_template.segments import CONTROL
+from stages.columns import Ints, list_parts, make_list, numbers, offsets_of, sum_per_row
+from stages.models.encoders import Encoder
+from stages.models.profile import TargetModel
+from stages.tokens import truncation
+from stages.tokens.merged_cuts import MergedCuts
+from stages.tokens.outline_tokens import OutlineEncoder
+from stages.tokens.swallowed_whitespace import Edges
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A batch's sequences, flat.
+
+    Attributes:
+        ids: int32, all rows one after the other.
+        kinds: uint8, the kind of the segment that each token comes from.
+        offsets: where each row's tokens start.
+        kept: which segments ``--too-long`` leaves.
+        segments: where each row's segments start; ``lengths``: tokens of each, 0 where dropped.
+        truncated: tokens that were dropped, per row.
+        merged_cuts: per row, how often the tokenizer would have merged across a cut.
+    """
+
+    ids: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.uint8]
+    offsets: Ints
+    kept: npt.NDArray[np.bool_]
+    segments: Ints
+    lengths: Ints
+    truncated: Ints
+    merged_cuts: Ints
+
+
+class SegmentEncoder:
+    """Encodes a segments column."""
+
+    def __init__(self, model: TargetModel, encoder: Encoder, max_length: int, policy: str) -> None:
+        self.max_length = max_length
+        self.trims = policy in truncation.POLICIES[1:]
+        self._encoder = encoder
+        self._policy = policy
+        self._names = pa.array(list(model.controls), pa.string())
+        self._control_ids = np.fromiter(model.controls.values(), np.int32)
+        self._edges = Edges(model.tokenizer_json, model.controls)
+        self._merged_cuts = MergedCuts(encoder)
+        # Beside a token that swallows blanks a text has other ids in each row: segment by segment.
+        self.outlines = (
+            None
+            if self._edges.swallow
+            else OutlineEncoder(encoder, model.controls, self._merged_cuts)
+        )
+
+    def _pieces(self, texts: pa.Array, kinds: npt.NDArray[np.uint8]) -> pa.ListArray:
+        """Ids of each segment."""
+        control = (kinds & CONTROL) > 0
+        mask = pa.array(control)
+        distinct = pc.dictionary_encode(texts.filter(pa.array(~control)))
+        ids, starts = self._encoder.encode(distinct.dictionary.to_pylist())
+        names = pc.index_in(texts.filter(mask), value_set=self._names)
+        # One pool of ids: first each control token by itself, then each distinct text. A segment is
+        # then a place in the pool, and Arrow copies the ids of all segments in one ``take``.
+        known = len(self._control_ids)
+        pool = make_list(
+            np.concatenate([np.arange(known, dtype=np.int64), starts + known]),
+            pa.array(np.concatenate([self._control_ids, ids])),
+        )
+        place = np.empty(len(texts), np.int32)
+        place[control] = names.to_numpy()
+        place[~control] = distinct.indices.to_numpy() + known
+        return pool.take(pa.array(place))
+
+    def __call__(self, segments: pa.ListArray) -> Encoded:
+        offsets, flat = list_parts(segments)
+        kinds = flat.field(1).to_numpy()
+        swallowed = self._edges(flat.field(0), kinds, offsets)
+        pieces = self._pieces(swallowed.texts, kinds)
+        starts, ids = numbers(pieces)
+        lengths = np.diff(starts)
+        merged = self._merged_cuts.per_row(
+            swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
+        )
+        kept = truncation.keep(
+            self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self.max_length
+        )
+        truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
+        token_kinds = np.repeat(kinds, lengths)
+        if not kept.all():
+            tokens = np.repeat(kept, lengths)
+            ids, token_kinds = ids[tokens], token_kinds[tokens]
+            lengths = np.where(kept, lengths, 0)
+        row_offsets = offsets_of(sum_per_row(offsets, lengths))
+        return Encoded(
+            ids=ids,
+            kinds=token_kinds,
+            offsets=row_offsets,
+            kept=kept,
+            segments=offsets,
+            lengths=lengths,
+            truncated=truncated,
+            merged_cuts=merged,
+        )
