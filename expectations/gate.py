@@ -19,7 +19,7 @@ from expectations.contract import Context, Invariant, parameters
 from expectations.gx.runner import HELP, Runner
 from expectations.gx.suites import SHIPPED, DeclaredExpectation, Suite, columns_of
 from expectations.invariants import applying
-from expectations.tallies import Tally
+from expectations.tallies import Laws, Tally
 from expectations.verdict import Finding, Judged, Verdict
 from stages.errors import GateError
 
@@ -84,12 +84,13 @@ def _shipped(
     bounds = parameters(context)
     definition = runner.definition(suite, bounds)
     names = columns_of(suite.expectations)
+    laws = Laws(context, table.name)
     total: list[Judged] = []
     counted: list[Tally] = []
     first = 0
     for chunk in _chunks(table, CHUNK_ROWS):
         metrics = {name: chunk[name].to_numpy() for name in chunk.columns}
-        counted.append(tallies.tally(metrics, context, table.name))
+        counted.append(laws.tally(metrics))
         judged = runner.run(
             definition, suite, parameters=bounds, frame=chunk.select(names), first=first
         )
@@ -97,8 +98,10 @@ def _shipped(
         first += len(chunk)
     mine = tallies.joined(counted)
     found = (mine, table.tally or mine)
-    laws = applying(context, table.name)
-    return [_finding(law, found, suite, total, context) for law in laws], found[1].rows
+    findings = [
+        _finding(law, found, suite, total, context) for law in applying(context, table.name)
+    ]
+    return findings, found[1].rows
 
 
 def _of(name: str, suite: Suite, total: Sequence[Judged]) -> tuple[Judged, ...]:

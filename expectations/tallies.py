@@ -64,45 +64,59 @@ class Tally:
         return {name: int(self.shown[name][place]) for name in names}
 
 
-def _telling(metrics: Values, laws: Sequence[Invariant], context: Context) -> Ints:
-    """Rows among which each check is broken that is broken at all."""
-    found = {
-        at for law in laws for check in law.checks_for(context) for at in check.telling(metrics)
-    }
-    return np.array(sorted(found), np.int64)
+class Laws:
+    """The laws that apply to one table of a build."""
 
+    def __init__(self, context: Context, level: str) -> None:
+        self._level = level
+        self._bounds = parameters(context)
+        self._checks = {law.name: law.checks_for(context) for law in applying(context, level)}
+        columns = (c for checks in self._checks.values() for check in checks for c in check.columns)
+        self._columns = list(dict.fromkeys(columns))
 
-def tally(metrics: Values, context: Context, level: str) -> Tally:
-    """Check every row of a table.
+    def _telling(self, metrics: Values) -> Ints:
+        """Rows among which each check is broken that is broken at all."""
+        checks = {check for checks in self._checks.values() for check in checks}
+        return np.array(sorted({at for one in checks for at in one.telling(metrics)}), np.int64)
 
-    Args:
-        metrics: its columns.
+    def tally(self, metrics: Values) -> Tally:
+        """Check every row of a table.
 
-    Raises:
-        GateError: the table has not all columns that the laws of this level use.
-    """
-    laws, bounds = applying(context, level), parameters(context)
-    used = dict.fromkeys(c for law in laws for k in law.checks_for(context) for c in k.columns)
-    missing = sorted(used.keys() - metrics.keys())
-    if missing:
-        raise GateError(
-            f"The {level} table has no columns {', '.join(missing)}.", "Nothing was published."
+        Args:
+            metrics: its columns.
+
+        Raises:
+            GateError: it has not all columns that the laws use.
+        """
+        missing = sorted(set(self._columns) - metrics.keys())
+        if missing:
+            raise GateError(
+                f"The {self._level} table has no columns {', '.join(missing)}.",
+                "Nothing was published.",
+            )
+        found: dict[str, Broken] = {}
+        for name, checks in self._checks.items():
+            bad = [check.broken(metrics, self._bounds) for check in checks]
+            rows = np.flatnonzero(np.logical_or.reduce(bad))
+            each = tuple(int(np.count_nonzero(one)) for one in bad)
+            found[name] = Broken(len(rows), each, tuple(rows[:NAMED].tolist()))
+        firsts = [law.rows[0] for law in found.values() if law.rows]
+        at = np.union1d(self._telling(metrics), np.array(firsts, np.int64))
+        return Tally(
+            rows=len(next(iter(metrics.values()))),
+            laws=found,
+            sums={name: int(values.sum()) for name, values in metrics.items()},
+            at=at,
+            shown={name: metrics[name][at] for name in self._columns},
         )
-    found: dict[str, Broken] = {}
-    for law in laws:
-        bad = [check.broken(metrics, bounds) for check in law.checks_for(context)]
-        rows = np.flatnonzero(np.logical_or.reduce(bad))
-        each = tuple(int(np.count_nonzero(one)) for one in bad)
-        found[law.name] = Broken(len(rows), each, tuple(rows[:NAMED].tolist()))
-    firsts = [law.rows[0] for law in found.values() if law.rows]
-    at = np.union1d(_telling(metrics, laws, context), np.array(firsts, np.int64))
-    return Tally(
-        rows=len(next(iter(metrics.values()))),
-        laws=found,
-        sums={name: int(values.sum()) for name, values in metrics.items()},
-        at=at,
-        shown={name: metrics[name][at] for name in used},
-    )
+
+    def condensed(self, one: Tally) -> Tally:
+        """The same with no more telling rows than are needed: for pieces that were joined."""
+        firsts = [law.rows[0] for law in one.laws.values() if law.rows]
+        kept = np.isin(one.at, firsts)
+        kept[self._telling(one.shown)] = True
+        shown = {name: values[kept] for name, values in one.shown.items()}
+        return Tally(one.rows, laws=one.laws, sums=one.sums, at=one.at[kept], shown=shown)
 
 
 def _plus(one: Broken, other: Broken, before: int) -> Broken:
@@ -125,12 +139,3 @@ def joined(tallies: Sequence[Tally]) -> Tally:
         at=np.concatenate([one.at + start for one, start in zip(tallies, starts, strict=False)]),
         shown={n: np.concatenate([one.shown[n] for one in tallies]) for n in tallies[0].shown},
     )
-
-
-def condensed(one: Tally, context: Context, level: str) -> Tally:
-    """The same with no more telling rows than are needed: for pieces that were joined."""
-    firsts = [law.rows[0] for law in one.laws.values() if law.rows]
-    kept = np.isin(one.at, firsts)
-    kept[_telling(one.shown, applying(context, level), context)] = True
-    shown = {name: values[kept] for name, values in one.shown.items()}
-    return Tally(one.rows, laws=one.laws, sums=one.sums, at=one.at[kept], shown=shown)

@@ -5,12 +5,15 @@ Row ids and tokens are compared here, so that the metrics are numbers only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
 from expectations.checks import Between, Equal, none
 from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
 from expectations.readback import contents
+from expectations.readback.contents import Lists
 from expectations.readback.stored_rows import Planned, StoredRows, fitted
 
 
@@ -19,25 +22,25 @@ def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
     return np.ascontiguousarray(values).view(np.int32)
 
 
-def _differs(rows: StoredRows, planned: Planned) -> npt.NDArray[np.bool_]:
+def _differs(stored: Mapping[str, Lists], planned: Planned, count: int) -> npt.NDArray[np.bool_]:
     """Which examples are not, number by number, what their parts contain, or, of those that are
     sampled, have not the digest that they were encoded with."""
-    stored = contents.lists(rows)
-    differs = np.zeros(len(rows), bool)
+    differs = np.zeros(count, bool)
     for name, wanted in planned.lists.items():
         differs |= contents.differs(stored[name], wanted)
-    there = planned.sampled < len(rows)
+    there = planned.sampled < count
     sampled = planned.sampled[there]
     if len(sampled):
         wanted_digests = planned.digests.to_numpy(zero_copy_only=False)[there]
-        made = contents.digests_of(rows, sampled).to_numpy(zero_copy_only=False)
+        made = contents.digests_of(stored, sampled).to_numpy(zero_copy_only=False)
         differs[sampled[made != wanted_digests]] = True
     return differs
 
 
 def _origins(rows: StoredRows) -> Columns:
     """Place and key of each example, and its differences from the plan, where there is one."""
-    key = contents.keys(rows)
+    stored = contents.lists(rows)
+    key = contents.keys(rows, stored)
     columns = {**rows.place, "digest_a": key[0], "digest_b": key[1]}
     planned, count = rows.planned, len(rows)
     if planned is None:
@@ -45,12 +48,12 @@ def _origins(rows: StoredRows) -> Columns:
     renamed = [columns[name] != fitted(values, count, -2) for name, values in planned.place.items()]
     changed = np.zeros(count, np.int64)
     for name, values in planned.values.items():
-        stored = rows.table.column(name).to_numpy()
-        changed += _bits(stored) != fitted(_bits(values), count, -1)
+        found = rows.table.column(name).to_numpy()
+        changed += _bits(found) != fitted(_bits(values), count, -1)
     return {
         **columns,
         "n_tokens_planned": fitted(planned.tokens, count, -1),
-        "digest_differs": _differs(rows, planned),
+        "digest_differs": _differs(stored, planned, count),
         "name_differs": np.any(renamed, axis=0),
         "n_values_differ": changed,
     }

@@ -9,7 +9,7 @@ end the build, so a faster hash will do; its key keeps collisions that others ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -78,9 +78,12 @@ def _hashes(data: memoryview, bounds: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.frombuffer(joined, np.int64).reshape(-1, 2)
 
 
-def keys(rows: StoredRows) -> tuple[Ints, Ints]:
-    """Two 64-bit halves of a key of each example: equal examples have equal keys."""
-    found = lists(rows)
+def keys(rows: StoredRows, found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
+    """Two 64-bit halves of a key of each example: equal examples have equal keys.
+
+    Args:
+        found: the lists of the rows.
+    """
     made = _keys([found[name] for name in _HASHED if name in found])
     if "loss_weights" in found:
         made = _weighted(rows, found, made)
@@ -88,7 +91,7 @@ def keys(rows: StoredRows) -> tuple[Ints, Ints]:
 
 
 def _weighted(
-    rows: StoredRows, found: dict[str, Lists], plain: npt.NDArray[np.int64]
+    rows: StoredRows, found: Mapping[str, Lists], plain: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """The keys where examples have weights, which count only where they say more than labels do."""
     assert rows.examples.weights is not None
@@ -120,9 +123,9 @@ def _taken(column: Lists, which: Ints) -> Lists:
     return np.cumsum([0, *lengths]).astype(np.int64), np.concatenate([empty, *pieces])
 
 
-def digests_of(rows: StoredRows, which: Ints) -> pa.Array:
+def digests_of(stored: Mapping[str, Lists], which: Ints) -> pa.Array:
     """The digests of some stored examples, computed as in ``encode`` from what is stored."""
-    found = {name: _taken(column, which) for name, column in lists(rows).items()}
+    found = {name: _taken(column, which) for name, column in stored.items()}
     if "loss_weights" in found:
         (offsets, folded), weights = found["folded"], found["loss_weights"][1].view(np.float32)
         return weighted_digests(offsets, folded, trained=folded < 0, weights=weights)

@@ -68,7 +68,8 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tupl
 def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
     """The keys of examples, as those of stored ones are computed."""
     context = replace(recipe.context, layout=STREAM)
-    made = contents.keys(StoredRows(loss_weights.stored(pa.table(batch)), context))
+    rows = StoredRows(loss_weights.stored(pa.table(batch)), context)
+    made = contents.keys(rows, contents.lists(rows))
     return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 
 

@@ -24,31 +24,31 @@ _NUMBERS = ("prompt_length", "margin")
 
 
 class _Slices:
-    """The lists of a column, as slices of the values of parts."""
+    """The lists of a column, as slices of the bytes of parts; 4 bytes a value."""
 
     def __init__(self, count: int) -> None:
-        self.parts: list[npt.NDArray[np.int32]] = []
-        self.part = np.zeros(count, np.int64)
-        self.starts = np.zeros(count, np.int64)
-        self.lengths = np.zeros(count, np.int64)
+        self._bytes: list[memoryview] = []
+        self._part = np.zeros(count, np.int64)
+        self._starts = np.zeros(count, np.int64)
+        self._lengths = np.zeros(count, np.int64)
 
     def add(self, places: Ints, column: pa.ListArray, rows: Ints) -> None:
         """What stands in some rows of a part is that of the examples at these places."""
         bounds = column.offsets.to_numpy()
-        values = column.values.to_numpy()
-        self.part[places] = len(self.parts)
-        self.parts.append(values.view(np.int32))  # floats by their bits
-        self.starts[places] = bounds[rows]
-        self.lengths[places] = bounds[rows + 1] - bounds[rows]
+        self._part[places] = len(self._bytes)
+        self._bytes.append(column.values.to_numpy().view(np.uint8).data)
+        self._starts[places] = bounds[rows]
+        self._lengths[places] = bounds[rows + 1] - bounds[rows]
 
     def __call__(self, start: int, stop: int) -> Lists:
         some = slice(start, stop)
-        first, lengths = self.starts[some], self.lengths[some]
-        ends = (first + lengths).tolist()
-        where = zip(self.part[some].tolist(), first.tolist(), ends, strict=True)
-        parts = self.parts
-        pieces = [parts[part][begin:end] for part, begin, end in where]
-        return offsets_of(lengths), np.concatenate([np.zeros(0, np.int32), *pieces])
+        lengths = self._lengths[some]
+        first = 4 * self._starts[some]
+        last = first + 4 * lengths
+        where = zip(self._part[some].tolist(), first.tolist(), last.tolist(), strict=True)
+        views = self._bytes
+        joined = b"".join([views[part][begin:end] for part, begin, end in where])
+        return offsets_of(lengths), np.frombuffer(joined, np.int32)
 
 
 class Expected:
@@ -70,12 +70,13 @@ class Expected:
         stored: Sequence[str],
     ) -> None:
         self._collect, self._starts, self._order = collect, starts, order
+        self._parts = list(self._by_part(order))
         ordinals = {name: index for index, name in enumerate(inputs.names)}
         self._source = np.zeros(len(order), np.int64)
         self._line, self._sequence, self._tokens = (
             self._of(name).astype(np.int64) for name in ("line", "sequence", "length")
         )
-        for part, places, _ in self._parts():
+        for part, places, _ in self._parts:
             self._source[places] = ordinals[sources[part].name]
             self._line[places] += sources[part].first_line + 1  # a part counts from 0
         self._values = {name: self._of(name) for name in _NUMBERS if name in stored}
@@ -83,9 +84,8 @@ class Expected:
         self._sampled = np.arange(0, len(order), max(1, len(order) // SAMPLED))
         self._digests = self._taken("digest", self._sampled)
 
-    def _parts(self, chosen: Ints | None = None) -> Iterator[tuple[int, Ints, Ints]]:
-        """Each part: its number, the places of its examples in the shard, and their rows in it."""
-        order = self._order if chosen is None else self._order[chosen]
+    def _by_part(self, order: Ints) -> Iterator[tuple[int, Ints, Ints]]:
+        """Each part: its number, the places of its examples in the order, and their rows in it."""
         places = np.argsort(order, kind="stable")
         bounds = np.searchsorted(order[places], self._starts)
         for part in np.flatnonzero(np.diff(bounds)).tolist():
@@ -95,7 +95,7 @@ class Expected:
     def _of(self, name: str) -> npt.NDArray[Any]:
         """A column of numbers; missing ones are NaN."""
         found: npt.NDArray[Any] | None = None
-        for part, places, rows in self._parts():
+        for part, places, rows in self._parts:
             column = self._collect.column(part, name)
             values = column.take(pa.array(rows)).to_numpy(zero_copy_only=False)
             found = np.zeros(len(self._order), values.dtype) if found is None else found
@@ -105,7 +105,8 @@ class Expected:
     def _taken(self, name: str, chosen: Ints | None = None) -> pa.Array:
         """A column of any type."""
         taken, at = [], []
-        for part, places, rows in self._parts(chosen):
+        parts = self._parts if chosen is None else self._by_part(self._order[chosen])
+        for part, places, rows in parts:
             taken.append(self._collect.column(part, name).take(pa.array(rows)))
             at.append(places)
         return pa.concat_arrays(taken).take(pa.array(np.argsort(np.concatenate(at))))
@@ -116,7 +117,7 @@ class Expected:
             rated = self._taken(name)
             return lambda start, stop: contents.ratings(rated.slice(start, stop - start))
         slices = _Slices(len(self._order))
-        for part, places, rows in self._parts():
+        for part, places, rows in self._parts:
             slices.add(places, self._collect.column(part, name), rows)
         return slices
 

@@ -29,7 +29,7 @@ from expectations.readback import undo_layout
 from expectations.readback.dataset import IDENTITY
 from expectations.readback.shard_file import ShardFile
 from expectations.readback.stored_rows import Planned, Sources, StoredRows, groups
-from expectations.tallies import Tally
+from expectations.tallies import Laws, Tally
 from stages import layouts
 from stages.columns import Ints
 from stages.errors import GateError
@@ -165,20 +165,19 @@ class _Kept:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
+        self._laws: dict[str, Laws] = {}
         self._tallies: dict[str, list[Tally]] = {}
         self._identities: list[Ints] = []
         self._tables: dict[str, list[pl.DataFrame]] = {}
 
     def add(self, group: _Group) -> None:
         for table, metrics in group.items():
-            one = tallies.tally(metrics, self._context(), table)
-            self._tallies.setdefault(table, []).append(one)
+            if table not in self._laws:
+                self._laws[table] = Laws(self._wanted.context, table)
+            self._tallies.setdefault(table, []).append(self._laws[table].tally(metrics))
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pl.DataFrame(dict(metrics)))
         self._identities.append(np.stack([group[EXAMPLE][name] for name in IDENTITY]))
-
-    def _context(self) -> Context:
-        return self._wanted.context
 
     def write(self, shard: str) -> dict[str, Tally]:
         """Write the files; the tallies of the whole shard."""
@@ -189,7 +188,7 @@ class _Kept:
             path = metrics_file(folder, shard, table)
             pl.concat(frames).write_ipc(path, compression="uncompressed")
         return {
-            table: tallies.condensed(tallies.joined(found), self._context(), table)
+            table: self._laws[table].condensed(tallies.joined(found))
             for table, found in self._tallies.items()
         }
 
