@@ -1,9 +1,9 @@
-"""The two kinds of checks on columns of metrics, each for polars and for Great Expectations.
+"""The two kinds of checks on columns of metrics, each for our own code and for Great Expectations.
 
-A check is data: bounds on one column, or two columns that must be equal. Both are derived from it:
-the polars predicate that checks every row while parts are made, and the Great Expectations
-expectation that checks the metrics of what was written. A bound may be the name of a parameter,
-such as ``max_length``.
+A check is data: bounds on one column, or two columns that must be equal. Three things are derived
+from it: the predicate that checks every row where rows are, the few rows that would break it if any
+row does, and the Great Expectations expectation that judges these. A bound may be the name of a
+parameter, such as ``max_length``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 Bound = int | str | None
+Values = Mapping[str, npt.NDArray[np.int64]]  # columns of metrics by name, all of one length
 
 
 class Check(Protocol):
@@ -32,6 +35,14 @@ class Check(Protocol):
 
     def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
         """Selects the rows that break it; null where a value is missing."""
+        ...
+
+    def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
+        """Which rows break it."""
+        ...
+
+    def telling(self, metrics: Values) -> tuple[int, ...]:
+        """Some rows, at least one of which breaks it if any row does, whatever the parameters."""
         ...
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
@@ -65,6 +76,20 @@ class Between:
             outside.append(_number(self.column) > high)
         return pl.any_horizontal(outside)
 
+    def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
+        low, high = (parameters[b] if isinstance(b, str) else b for b in (self.low, self.high))
+        values = metrics[self.column]
+        outside = np.zeros(len(values), bool)
+        if low is not None:
+            outside |= values < low
+        if high is not None:
+            outside |= values > high
+        return outside
+
+    def telling(self, metrics: Values) -> tuple[int, ...]:
+        values = metrics[self.column]
+        return (int(values.argmin()), int(values.argmax())) if len(values) else ()
+
     def expectation(self) -> tuple[str, dict[str, Any]]:
         bounds = {"min_value": self.low, "max_value": self.high}
         named = {
@@ -89,6 +114,14 @@ class Equal:
 
     def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
         return _number(self.column) != _number(self.other)
+
+    def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
+        differs: npt.NDArray[np.bool_] = metrics[self.column] != metrics[self.other]
+        return differs
+
+    def telling(self, metrics: Values) -> tuple[int, ...]:
+        differs = metrics[self.column] != metrics[self.other]
+        return (int(differs.argmax()),) if len(differs) else ()
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
         columns = {"column_A": self.column, "column_B": self.other}

@@ -1,24 +1,26 @@
 """The gate: Great Expectations checks tables of metrics; what it cannot check does not pass.
 
 The bare library passes an empty suite, an empty table, a column of nulls, and a suite from which it
-dropped misspelt expectations. Here each of these is an error (``GateError``), every shipped
-expectation is checked a second time in polars, and different results stop the build.
+dropped misspelt expectations. Here each of these is an error (``GateError``). Every shipped
+expectation is also checked by our own code, on the same rows and, where these stand for a larger
+table, on all rows of that; different results stop the build.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from expectations.contract import Context, parameters
+from expectations import tallies
+from expectations.contract import Context, Invariant, parameters
 from expectations.gx.runner import HELP, Runner
 from expectations.gx.suites import SHIPPED, DeclaredExpectation, Suite, columns_of
 from expectations.invariants import applying
-from expectations.verdict import NAMED, Finding, Judged, Verdict
+from expectations.tallies import Laws, Tally
+from expectations.verdict import Finding, Judged, Verdict
 from stages.errors import GateError
 
 OPENS = "shards_open"  # checked first
@@ -33,13 +35,16 @@ class Table:
     """The metrics of one level.
 
     Attributes:
-        rows: the number that there must be, counted by the code that wrote the shards.
+        rows: how many the frames must have together.
         frames: reads them in order, in pieces.
+        tally: what our own code found in all rows, where that is known; the frames may then have
+            only the telling ones.
     """
 
     name: str
     rows: int
     frames: Frames
+    tally: Tally | None = None
 
 
 def _require_sound(frame: pl.DataFrame, name: str) -> None:
@@ -72,103 +77,75 @@ def _chunks(table: Table, limit: int) -> Iterator[pl.DataFrame]:
         )
 
 
-@dataclass(slots=True)
-class _Law:
-    """The result of polars for one invariant over all pieces.
-
-    Attributes:
-        broken: rows that break it; ``rows``: the first of them; ``seen``: metrics of the first.
-        each: rows that break each of its checks.
-    """
-
-    broken: int = 0
-    rows: tuple[int, ...] = ()
-    seen: dict[str, int] = field(default_factory=dict)
-    each: tuple[int, ...] = ()
-
-
-def _second(frame: pl.DataFrame, context: Context, table: str, first: int) -> dict[str, _Law]:
-    """Every shipped expectation a second time, in polars.
-
-    Args:
-        first: rows of the table before this piece.
-    """
-    bounds = parameters(context)
-    results = {}
-    for law in applying(context, table):
-        checks = [check.bad(bounds).fill_null(True) for check in law.checks_for(context)]
-        bad = frame.select(check.alias(str(i)) for i, check in enumerate(checks))
-        any_bad = bad.select(pl.any_horizontal(pl.all()).alias("bad"))["bad"]
-        rows = np.flatnonzero(any_bad.to_numpy())
-        named = tuple((rows[:NAMED] + first).tolist())
-        names = list(dict.fromkeys(c for k in law.checks_for(context) for c in k.columns))
-        seen = frame.select(names).row(int(rows[0]), named=True) if len(rows) else {}
-        each = tuple(int(n) for n in bad.sum().row(0))
-        results[law.name] = _Law(broken=len(rows), rows=named, seen=seen, each=each)
-    return results
-
-
 def _shipped(
     runner: Runner, suite: Suite, table: Table, context: Context
 ) -> tuple[list[Finding], int]:
-    """The shipped suite of a table, piece by piece, by Great Expectations and by polars."""
+    """The shipped suite of a table, piece by piece, by Great Expectations and by our own code."""
     bounds = parameters(context)
     definition = runner.definition(suite, bounds)
     names = columns_of(suite.expectations)
+    laws = Laws(context, table.name)
     total: list[Judged] = []
-    laws: dict[str, _Law] = {}
+    counted: list[Tally] = []
     first = 0
     for chunk in _chunks(table, CHUNK_ROWS):
-        missing = sorted(set(names) - set(chunk.columns))
-        if missing:
-            raise GateError(f"The {table.name} table has no columns {', '.join(missing)}.", HELP)
+        metrics = {name: chunk[name].to_numpy() for name in chunk.columns}
+        counted.append(laws.tally(metrics))
         judged = runner.run(
             definition, suite, parameters=bounds, frame=chunk.select(names), first=first
         )
         total = [f.after(total[i] if total else None) for i, f in enumerate(judged)]
-        for name, seen in _second(chunk, context, table=table.name, first=first).items():
-            before = laws.get(name, _Law(each=(0,) * len(seen.each)))
-            each = tuple(a + b for a, b in zip(before.each, seen.each, strict=True))
-            rows = (before.rows + seen.rows)[:NAMED]
-            laws[name] = _Law(
-                broken=before.broken + seen.broken,
-                rows=rows,
-                seen=before.seen or seen.seen,
-                each=each,
-            )
         first += len(chunk)
-    findings = [_agreed(name, law, suite, total=total, checked=first) for name, law in laws.items()]
-    return findings, first
+    mine = tallies.joined(counted)
+    found = (mine, table.tally or mine)
+    findings = [
+        _finding(law, found, suite, total, context) for law in applying(context, table.name)
+    ]
+    return findings, found[1].rows
 
 
-def _agreed(name: str, law: _Law, suite: Suite, total: Sequence[Judged], checked: int) -> Finding:
+def _of(name: str, suite: Suite, total: Sequence[Judged]) -> tuple[Judged, ...]:
+    """The results of the checks of one invariant."""
+    declared = zip(suite.expectations, total, strict=True)
+    return tuple(judged for one, judged in declared if one.law == name)
+
+
+def _finding(
+    law: Invariant,
+    found: tuple[Tally, Tally],
+    suite: Suite,
+    total: Sequence[Judged],
+    context: Context,
+) -> Finding:
     """The finding of one invariant.
 
+    Args:
+        found: our own counts, of the rows that Great Expectations has judged and of all rows.
+
     Raises:
-        GateError: Great Expectations and polars have counted different rows.
+        GateError: the results are not the same.
     """
-    mine = [i for i, declared in enumerate(suite.expectations) if declared.law == name]
-    judged = tuple(total[i] for i in mine)
-    if tuple(j.broken for j in judged) != law.each or any(
-        j.passed == bool(j.broken) for j in judged
-    ):
+    judged = _of(law.name, suite, total)
+    mine, whole = (one.laws[law.name] for one in found)
+    theirs = tuple(one.broken for one in judged)
+    agreed = theirs == mine.each and all(one.passed != bool(one.broken) for one in judged)
+    if not agreed or [bool(n) for n in theirs] != [bool(n) for n in whole.each]:
         raise GateError(
-            f"Great Expectations and polars disagree on {name}: rows that break it are "
-            f"{[j.broken for j in judged]} and {list(law.each)}.",
+            f"Great Expectations and our own code disagree on {law.name}: rows that break it are "
+            f"{list(theirs)} and {list(mine.each)}, in all {list(whole.each)}.",
             "Nothing was published; please report it with the recipe.",
         )
-    declared = suite.expectations[mine[0]]
     return Finding(
-        name=name,
+        name=law.name,
         suite=SHIPPED,
         table=suite.table,
-        severity=declared.severity,
-        why=declared.why,
-        checked=checked,
-        broken=law.broken,
-        checks=judged,
-        rows=law.rows,
-        seen=law.seen,
+        severity=law.severity,
+        why=law.why,
+        checked=found[1].rows,
+        broken=whole.count,
+        checks=tuple(replace(j, broken=n) for j, n in zip(judged, whole.each, strict=True)),
+        rows=whole.rows,
+        seen=found[1].seen(law, context),
     )
 
 

@@ -22,7 +22,7 @@ from stages.errors import GateError
 _HELP = "Fix the metrics of that subject."
 
 
-def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.Series:
+def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
     """A column of whole numbers, one for each example, row or file."""
     column = np.asarray(values)
     if column.dtype.kind not in "biu":
@@ -34,10 +34,12 @@ def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> pl.S
         raise GateError(
             f"{subject} measures {name} for {column.shape} items; there are {count}.", _HELP
         )
-    return pl.Series(name, column.astype(np.int64, copy=False))
+    return column.astype(np.int64, copy=False)
 
 
-def _measured(source: object, context: Context, level: str, count: int) -> pl.DataFrame:
+def _measured(
+    source: object, context: Context, level: str, count: int
+) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of all subjects at one level.
 
     Args:
@@ -47,7 +49,7 @@ def _measured(source: object, context: Context, level: str, count: int) -> pl.Da
     Raises:
         GateError: two subjects have a column of one name, or a column is not whole numbers.
     """
-    columns: dict[str, pl.Series] = {}
+    columns: dict[str, npt.NDArray[np.int64]] = {}
     owner: dict[str, str] = {}
     for subject, metrics in metrics_of(context, level):
         for name, values in metrics.measure(source).items():
@@ -58,26 +60,32 @@ def _measured(source: object, context: Context, level: str, count: int) -> pl.Da
                 )
             columns[name] = _checked(subject, name, values=values, count=count)
             owner[name] = subject
-    return pl.DataFrame(list(columns.values()))
+    return columns
+
+
+def measured(rows: StoredRows, level: str) -> dict[str, npt.NDArray[np.int64]]:
+    """The metrics of examples, or of training rows (packs, padded rows), as columns."""
+    context = replace(rows.context, evidence=rows.evidence)
+    count = len(rows) if level == EXAMPLE else rows.table.num_rows
+    return _measured(rows, context, level=level, count=count)
 
 
 def examples(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per example, in stored order."""
-    context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, level=EXAMPLE, count=len(rows))
+    return pl.DataFrame(measured(rows, EXAMPLE))
 
 
 def training_rows(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per training row: a pack, or a padded row."""
-    context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, level=ROW, count=rows.table.num_rows)
+    return pl.DataFrame(measured(rows, ROW))
 
 
 def shard(file: ShardFile) -> dict[str, int]:
     """The metrics of one file."""
-    return _measured(file, file.context, level=SHARD, count=1).row(0, named=True)
+    columns = _measured(file, file.context, level=SHARD, count=1)
+    return {name: int(values[0]) for name, values in columns.items()}
 
 
 def dataset(build: Dataset) -> pl.DataFrame:
     """The one row of metrics of a whole build."""
-    return _measured(build, build.context, level=DATASET, count=1)
+    return pl.DataFrame(_measured(build, build.context, level=DATASET, count=1))

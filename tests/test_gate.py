@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from support import ROOT, SAMPLES, Ran, read_manifest
 
-from expectations import gate, verdict
+from expectations import gate, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
 from expectations.gate import Table
 from expectations.gx import library, runner, suites
@@ -221,10 +221,11 @@ def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
 def test_two_judges_that_disagree_stop_the_build(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the library counts must be what polars counts."""
+    """What the library counts must be what our own code counts."""
     (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
     monkeypatch.setattr(suites, "applying", lambda *_: [law])
     monkeypatch.setattr(gate, "applying", lambda *_: [law])
+    monkeypatch.setattr(tallies, "applying", lambda *_: [law])
     loaded = [s for s in suites.shipped(context) if s.table == EXAMPLE]
     frame = pl.DataFrame({"n_trained": [1, 0, 2]})
     found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
@@ -254,7 +255,7 @@ def contexts(model: TargetModel, step_model: TargetModel) -> Iterator[Context]:
 
 
 def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetModel) -> None:
-    """On random metrics the library and polars find the same rows, for every shipped law."""
+    """On random metrics the library and our own code find the same rows, for every shipped law."""
     draw = np.random.default_rng(0)
     for context in contexts(model, step_model):
         bounds = sorted({*parameters(context).values(), -1, 0, 1, 2})

@@ -27,7 +27,6 @@ from pipeline.shards.measured import read
 from stages import packing
 from stages.columns import IGNORED
 from stages.errors import ExpectationError
-from stages.files import file_hash
 from stages.models.profile import TargetModel
 
 Rows = list[dict[str, Any]]
@@ -333,10 +332,10 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
     """Let something happen to every shard between its writing and its reading back."""
     write = gather.write
 
-    def writes(path: Path, *arguments: Any, **options: Any) -> tuple[str, int]:
-        tokens = write(path, *arguments, **options)[1]
+    def writes(path: Path, *arguments: Any, **options: Any) -> int:
+        tokens = write(path, *arguments, **options)
         after(path)
-        return file_hash.sha256(path), tokens
+        return tokens
 
     monkeypatch.setattr(gather, "write", writes)
 

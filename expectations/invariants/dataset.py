@@ -6,11 +6,11 @@ does not depend on the pieces in which a table is read.
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
 
 from expectations.checks import Equal, none
 from expectations.contract import DATASET, EXAMPLE, LABELLED, Columns, Invariant, Metrics, Subject
-from expectations.readback.dataset import SIDES, Dataset
+from expectations.readback.dataset import Dataset, as_one, n_distinct, n_distinct_pairs
 
 
 def _declared(dataset: Dataset) -> Columns:
@@ -18,31 +18,29 @@ def _declared(dataset: Dataset) -> Columns:
 
 
 def _names(dataset: Dataset) -> Columns:
-    place = ["source", "line", "sequence"]
-    sides = {side: dataset.read(side, EXAMPLE, place) for side in SIDES}
+    sides = dataset.identities().values()
+    source, line, sequence = (
+        np.concatenate([side[name] for side in sides]) for name in ("source", "line", "sequence")
+    )
     # A row may become several examples: names are unique per example, sides are compared by row.
-    every = pl.concat(sides.values())
-    rows = [frame.select("source", "line").unique() for frame in sides.values()]
-    both = rows[0].join(rows[1], on=["source", "line"], how="semi")
-    return {
-        "n_names_repeated": [len(every) - every.n_unique()],
-        "n_rows_on_both_sides": [len(both)],
-    }
+    first, *_ = (len(side["line"]) for side in sides)
+    row = as_one(source, line)
+    both = np.intersect1d(row[:first], row[first:])
+    repeated = len(row) - n_distinct(as_one(source, line, sequence))
+    return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [len(both)]}
 
 
 def _stored(dataset: Dataset) -> Columns:
-    pairs = dataset.context.kind.compares
-    sizes = ["chosen_n_tokens", "rejected_n_tokens"] if pairs else ["n_tokens", "n_trained"]
-    every = dataset.everything(EXAMPLE, ["digest_a", "digest_b", *sizes])
-    longest = every.select(pl.max_horizontal(sizes if pairs else ["n_tokens"]).sum()).item()
-    distinct = every.select("digest_a", "digest_b").n_unique()
+    longest = "n_longer_side" if dataset.context.kind.compares else "n_tokens"
+    sides = dataset.identities().values()
+    a, b = (np.concatenate([side[half] for side in sides]) for half in ("digest_a", "digest_b"))
     columns = {
-        "examples_stored": [len(every)],
-        "tokens_stored": [longest],
-        "duplicates_stored": [len(every) - distinct],
+        "examples_stored": [dataset.rows(EXAMPLE)],
+        "tokens_stored": [dataset.total(EXAMPLE, longest)],
+        "duplicates_stored": [len(a) - n_distinct_pairs(a, b)],
     }
-    if not pairs:
-        columns["trained_stored"] = [every["n_trained"].sum()]
+    if not dataset.context.kind.compares:
+        columns["trained_stored"] = [dataset.total(EXAMPLE, "n_trained")]
     return columns
 
 

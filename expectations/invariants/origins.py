@@ -1,46 +1,20 @@
 """Where each example comes from, and whether it is the one that was planned for its place.
 
-Row ids and digests are compared here, so that the metrics are numbers only.
+Row ids and tokens are compared here, so that the metrics are numbers only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from expectations.checks import Between, Equal, none
 from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows, fitted
-from stages.columns import IGNORED, Ints, list_parts
-from stages.tokens.digest import digests, weighted_digests
-from stages.tokens.folded_labels import folded_ids
-
-
-def _halves(column: pa.Array) -> tuple[Ints, Ints]:
-    """16-byte digests as two columns of int64."""
-    # Arrow stores fixed-size binary as one buffer; a slice keeps the whole buffer and an offset.
-    _, data = column.buffers()
-    view = np.frombuffer(data or b"", np.int64)[2 * column.offset :][: 2 * len(column)]
-    return view[0::2], view[1::2]
-
-
-def _digests(rows: StoredRows) -> tuple[Ints, Ints]:
-    """The digest of each stored example, computed as in ``encode`` from what is stored."""
-    if rows.paired:
-        return _halves(digests(*((side.offsets, side.ids) for side in rows.sides.values())))
-    examples = rows.examples
-    offsets, ids = examples.sequences.offsets, examples.sequences.ids
-    if examples.weights is not None:
-        trained, folded = examples.labels != IGNORED, folded_ids(ids, examples.labels)
-        weights = examples.weights[0]
-        return _halves(weighted_digests(offsets, folded, trained=trained, weights=weights))
-    if examples.steps is None:
-        return _halves(digests((offsets, folded_ids(ids, examples.labels))))
-    rated_at, ratings = list_parts(examples.steps[1])
-    floats = ratings.to_numpy(zero_copy_only=False).astype(np.float32)
-    coded = np.nan_to_num(floats, nan=-1.0).view(np.int32)
-    return _halves(digests((offsets, ids), (offsets, examples.labels), (rated_at, coded)))
+from expectations.readback import contents
+from expectations.readback.contents import Lists
+from expectations.readback.stored_rows import Planned, StoredRows, fitted
 
 
 def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
@@ -48,23 +22,38 @@ def _bits(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
     return np.ascontiguousarray(values).view(np.int32)
 
 
+def _differs(stored: Mapping[str, Lists], planned: Planned, count: int) -> npt.NDArray[np.bool_]:
+    """Which examples are not, number by number, what their parts contain, or, of those that are
+    sampled, have not the digest that they were encoded with."""
+    differs = np.zeros(count, bool)
+    for name, wanted in planned.lists.items():
+        differs |= contents.differs(stored[name], wanted)
+    there = planned.sampled < count
+    sampled = planned.sampled[there]
+    if len(sampled):
+        wanted_digests = planned.digests.to_numpy(zero_copy_only=False)[there]
+        made = contents.digests_of(stored, sampled).to_numpy(zero_copy_only=False)
+        differs[sampled[made != wanted_digests]] = True
+    return differs
+
+
 def _origins(rows: StoredRows) -> Columns:
-    """Place and digest of each example, and its differences from the plan, where there is one."""
-    digest = _digests(rows)
-    columns = {**rows.place, "digest_a": digest[0], "digest_b": digest[1]}
+    """Place and key of each example, and its differences from the plan, where there is one."""
+    stored = contents.lists(rows)
+    key = contents.keys(rows, stored)
+    columns = {**rows.place, "digest_a": key[0], "digest_b": key[1]}
     planned, count = rows.planned, len(rows)
     if planned is None:
         return columns
-    differs = [a != fitted(b, count, 0) for a, b in zip(digest, planned.digest, strict=True)]
     renamed = [columns[name] != fitted(values, count, -2) for name, values in planned.place.items()]
     changed = np.zeros(count, np.int64)
     for name, values in planned.values.items():
-        stored = rows.table.column(name).to_numpy()
-        changed += _bits(stored) != fitted(_bits(values), count, -1)
+        found = rows.table.column(name).to_numpy()
+        changed += _bits(found) != fitted(_bits(values), count, -1)
     return {
         **columns,
         "n_tokens_planned": fitted(planned.tokens, count, -1),
-        "digest_differs": differs[0] | differs[1],
+        "digest_differs": _differs(stored, planned, count),
         "name_differs": np.any(renamed, axis=0),
         "n_values_differ": changed,
     }

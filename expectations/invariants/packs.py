@@ -30,6 +30,7 @@ def _packs(rows: StoredRows) -> Columns:
         "n_examples": np.diff(at),
         "n_names": np.diff(rows.names[0]),
         "n_restarts": count_per_row(at, restarts),
+        "half_empty": stored * 2 <= rows.context.max_length,
     }
 
 
@@ -39,14 +40,12 @@ def _packing(dataset: Dataset) -> Columns:
     Best fit opens a pack only for an example for which no other pack has room. So at most one pack
     of each plan is at most half full; two of them would have been one.
     """
-    packs = tokens = mergeable = 0
+    packs, tokens = dataset.rows(ROW), dataset.total(ROW, "n_tokens")
     longest = dataset.context.max_length
+    mergeable = 0
     for side in SIDES:
-        frame = dataset.read(side, ROW, ["n_tokens", "n_examples"])
-        half = int((frame["n_tokens"] * 2 <= longest).sum())
-        planned_apart = max(1, -(-int(frame["n_examples"].sum()) // GLOBAL_EXAMPLES))
-        mergeable += max(0, half - planned_apart)
-        packs, tokens = packs + len(frame), tokens + int(frame["n_tokens"].sum())
+        planned_apart = max(1, -(-dataset.total(ROW, "n_examples", side) // GLOBAL_EXAMPLES))
+        mergeable += max(0, dataset.total(ROW, "half_empty", side) - planned_apart)
     full = tokens * MILLION // (packs * longest) if packs >= MANY_PACKS else MILLION
     return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}
 

@@ -13,16 +13,21 @@ def _pairs(rows: StoredRows) -> Columns:
     chosen, rejected = rows.sides.values()
     shared = rows.table.column("prompt_length").to_numpy()
     lengths = [np.diff(side.offsets) for side in (chosen, rejected)]
-    equal = np.zeros(len(shared), bool)
-    prefix = np.zeros(len(shared), bool)
-    for row in range(len(shared)):
-        a = chosen.ids[chosen.offsets[row] : chosen.offsets[row + 1]]
-        b = rejected.ids[rejected.offsets[row] : rejected.offsets[row + 1]]
-        equal[row] = np.array_equal(a, b)
-        prefix[row] = np.array_equal(a[: shared[row]], b[: shared[row]])
+    # Slices of bytes are compared in one step each; 4 bytes an id.
+    a, b = (side.ids.tobytes() for side in (chosen, rejected))
+    starts, stops = (
+        [(4 * offsets).tolist() for offsets in (chosen.offsets[cut], rejected.offsets[cut])]
+        for cut in (slice(None, -1), slice(1, None))
+    )
+    sides = list(zip(*starts, *stops, strict=True))
+    equal = [a[i:k] == b[j:m] for i, j, k, m in sides]
+    common = 4 * np.clip(shared, 0, np.minimum(*lengths))
+    ends = zip(sides, common.tolist(), strict=True)
+    prefix = np.array([a[i : i + n] == b[j : j + n] for (i, j, _, _), n in ends], bool)
     return {
-        "sides_equal": equal,
+        "sides_equal": np.array(equal, bool),
         "prompt_shared": prefix & (shared <= np.minimum(*lengths)) & (shared > 0),
+        "n_longer_side": np.maximum(*lengths),
     }
 
 

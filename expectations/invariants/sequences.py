@@ -17,8 +17,8 @@ def _highest(sequences: Sequences) -> Ints:
     offsets, ids = sequences.offsets, sequences.ids
     if not len(ids):
         return np.full(len(sequences), -1, np.int64)
-    # reduceat needs an element at every offset, also at the end after an empty last sequence.
-    highest = np.maximum.reduceat(np.append(ids, np.int32(-1)), offsets[:-1])
+    # reduceat takes no offset at the end, where only empty sequences begin.
+    highest = np.maximum.reduceat(ids, np.minimum(offsets[:-1], len(ids) - 1))
     return np.where(np.diff(offsets) > 0, highest, -1).astype(np.int64)
 
 

@@ -28,9 +28,12 @@ from stages.columns import IGNORED, TYPES, numbers
 
 
 def _rows_in_polars(path: Path) -> int:
-    """How many rows polars reads; -1 where it cannot."""
+    """How many rows polars reads; -1 where it cannot.
+
+    It reads the schema and the head of every batch, but the values of one column only.
+    """
     try:
-        return pl.read_ipc_stream(path).height
+        return pl.read_ipc_stream(path, columns=[0]).height
     except (pl.exceptions.PolarsError, OSError):
         return -1
 

@@ -83,8 +83,7 @@ def _after_error(rows: StoredRows) -> Columns:
 
 
 def _positives(dataset: Dataset) -> Columns:
-    every = dataset.everything(EXAMPLE, ["n_labels", "n_good"])
-    labels, good = (int(every[name].sum()) for name in ("n_labels", "n_good"))
+    labels, good = (dataset.total(EXAMPLE, name) for name in ("n_labels", "n_good"))
     share = good * MILLION // labels if labels >= MANY_RATINGS else MILLION // 2
     return {"ratings": [labels], "ratings_good": [good], "positives_ppm": [share]}
 

@@ -1,17 +1,25 @@
-"""A whole build: its tables of metrics by side, and the numbers that it declares."""
+"""A whole build: sums of its metrics by side, its examples as numbers, and what it declares."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import polars as pl
+import numpy as np
 
 from expectations.contract import Context
+from stages.columns import Ints
 
 SIDES = ("train", "test")
+IDENTITY = ("source", "line", "sequence", "digest_a", "digest_b")  # of an example
 
-Read = Callable[[str, str, list[str]], pl.DataFrame]  # side, table, columns
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of one table of metrics of one side: how many rows it has, and the sum of each column."""
+
+    rows: int
+    columns: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +27,64 @@ class Dataset:
     """Input of metrics of the dataset.
 
     Attributes:
-        read: some columns of a table of metrics (``examples`` or ``rows``) of one side.
+        sums: by side and table; a side without shards has none.
+        read: the ``IDENTITY`` of the examples of one side, as numbers: shape (5, examples).
         declared: numbers of ledger, plan and manifest: ``rows_in``, ``rows_accounted``,
             ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
             ``trained_kept``, ``duplicates_declared``.
     """
 
-    read: Read
+    sums: Mapping[tuple[str, str], Sums]
+    read: Callable[[str], Ints]
     declared: Mapping[str, int]
     context: Context
 
-    def everything(self, table: str, columns: list[str]) -> pl.DataFrame:
-        """Some columns of a table of metrics, of both sides."""
-        return pl.concat([self.read(side, table, columns) for side in SIDES])
+    def _sums(self, table: str, side: str | None) -> list[Sums]:
+        sides = SIDES if side is None else (side,)
+        return [self.sums[one, table] for one in sides if (one, table) in self.sums]
+
+    def rows(self, table: str, side: str | None = None) -> int:
+        """How many rows a table of metrics has, of one side or of both."""
+        return sum(one.rows for one in self._sums(table, side))
+
+    def total(self, table: str, column: str, side: str | None = None) -> int:
+        """The sum of a column of a table of metrics, of one side or of both."""
+        return sum(one.columns[column] for one in self._sums(table, side))
+
+    def identities(self) -> dict[str, dict[str, Ints]]:
+        """By side, the columns of ``IDENTITY``."""
+        return {side: dict(zip(IDENTITY, self.read(side), strict=True)) for side in SIDES}
+
+
+def as_one(*columns: Ints) -> Ints:
+    """One number for each row of some columns: equal exactly where all columns are equal."""
+    code = np.zeros(len(columns[0]), np.int64)
+    span = 1
+    for column in columns:
+        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        width = high - low + 1
+        if span * width >= 2**63:  # too large for one number: count the different ones instead
+            code, span = _ranked(code)
+            column, width = _ranked(column)
+            low = 0
+        code = code * width + (column - low)
+        span *= width
+    return code
+
+
+def _ranked(values: Ints) -> tuple[Ints, int]:
+    distinct, ranks = np.unique(values, return_inverse=True)
+    return ranks.astype(np.int64), len(distinct)
+
+
+def n_distinct(values: Ints) -> int:
+    """How many different numbers there are."""
+    ordered = np.sort(values)
+    return len(values) - int((ordered[1:] == ordered[:-1]).sum())
+
+
+def n_distinct_pairs(a: Ints, b: Ints) -> int:
+    """How many different pairs of numbers there are; fast where few of the first repeat."""
+    ordered = np.sort(a)
+    again = np.isin(a, ordered[1:][ordered[1:] == ordered[:-1]])
+    return len(a) - int(again.sum()) + n_distinct(as_one(a[again], b[again]))

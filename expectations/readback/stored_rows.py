@@ -6,21 +6,19 @@ Metrics compare what is stored with what was planned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from expectations.contract import ALONE, PLANNED, STORED, Context
-from expectations.readback import undo_layout
-from expectations.readback.undo_layout import Sequences, StoredExamples
+from expectations.readback import row_names, undo_layout
+from expectations.readback.undo_layout import Ids, Sequences, StoredExamples
 from stages.columns import Ints
 
-_NAME = r"(?s)^(.*):(\d+)(?:#(\d+))?$"  # path, line and sequence of a row id
 GROUP_TOKENS = 1 << 20  # measured at once
 
 
@@ -38,29 +36,23 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the plan and the parts contain of some examples, in stored order.
+    """What the parts contain of some examples, in the order of the plan.
 
     Attributes:
         tokens: of each example; of the longer side of a pair.
-        digest: two 64-bit halves of each example's digest, as int64.
         place: ``source``, ``line`` (from 1) and ``sequence`` (-1 for none) of each.
         values: columns of single numbers (``prompt_length``, ``margin``).
+        lists: columns of lists by their names in parts: offsets and flat values, as
+            ``readback.contents`` has them.
+        sampled: some of the examples; ``digests``: theirs, as ``encode`` computed them.
     """
 
     tokens: Ints
-    digest: tuple[Ints, Ints]
     place: Mapping[str, Ints]
-    values: Mapping[str, npt.NDArray[np.generic]]
-
-    def slice(self, start: int, stop: int) -> Planned:
-        """The same for a range of examples."""
-        part = slice(start, stop)
-        return Planned(
-            tokens=self.tokens[part],
-            digest=(self.digest[0][part], self.digest[1][part]),
-            place={name: values[part] for name, values in self.place.items()},
-            values={name: values[part] for name, values in self.values.items()},
-        )
+    values: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    lists: Mapping[str, tuple[Ints, Ids]] = field(default_factory=dict)
+    sampled: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    digests: pa.Array = field(default_factory=lambda: pa.array([], pa.binary(16)))
 
 
 @dataclass(frozen=True)
@@ -81,7 +73,7 @@ class StoredRows:
 
     def __len__(self) -> int:
         """How many examples."""
-        return len(next(iter(self.sides.values())))
+        return undo_layout.count(self.table, self.context)
 
     @property
     def evidence(self) -> str:
@@ -117,20 +109,13 @@ class StoredRows:
         """``source`` (index among the inputs), ``line`` (from 1) and ``sequence`` of each example,
         read from its row id; -1 where it says none."""
         assert self.sources is not None
-        ordinals = {name: index for index, name in enumerate(self.sources.names)}
-        parts = pl.col("name").str.extract_groups(_NAME).struct
-        places = (
-            pl.Series("name", self.names[1], dtype=pl.String)
-            .to_frame()
-            .select(
-                parts[0]
-                .replace_strict(ordinals, default=-1, return_dtype=pl.Int64)
-                .alias("source"),
-                parts[1].cast(pl.Int64, strict=False).fill_null(-1).alias("line"),
-                parts[2].cast(pl.Int64, strict=False).fill_null(-1).alias("sequence"),
-            )
-        )
-        return {name: fitted(places[name].to_numpy(), len(self), -1) for name in places.columns}
+        ids = self.names[1]
+        if self.planned is not None:
+            place = self.planned.place
+            if ids.equals(row_names.written(self.sources.names, place)):
+                return {name: fitted(values, len(self), -1) for name, values in place.items()}
+        found = row_names.read(self.sources.names, ids)
+        return {name: fitted(values, len(self), -1) for name, values in found.items()}
 
 
 def groups(table: pa.Table) -> Iterator[pa.Table]:

@@ -56,8 +56,10 @@ class Sequences:
 
     def at(self, which: Ints) -> Ids:
         """The id at one flat index for each sequence; -1 where the sequence is empty."""
-        filled = np.append(self.ids, np.int32(-1))
-        return np.where(np.diff(self.offsets) > 0, filled[np.minimum(which, len(self.ids))], -1)
+        if not len(self.ids):
+            return np.full(len(self), -1, np.int32)
+        found = self.ids[np.minimum(which, len(self.ids) - 1)]
+        return np.where(np.diff(self.offsets) > 0, found, np.int32(-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,7 @@ def examples(table: pa.Table, context: Context) -> StoredExamples:
     rows = sequences.offsets
     labels, fits = _fitted(_unpadded(column(table, "labels"), mask), rows)
     if PACKS in context.traits:
-        lengths = np.maximum(numbers(column(table, "seq_lengths"))[1], 0)
-        sequences = Sequences(offsets_of(lengths), sequences.ids)
-        if sequences.offsets[-1] != len(sequences.ids):  # judged by seq_lengths_fill_the_pack
-            sequences = Sequences(rows, sequences.ids)
+        sequences = Sequences(_cuts(table, rows), sequences.ids)
     steps = None
     if "step_positions" in table.schema.names:
         steps = _step_columns(table, context, rows, sequences.offsets)
@@ -111,6 +110,19 @@ def examples(table: pa.Table, context: Context) -> StoredExamples:
     return StoredExamples(
         rows=rows, sequences=sequences, labels=labels, fits=fits, steps=steps, weights=weights
     )
+
+
+def _cuts(table: pa.Table, rows: Ints) -> Ints:
+    """Offsets of the examples in packs; those of the packs where ``seq_lengths`` is wrong."""
+    cuts = offsets_of(np.maximum(numbers(column(table, "seq_lengths"))[1], 0))
+    return cuts if cuts[-1] == rows[-1] else rows  # judged by seq_lengths_fill_the_pack
+
+
+def count(table: pa.Table, context: Context) -> int:
+    """How many examples a table of rows has."""
+    if PACKS not in context.traits:
+        return int(table.num_rows)
+    return len(_cuts(table, numbers(column(table, "input_ids"))[0])) - 1
 
 
 def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:

@@ -102,6 +102,7 @@ def assemble(
         works=works,
         sources=sources,
         with_margin=bool(rated and rated.present),
+        tables=bool(judge.users or prepared.config.run.data_docs),
         report=report,
     )
     write_dataset(folder, prepared, shards)
@@ -147,6 +148,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Verdict:
         shards=[shard.measured for shard in outcome.shards],
         hashes={shard.path: shard.sha256 for shard in outcome.shards},
         declared=description.ledger(outcome),
+        tables=bool(judge.users or outcome.recipe.config.run.data_docs),
     )
     verdict = judge(evidence, outcome.recipe.context)
     shutil.rmtree(folder / METRICS)

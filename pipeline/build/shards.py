@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
@@ -54,21 +53,11 @@ def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> list[Ints]
 
 
 def _shards_of(plan: ShardPlan) -> list[ShardWork]:
-    shards = []
-    for side in plan.sides:
-        for path, order, sizes in side.pieces():
-            digest = plan.examples.digest[order]
-            shards.append(
-                ShardWork(
-                    path=path,
-                    split=side.name,
-                    order=order,
-                    sizes=sizes,
-                    tokens=plan.examples.length[order],
-                    digest=(digest["a"].view(np.int64), digest["b"].view(np.int64)),
-                )
-            )
-    return shards
+    return [
+        ShardWork(path=path, split=side.name, order=order, sizes=sizes)
+        for side in plan.sides
+        for path, order, sizes in side.pieces()
+    ]
 
 
 def _any_weights(works: Sequence[Work]) -> bool:
@@ -94,13 +83,15 @@ def write_shards(
     works: Sequence[Work],
     sources: Sequence[PartSource],
     with_margin: bool,
+    tables: bool,
     report: Report,
 ) -> list[ShardReport]:
-    """Write every shard, and read it back: its metrics lie in ``folder / METRICS`` then.
+    """Write every shard, read it back and judge it; numbers of it lie in ``folder / METRICS`` then.
 
     Args:
         works: the parts; sources: where each is and what its rows are called.
         with_margin: some pair of the build has a margin.
+        tables: write whole tables of metrics there too.
     """
     recipe = prepared.recipe
     shared = Gather(
@@ -112,9 +103,10 @@ def write_shards(
         width=plan.width,
         with_margin=with_margin,
         with_weights="loss_weights" in recipe.task.kept and _any_weights(works),
+        tables=tables,
     )
     (folder / METRICS).mkdir()
-    return in_parallel(
+    shards = in_parallel(
         gather.make_shard,
         shared,
         _shards_of(plan),
@@ -122,6 +114,8 @@ def write_shards(
         report=report,
         what="write",
     )
+    gather.forget()
+    return shards
 
 
 def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:

@@ -24,7 +24,7 @@ from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.records import VALIDATION
 from pipeline.options.config import Config, from_record
-from pipeline.shards.measured import METRICS, Measured, measure
+from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
@@ -87,7 +87,7 @@ def _measure_shards(
     build: Build, metrics: Path, context: Context, result: Checked
 ) -> list[Measured]:
     shards = []
-    sources = _sources(build.manifest)
+    wanted = Wanted(metrics, context, _sources(build.manifest))
     for split in build.splits.values():
         for shard in split.shards:
             record = shard.record
@@ -97,10 +97,8 @@ def _measure_shards(
                 shard.path,
                 shard=record.path,
                 split=split.name,
-                folder=metrics,
-                context=context,
-                sources=sources,
-                planned=None,
+                wanted=wanted,
+                plan=None,
             )
             shard_metrics.counts["n_rows_planned"] = record.rows
             if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:

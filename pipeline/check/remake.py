@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
-from expectations.contract import EXAMPLE
+from expectations.contract import STREAM
+from expectations.readback import contents
+from expectations.readback.stored_rows import StoredRows
 from pipeline.build import model_description
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest.manifest import InputRecord, Manifest
@@ -17,8 +19,9 @@ from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.shards import collect
-from pipeline.shards.measured import Measured, metrics_file
+from pipeline.shards.measured import Measured, identities
 from stages import readers
+from stages.chat_template import loss_weights
 from stages.contract import Batch, Record
 from stages.errors import SurroundingsError
 
@@ -56,16 +59,22 @@ def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], B
     return collect.row_ids_of(collect.PartSource("", source.name, 0), batch).to_pylist(), batch
 
 
-def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """The digest of every stored example, by input, line and sequence."""
-    names = ["source", "line", "sequence", "digest_a", "digest_b"]
-    files = [metrics_file(metrics, shard.path, EXAMPLE) for shard in shards if shard.rows]
-    frame = pl.concat([pl.read_ipc(path, columns=names) for path in files])
-    return {(s, line, k): (a, b) for s, line, k, a, b in frame.iter_rows()}
+def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The key of every stored example, by input, line and sequence."""
+    every = np.concatenate([identities(metrics, shard) for shard in shards], axis=1)
+    return {tuple(one[:3]): tuple(one[3:]) for one in every.T.tolist()}
+
+
+def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
+    """The keys of examples, as those of stored ones are computed."""
+    context = replace(recipe.context, layout=STREAM)
+    rows = StoredRows(loss_weights.stored(pa.table(batch)), context)
+    made = contents.keys(rows, contents.lists(rows))
+    return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 
 
 def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]) -> Remade:
-    """Make a sample again and compare ids, labels and ratings by digest.
+    """Make a sample again and compare ids, labels, ratings and weights by their keys.
 
     Args:
         said: the build's manifest.
@@ -82,17 +91,16 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
             raise SurroundingsError(f"The model found here has another {key}.")
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
-    digests = set(stored.values()) if config.plan.dedup else set()
+    known = set(stored.values()) if config.plan.dedup else set()
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
         remade.rows += batch.num_rows
-        columns = (batch.column(n).to_pylist() for n in ("line", "sequence", "digest"))
-        for row, line, sequence, digest in zip(names, *columns, strict=True):
-            halves = np.frombuffer(digest, "<i8")  # as the metrics have the 16 bytes
-            made = (int(halves[0]), int(halves[1]))
+        columns = (batch.column(n).to_pylist() for n in ("line", "sequence"))
+        keys = _keys(recipe, batch)
+        for row, line, sequence, made in zip(names, *columns, keys, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if there is None and made not in digests:
+            if there is None and made not in known:
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

@@ -69,9 +69,12 @@ def limits(answers: Answers) -> AnswerTokens | None:
 def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
     """First and last positions of the trained turns: runs of trained tokens, cut after each end of
     turn. Blocks hold many examples in a row, and two trained turns may touch."""
-    following, before = np.append(trained[1:], False), np.append(False, trained[:-1])
-    last = trained & ((ids == end) | ~following)
-    first = trained & (~before | np.append(False, last[:-1]))
+    last = ids == end
+    last[:-1] |= ~trained[1:]
+    last[-1:] = True
+    last &= trained
+    first = trained.copy()
+    first[1:] &= ~trained[:-1] | last[:-1]
     return np.flatnonzero(first), np.flatnonzero(last)
 
 
@@ -128,7 +131,8 @@ class Counting:
             if self._hybrid:
                 self.answers.prompts.update(names)
         known = starts >= 0
-        self.answers.lengths.update((last - starts + 1)[known].tolist())
+        lengths, turns = np.unique((last - starts + 1)[known], return_counts=True)
+        self.answers.lengths.update(dict(zip(lengths.tolist(), turns.tolist(), strict=True)))
         if not self._everything:
             self.answers = replace(
                 self.answers, unmeasured=self.answers.unmeasured + int((~known).sum())

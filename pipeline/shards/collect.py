@@ -1,7 +1,8 @@
 """Examples picked out of the parts of a build: nothing here costs more than what is picked.
 
 A part is mapped, not read. An example's numbers are a slice of the mapped bytes; names are made for
-the examples that are picked, and no list of Python objects has the size of a part.
+the examples that are picked, and no list of Python objects has the size of a part. Parts are looked
+at once for a shard, not for each of its blocks: a shuffled shard has examples of all of them.
 """
 
 from __future__ import annotations
@@ -89,38 +90,46 @@ def row_ids_of(source: PartSource, batch: pa.RecordBatch) -> pa.Array:
     return row_ids([source], which, lines=lines, sequences=sequences)
 
 
-def _lists(picked: Picks, column_of: Callable[[int], pa.Array]) -> pa.ListArray:
+class _Lists:
     """Lists of numbers without nulls: one join of slices of the parts' bytes is all that is copied.
 
     Args:
         column_of: a part's column.
     """
-    starts, stops = np.empty(len(picked), np.int64), np.empty(len(picked), np.int64)
-    views: dict[int, memoryview] = {}
-    kind = pa.int32()
-    for part, places, rows in picked:
-        column = column_of(part)
-        kind = column.type.value_type
-        width = kind.bit_width // 8
-        # Offsets count from the first value of the child array, which is not always the buffer's.
-        offsets = column.offsets.to_numpy()
-        starts[places], stops[places] = offsets[rows], offsets[rows + 1]
-        views[part] = memoryview(column.values.buffers()[1] or b"")[column.values.offset * width :]
-    width = kind.bit_width // 8
-    # Examples that lie side by side in a part are one slice.
-    apart = (picked.parts[1:] != picked.parts[:-1]) | (starts[1:] != stops[:-1])
-    begins = np.flatnonzero(np.concatenate([[True], apart]))
-    ends = np.append(begins[1:], len(picked)) - 1
-    pieces = zip(
-        picked.parts[begins].tolist(),
-        (starts[begins] * width).tolist(),
-        (stops[ends] * width).tolist(),
-        strict=True,
-    )
-    joined = b"".join([views[part][start:stop] for part, start, stop in pieces])
-    lengths = stops - starts
-    values = pa.Array.from_buffers(kind, int(lengths.sum()), [None, pa.py_buffer(joined)])
-    return make_list(offsets_of(lengths), values)
+
+    def __init__(self, picked: Picks, column_of: Callable[[int], pa.Array]) -> None:
+        self._parts = picked.parts
+        self._starts = np.empty(len(picked), np.int64)
+        self._stops = np.empty(len(picked), np.int64)
+        self._views: dict[int, memoryview] = {}
+        for part, places, rows in picked:
+            column = column_of(part)
+            self._kind = column.type.value_type
+            # Offsets count from the first value of the child array, not always the buffer's.
+            offsets = column.offsets.to_numpy()
+            self._starts[places], self._stops[places] = offsets[rows], offsets[rows + 1]
+            width, skipped = self._kind.bit_width // 8, column.values.offset
+            self._views[part] = memoryview(column.values.buffers()[1] or b"")[skipped * width :]
+
+    def __call__(self, first: int, last: int) -> pa.ListArray:
+        """The lists from ``first`` to ``last``, at least one."""
+        parts, starts, stops = (a[first:last] for a in (self._parts, self._starts, self._stops))
+        width = self._kind.bit_width // 8
+        # Examples that lie side by side in a part are one slice.
+        apart = (parts[1:] != parts[:-1]) | (starts[1:] != stops[:-1])
+        begins = np.flatnonzero(np.concatenate([[True], apart]))
+        ends = np.append(begins[1:], len(parts)) - 1
+        pieces = zip(
+            parts[begins].tolist(),
+            (starts[begins] * width).tolist(),
+            (stops[ends] * width).tolist(),
+            strict=True,
+        )
+        views = self._views
+        joined = b"".join([views[part][start:stop] for part, start, stop in pieces])
+        offsets = offsets_of(stops - starts)
+        values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, pa.py_buffer(joined)])
+        return make_list(offsets, values)
 
 
 def _taken(picked: Picks, column_of: Callable[[int], pa.Array]) -> pa.Array:
@@ -158,17 +167,24 @@ class Collector:
             values[places] = self.column(part, name).to_numpy()[rows]
         return values
 
-    def values(self, picked: Picks, name: str) -> pa.Array:
-        """Any column of the picked examples."""
+    def blocks(self, picked: Picks, name: str) -> Callable[[int, int], pa.Array]:
+        """Any column, of the picked examples from .. to .."""
 
         def column_of(part: int) -> pa.Array:
             return self.column(part, name)
 
         kind = column_of(picked.groups[0][0]).type
-        lists = kind == IDS or name == "loss_weights"
-        return (_lists if lists else _taken)(picked, column_of)
+        if kind == IDS or name == "loss_weights":
+            return _Lists(picked, column_of)
+        column = _taken(picked, column_of)
+        return lambda first, last: column.slice(first, last - first)
 
-    def row_ids(self, picked: Picks) -> pa.Array:
-        """Names of the picked examples."""
+    def row_ids(self, picked: Picks) -> Callable[[int, int], pa.Array]:
+        """Names of the picked examples from .. to .."""
         lines, sequences = (self.numbers(picked, name) for name in ("line", "sequence"))
-        return row_ids(self._sources, picked.parts, lines=lines, sequences=sequences)
+
+        def named(first: int, last: int) -> pa.Array:
+            some = slice(first, last)
+            return row_ids(self._sources, picked.parts[some], lines[some], sequences[some])
+
+        return named

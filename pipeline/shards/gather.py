@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from expectations.readback.stored_rows import Planned, Sources
+from expectations.readback.stored_rows import Sources
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource
-from pipeline.shards.measured import METRICS, Measured, measure
+from pipeline.shards.expected import Expected
+from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from stages import layouts
 from stages.chat_template import loss_weights
 from stages.columns import Ints, offsets_of
 from stages.errors import SurroundingsError
-from stages.files import file_hash
 from stages.tokens.folded_labels import unfold
 
 BATCH_ROWS = 256  # rows per record batch: what a random read touches
+BLOCK_TOKENS = 1 << 20  # laid out at once, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,7 @@ class Gather:
         width: of padded rows.
         with_margin: some row of the build has a margin; the others have null.
         with_weights: some row of the build has a loss weight other than 0 and 1.
+        tables: whole tables of metrics are written, for suites of the user.
     """
 
     recipe: Recipe
@@ -45,12 +45,13 @@ class Gather:
     width: int
     with_margin: bool
     with_weights: bool
+    tables: bool
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """Columns of the parts that the build's rows do not have."""
+    def stored(self) -> list[str]:
+        """Columns of the parts that the build's rows are made of."""
         absent = {"margin": not self.with_margin, "loss_weights": not self.with_weights}
-        return tuple(name for name, gone in absent.items() if gone)
+        return [name for name in self.recipe.task.stored if not absent.get(name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,12 @@ class ShardWork:
         path: relative to the build.
         order: examples, as they are stored.
         sizes: how many of them each training row holds.
-        tokens, digest: of these examples, as the plan has them.
     """
 
     path: str
     split: str
     order: Ints
     sizes: Ints
-    tokens: Ints
-    digest: tuple[Ints, Ints]
 
     def __str__(self) -> str:
         return f"Shard {self.path}"
@@ -95,55 +93,58 @@ class ShardReport:
         return max(0, self.measured.counts.get("n_stored", self.tokens) - self.tokens)
 
 
-def _examples(shared: Gather, collect: Collector, order: Ints) -> pa.Table:
-    """The examples of these numbers, in this order, with their row ids."""
+def _examples(shared: Gather, collect: Collector, order: Ints) -> Callable[[int, int], pa.Table]:
+    """The examples of these numbers from .. to .., with their row ids."""
     picked = collect.picks(order)
-    stored = [name for name in shared.recipe.task.stored if name not in shared.left_out]
-    made = {name: collect.values(picked, name) for name in stored}
-    made["row_id"] = collect.row_ids(picked)
-    table = unfold(pa.table(made))
-    return loss_weights.spread(table) if shared.with_weights else table
+    stored = {name: collect.blocks(picked, name) for name in shared.stored}
+    named = collect.row_ids(picked)
+
+    def examples(first: int, last: int) -> pa.Table:
+        made = {name: column(first, last) for name, column in stored.items()}
+        table = unfold(pa.table({**made, "row_id": named(first, last)}))
+        return loss_weights.spread(table) if shared.with_weights else table
+
+    return examples
 
 
 def write(
     path: Path,
-    order: Ints,
     sizes: Ints,
-    examples: Callable[[Ints], pa.Table],
+    examples: Callable[[int, int], pa.Table],
     rows: Callable[[pa.Table, Ints], pa.Table],
-) -> tuple[str, int]:
-    """Write a shard as an Arrow IPC stream, one record batch at a time.
+    at_once: int = BATCH_ROWS,
+) -> int:
+    """Write a shard as an Arrow IPC stream in record batches of ``BATCH_ROWS`` rows.
 
     Args:
-        order: the shard's examples; ``sizes``: how many of them each training row holds.
-        examples: fetches examples by index; ``rows``: lays them out.
+        sizes: how many examples each training row holds.
+        examples: fetches a range of the shard's examples; ``rows``: lays them out.
+        at_once: training rows that are laid out together: a multiple of ``BATCH_ROWS``.
 
     Returns:
-        The file's sha256, and the number of its tokens without padding.
+        The number of its tokens without padding.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    bounds = offsets_of(sizes)
+    bounds = offsets_of(sizes).tolist()
     tokens = 0
     writer = None
     with pa.OSFile(str(path), "wb") as sink:
-        for start in range(0, len(sizes), BATCH_ROWS):
-            stop = min(start + BATCH_ROWS, len(sizes))
-            block = examples(order[bounds[start] : bounds[stop]])
+        for start in range(0, len(sizes), at_once):
+            stop = min(start + at_once, len(sizes))
+            block = examples(bounds[start], bounds[stop])
             tokens += _stored(block)
             table = rows(block, sizes[start:stop])
             writer = writer or pa.ipc.new_stream(sink, table.schema)
-            writer.write_table(table)
+            writer.write_table(table, max_chunksize=BATCH_ROWS)
         if writer is not None:
             writer.close()
-    return file_hash.sha256(path), tokens
+    return tokens
 
 
-class _Written(NamedTuple):
-    """A shard's file: its size and hash, and its tokens without padding."""
-
-    bytes: int
-    sha256: str
-    tokens: int
+def _at_once(shared: Gather, sizes: Ints, tokens: Ints) -> int:
+    """Training rows of about ``BLOCK_TOKENS`` tokens, padding included."""
+    stored = shared.width * len(sizes) or int(tokens.sum())
+    return max(1, BLOCK_TOKENS * len(sizes) // max(stored, 1) // BATCH_ROWS) * BATCH_ROWS
 
 
 def _stored(table: pa.Table) -> int:
@@ -152,53 +153,49 @@ def _stored(table: pa.Table) -> int:
     return sum(len(chunk.flatten()) for name in names for chunk in table.column(name).chunks)
 
 
-def _planned(shared: Gather, shard: ShardWork, collect: Collector) -> Planned:
-    """What the rows of a shard must be, from plan and parts: never from what was written."""
-    picked = collect.picks(shard.order)
-    ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
-    source = np.array([ordinals[one.name] for one in shared.sources], np.int64)
-    first = np.array([one.first_line for one in shared.sources], np.int64)
-    place = {
-        "source": source[picked.parts],
-        "line": collect.numbers(picked, "line") + first[picked.parts] + 1,
-        "sequence": collect.numbers(picked, "sequence"),
-    }
-    kept = [n for n in shared.recipe.task.stored if n in ("prompt_length", "margin")]
-    values = {
-        name: collect.values(picked, name).to_numpy(zero_copy_only=False)
-        for name in kept
-        if name not in shared.left_out
-    }
-    return Planned(tokens=shard.tokens, digest=shard.digest, place=place, values=values)
-
-
-def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Counting) -> _Written:
-    """Write a shard.
+def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Counting) -> int:
+    """Write a shard; the number of its tokens without padding.
 
     Raises:
         SurroundingsError: the disk is full.
     """
     recipe, path = shared.recipe, Path(shared.folder) / shard.path
     layout, shape = layouts.load(recipe.config.plan.layout), recipe.shape(shared.width)
+    fetch = _examples(shared, collect, shard.order)
 
-    def examples(order: Ints) -> pa.Table:
-        block = _examples(shared, collect, order)
+    def examples(first: int, last: int) -> pa.Table:
+        block = fetch(first, last)
         counting(block)
         return block
 
+    lengths = collect.numbers(collect.picks(shard.order), "length")
     try:
-        sha256, tokens = write(
+        return write(
             path,
-            shard.order,
-            sizes=shard.sizes,
+            shard.sizes,
             examples=examples,
             rows=lambda table, sizes: layout.rows(table, sizes, shape),
+            at_once=_at_once(shared, shard.sizes, lengths),
         )
-        return _Written(path.stat().st_size, sha256, tokens)
     except (pa.ArrowInvalid, OSError) as error:
         raise SurroundingsError(
             f"Shard {shard.path} cannot be written: {error}.", "Make room on the disk."
         ) from error
+
+
+_opened: list[tuple[Gather, Collector]] = []  # of the build that this process works for
+
+
+def _collector(shared: Gather) -> Collector:
+    """The mapped parts of a build, kept from shard to shard: a shuffled one has rows of all."""
+    if not _opened or _opened[0][0] is not shared:
+        _opened[:] = [(shared, Collector(shared.sources, shared.starts))]
+    return _opened[0][1]
+
+
+def forget() -> None:
+    """Let go of the parts that this process has mapped."""
+    _opened.clear()
 
 
 def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
@@ -209,27 +206,30 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     """
     recipe = shared.recipe
     source = recipe.config.source
-    collect = Collector(shared.sources, shared.starts)
+    collect = _collector(shared)
     counting = Counting(recipe.model, source.reasoning == "mask", source.train_on == "all")
-    written = _written(shared, shard, collect=collect, counting=counting)
-    measured = measure(
-        Path(shared.folder) / shard.path,
-        shard.path,
-        split=shard.split,
-        folder=Path(shared.folder) / METRICS,
-        context=recipe.context,
-        sources=shared.inputs,
-        planned=_planned(shared, shard, collect),
+    tokens = _written(shared, shard, collect=collect, counting=counting)
+    expected = Expected(
+        collect,
+        shared.sources,
+        shared.inputs,
+        starts=shared.starts,
+        order=shard.order,
+        stored=shared.stored,
     )
+    folder = Path(shared.folder)
+    wanted = Wanted(folder / METRICS, recipe.context, shared.inputs, shared.tables)
+    path = folder / shard.path
+    measured = measure(path, shard.path, shard.split, wanted=wanted, plan=expected)
     measured.counts["n_rows_planned"] = len(shard.sizes)
     return ShardReport(
         path=shard.path,
         split=shard.split,
         rows=len(shard.sizes),
         examples=len(shard.order),
-        tokens=written.tokens,
-        bytes=written.bytes,
-        sha256=written.sha256,
+        tokens=tokens,
+        bytes=measured.state.size,
+        sha256=measured.sha256,
         measured=measured,
         answers=counting.answers,
     )

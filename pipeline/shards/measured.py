@@ -1,26 +1,43 @@
-"""Reads a shard back from the disk and computes its metrics, in the process that wrote it.
+"""Reads a shard back from the disk and judges it, in the process that wrote it.
 
-The metrics are written to files beside the shards, as long as the build is staged; the gate reads
-them there.
+What is kept of it are counts and a few telling rows of metrics (``expectations.tallies``), and a
+file beside the shard with five numbers for each example, for what must hold across shards. Whole
+tables of metrics are written only where somebody's own suite is to judge them.
+
+The one hash of a shard is computed here, over the mapped bytes that are then judged. So it names
+neither what a writer meant to write nor what was there before or after, but the file whose every
+token was compared with the parts. It comes first: if the file changes while it is judged, the build
+that is published does not have the hash that its manifest gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import mmap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from expectations import metric_tables
+from expectations import metric_tables, tallies
+from expectations.checks import Values
 from expectations.contract import EXAMPLE, ROW, Context
+from expectations.readback import undo_layout
+from expectations.readback.dataset import IDENTITY
 from expectations.readback.shard_file import ShardFile
 from expectations.readback.stored_rows import Planned, Sources, StoredRows, groups
+from expectations.tallies import Laws, Tally
 from stages import layouts
+from stages.columns import Ints
 from stages.errors import GateError
+from stages.files import file_state
+from stages.files.file_state import FileState
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
+_IDENTITIES = "identities"
 _UNMEASURED = (
     ArithmeticError,
     AttributeError,
@@ -31,29 +48,64 @@ _UNMEASURED = (
     pl.exceptions.PolarsError,
 )
 
-Tables = tuple[pl.DataFrame, pl.DataFrame | None]  # examples, rows
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The metrics of one shard, as it was read back.
+    """One shard, as it was read back.
 
     Attributes:
         counts: its row of the ``shards`` table, without the columns that need the whole build.
-        rows: by table of metrics, how many rows of it come from this shard.
+        tallies: what the laws found, by table of metrics; none where it does not open.
         soft_labels: some rating is neither 0 nor 1.
+        sha256: of the bytes that were read; ``state``: of their file before.
+        settled: a change after it was read gives the file another state.
     """
 
     path: str
     split: str
     counts: dict[str, int]
-    rows: dict[str, int]
+    tallies: dict[str, Tally]
     soft_labels: bool
+    sha256: str
+    state: FileState
+    settled: bool
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows of each table of metrics come from it."""
+        return {table: one.rows for table, one in self.tallies.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How shards are measured.
+
+    Attributes:
+        folder: where files of numbers go.
+        tables: also write whole tables of metrics.
+    """
+
+    folder: Path
+    context: Context
+    sources: Sources
+    tables: bool = False
 
 
 def metrics_file(folder: Path, shard: str, table: str) -> Path:
     """Where a table of a shard's metrics is kept."""
     return folder / f"{shard.replace('/', '-')}.{table}.arrow"
+
+
+def identities(folder: Path, shard: Measured) -> Ints:
+    """``IDENTITY`` of each example of a shard: shape (5, examples)."""
+    shape = (len(IDENTITY), shard.rows.get(EXAMPLE, 0))
+    if not shape[1]:
+        return np.zeros(shape, np.int64)
+    return np.fromfile(_identities_file(folder, shard.path), np.int64).reshape(shape)
+
+
+def _identities_file(folder: Path, shard: str) -> Path:
+    return folder / f"{shard.replace('/', '-')}.{_IDENTITIES}"
 
 
 def read(path: Path) -> pa.Table:
@@ -62,9 +114,19 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_stream(file).read_all()
 
 
-def _open_table(path: Path) -> pa.Table | None:
+def _mapped(path: Path) -> memoryview:
+    """The bytes of a file, mapped; they stay mapped as long as something uses them."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return memoryview(b"")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped.madvise(mmap.MADV_SEQUENTIAL)
+    return memoryview(mapped)
+
+
+def _open_table(content: memoryview) -> pa.Table | None:
     try:
-        table = read(path)
+        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
         table.validate()
     except (pa.ArrowException, OSError):
         return None
@@ -79,68 +141,99 @@ def _soft(table: pa.Table) -> bool:
     return bool(((values != 0) & (values != 1)).any())
 
 
+Plan = Callable[[int, int], Planned]  # of the examples from .. to .. of a shard
+_Group = Mapping[str, Values]  # tables of metrics, by name
+
+
 # A large shard is measured in groups of rows, to bound the memory that its metrics take.
-def _tables(
-    table: pa.Table, context: Context, sources: Sources, planned: Planned | None
-) -> Iterator[Tables]:
-    layout = layouts.load(context.layout)
+def _groups(table: pa.Table, wanted: Wanted, plan: Plan | None) -> Iterator[_Group]:
+    layout = layouts.load(wanted.context.layout)
     start = 0
     for group in groups(table):
-        part = planned and planned.slice(start, len(planned.tokens))
-        rows = StoredRows(group, context, sources=sources, planned=part)
-        start += len(rows)
-        of_rows = metric_tables.training_rows(rows) if layout.packs or layout.pads else None
-        yield metric_tables.examples(rows), of_rows
+        stop = start + undo_layout.count(group, wanted.context)
+        planned = plan and plan(start, stop)
+        rows = StoredRows(group, wanted.context, sources=wanted.sources, planned=planned)
+        found = {EXAMPLE: metric_tables.measured(rows, EXAMPLE)}
+        if layout.packs or layout.pads:  # otherwise a training row is an example
+            found[ROW] = metric_tables.measured(rows, ROW)
+        yield found
+        start = stop
 
 
-def measure(
-    path: Path,
-    shard: str,
-    split: str,
-    folder: Path,
-    context: Context,
-    sources: Sources,
-    planned: Planned | None,
-) -> Measured:
-    """Read a shard back, compute its metrics, and write them to files.
+class _Kept:
+    """What is kept of the metrics of a shard's groups."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._laws: dict[str, Laws] = {}
+        self._tallies: dict[str, list[Tally]] = {}
+        self._identities: list[Ints] = []
+        self._tables: dict[str, list[pl.DataFrame]] = {}
+
+    def add(self, group: _Group) -> None:
+        for table, metrics in group.items():
+            if table not in self._laws:
+                self._laws[table] = Laws(self._wanted.context, table)
+            self._tallies.setdefault(table, []).append(self._laws[table].tally(metrics))
+            if self._wanted.tables:
+                self._tables.setdefault(table, []).append(pl.DataFrame(dict(metrics)))
+        self._identities.append(np.stack([group[EXAMPLE][name] for name in IDENTITY]))
+
+    def write(self, shard: str) -> dict[str, Tally]:
+        """Write the files; the tallies of the whole shard."""
+        folder = self._wanted.folder
+        if self._identities:
+            np.concatenate(self._identities, axis=1).tofile(_identities_file(folder, shard))
+        for table, frames in self._tables.items():
+            path = metrics_file(folder, shard, table)
+            pl.concat(frames).write_ipc(path, compression="uncompressed")
+        return {
+            table: self._laws[table].condensed(tallies.joined(found))
+            for table, found in self._tallies.items()
+        }
+
+
+def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | None) -> Measured:
+    """Read a shard back, hash it, and judge its rows.
 
     Args:
         path: the file; ``shard`` its name in the build.
-        folder: where the files of metrics go.
-        planned: what the shard must hold; None in a finished build.
+        plan: what the shard must hold; None in a finished build.
 
     Raises:
         GateError: a metric cannot be computed, so the rows cannot be judged.
     """
-    table = _open_table(path)
+    state = file_state.of(path)
+    content = _mapped(path)
+    sha256 = hashlib.sha256(content).hexdigest()
+    table = _open_table(content)
+    found: dict[str, Tally] = {}
+    soft = False
+    kept = _Kept(wanted)
     try:
-        counts = metric_tables.shard(ShardFile(path, table, context))
+        counts = metric_tables.shard(ShardFile(path, table, wanted.context))
         # Without the columns there are no metrics; the invariant shards_open fails such a shard.
-        if table is None or counts["n_columns_differ"]:
-            return Measured(path=shard, split=split, counts=counts, rows={}, soft_labels=False)
-        tables = list(_tables(table, context, sources, planned))
-        soft = _soft(table)
+        if table is not None and not counts["n_columns_differ"]:
+            for group in _groups(table, wanted, plan):
+                kept.add(group)
+            found, soft = kept.write(shard), _soft(table)
+            # n_tokens, or chosen_n_tokens and rejected_n_tokens: both sides of a pair are counted.
+            sums = found[EXAMPLE].sums if found else {}
+            counts["n_examples"] = found[EXAMPLE].rows if found else 0
+            counts["n_tokens"] = sum(n for name, n in sums.items() if name.endswith("n_tokens"))
     except _UNMEASURED as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise GateError(
             f"{shard} cannot be checked: {what}.",
             "Nothing was published; please report it with the recipe.",
         ) from error
-    rows = _write_tables(tables, folder, shard)
-    # n_tokens, or chosen_n_tokens and rejected_n_tokens: a pair has both of its sides counted.
-    lengths = (m[0].select(pl.col("^.*n_tokens$").sum()).row(0) for m in tables)
-    counts["n_examples"] = rows.get(EXAMPLE, 0)
-    counts["n_tokens"] = sum(sum(pair) for pair in lengths)
-    return Measured(path=shard, split=split, counts=counts, rows=rows, soft_labels=soft)
-
-
-def _write_tables(tables: list[Tables], folder: Path, shard: str) -> dict[str, int]:
-    """Write each table of metrics to its file; returns how many rows each has."""
-    frames = {EXAMPLE: [m[0] for m in tables], ROW: [m[1] for m in tables if m[1] is not None]}
-    rows = {}
-    for name, parts in frames.items():
-        if parts:
-            joined = pl.concat(parts)
-            joined.write_ipc(metrics_file(folder, shard, name), compression="uncompressed")
-            rows[name] = len(joined)
-    return rows
+    return Measured(
+        path=shard,
+        split=split,
+        counts=counts,
+        tallies=found,
+        soft_labels=soft,
+        sha256=sha256,
+        state=state,
+        settled=state.settled(),
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,10 @@ def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
     return table.select(["row_id", "length", *kept])
 
 
+def _range(examples: pa.Table, first: int, last: int) -> pa.Table:
+    return examples.slice(first, last - first).combine_chunks()
+
+
 def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
     """The shards of the examples, in their order; the paths."""
     options = recipe.config.plan
@@ -264,9 +269,8 @@ def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
     for path, order, sizes in side.pieces():
         gather.write(
             output / path,
-            order,
-            sizes=sizes,
-            examples=lambda order: examples.take(pa.array(order)).combine_chunks(),
+            sizes,
+            examples=partial(_range, examples.take(pa.array(order))),
             rows=lambda block, sizes: layout.rows(block, sizes, shape),
         )
         files.append(path)

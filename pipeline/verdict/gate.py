@@ -1,4 +1,4 @@
-"""Judges the shards of a build: joins their metrics to tables and runs the suites on them.
+"""Judges the shards of a build: joins what was measured of each, and runs the suites on it.
 
 The gate runs on staged shards, before they are published; ``pipeline check`` runs it on those of a
 finished build.
@@ -7,7 +7,6 @@ finished build.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,20 +15,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from expectations import gate, metric_tables
+from expectations import gate, metric_tables, tallies
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
 from expectations.gate import Table
 from expectations.gx import suites
 from expectations.gx.suites import Suite
 from expectations.readback import undo_layout
-from expectations.readback.dataset import Dataset
+from expectations.readback.dataset import IDENTITY, SIDES, Dataset, Sums
 from expectations.verdict import Finding, Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.shards import measured
-from pipeline.shards.measured import Measured, metrics_file
+from pipeline.shards.measured import Measured, identities, metrics_file
 from stages import layouts
+from stages.columns import Ints
 from stages.errors import ExpectationError
-from stages.files import file_hash
+from stages.files import file_hash, file_state
 
 SHOWN = 3  # rows that an error names
 
@@ -39,10 +39,11 @@ class Evidence:
     """What a verdict is based on.
 
     Attributes:
-        folder: of the build; ``metrics``: the folder with the metrics of its shards.
+        folder: of the build; ``metrics``: the folder with files of numbers of its shards.
         shards: as they were measured, in the order of the build.
         hashes: the sha256 that each shard must have, by path.
         declared: totals of the whole dataset, from the ledger and the plan or from the manifest.
+        tables: the files include whole tables of metrics; otherwise suites are run on telling rows.
     """
 
     folder: Path
@@ -50,29 +51,44 @@ class Evidence:
     shards: Sequence[Measured]
     hashes: Mapping[str, str]
     declared: Mapping[str, int]
+    tables: bool = False
 
 
-def _frames(evidence: Evidence, table: str) -> Iterator[pl.DataFrame]:
-    for shard in evidence.shards:
-        if shard.rows.get(table):
-            yield pl.read_ipc(metrics_file(evidence.metrics, shard.path, table))
+def _same_file(folder: Path, shard: Measured) -> bool:
+    """Whether a shard's file is still the one that was read and hashed."""
+    path = folder / shard.path
+    if file_state.of(path) != shard.state:
+        return False
+    return shard.settled or file_hash.sha256(path) == shard.sha256
 
 
 def _shard_table(evidence: Evidence) -> pl.DataFrame:
-    """One row per shard; every shard is hashed again."""
-    with ThreadPoolExecutor(4) as pool:
-        paths = [evidence.folder / shard.path for shard in evidence.shards]
-        hashes = list(pool.map(file_hash.sha256, paths))
+    """One row per shard."""
     rows = []
-    for shard, sha256 in zip(evidence.shards, hashes, strict=True):
+    for shard in evidence.shards:
         opens = shard.counts["opens_pyarrow"] and listed_and_alike(evidence.folder, shard.path)
         # A shard that cannot be read has no such counts, and every column needs a value.
         row = {"n_examples": 0, "n_tokens": 0, "n_stored": 0, "n_trained": 0} | shard.counts
         row["n_rows_planned"] = shard.counts.get("n_rows_planned", shard.counts["n_rows"])
-        row["hash_differs"] = int(sha256 != evidence.hashes.get(shard.path))
+        known = shard.sha256 == evidence.hashes.get(shard.path)
+        row["hash_differs"] = int(not known or not _same_file(evidence.folder, shard))
         row["opens_datasets"] = int(opens)
         rows.append(row)
     return pl.DataFrame(rows, schema=dict.fromkeys(sorted(rows[0]), pl.Int64))
+
+
+def _of_rows(evidence: Evidence, name: str) -> Table:
+    """The table of examples or of training rows: all of it, or what is kept in its place."""
+    found = [shard.tallies[name] for shard in evidence.shards if name in shard.tallies]
+    total = tallies.joined(found) if found else None
+    if total is None:
+        return Table(name, 0, lambda: iter(()))
+    if evidence.tables:
+        paths = [metrics_file(evidence.metrics, shard.path, name) for shard in evidence.shards]
+        written = [path for path in paths if path.exists()]
+        return Table(name, total.rows, lambda: map(pl.read_ipc, written), total)
+    shown = pl.DataFrame(dict(total.shown))
+    return Table(name, len(shown), lambda: iter([shown]), total)
 
 
 def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
@@ -82,33 +98,36 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
     def dataset() -> Iterator[pl.DataFrame]:
         # Only when this table's turn comes: by then the shards are known to be readable.
         if not facts:
-            by_side = [(s.split, s.path) for s in evidence.shards]
-            read = partial(_of_side, evidence, by_side)
-            facts.append(metric_tables.dataset(Dataset(read, evidence.declared, context)))
+            facts.append(metric_tables.dataset(_dataset(evidence, context)))
         yield facts[0]
 
-    count = {name: sum(s.rows.get(name, 0) for s in evidence.shards) for name in (EXAMPLE, ROW)}
     tables = {
         SHARD: Table(SHARD, len(evidence.shards), lambda: iter([shards])),
-        EXAMPLE: Table(EXAMPLE, count[EXAMPLE], lambda: _frames(evidence, EXAMPLE)),
+        EXAMPLE: _of_rows(evidence, EXAMPLE),
         DATASET: Table(DATASET, 1, dataset),
     }
     layout = layouts.load(context.layout)
     if layout.packs or layout.pads:  # otherwise a training row is an example
-        tables[ROW] = Table(ROW, count[ROW], lambda: _frames(evidence, ROW))
+        tables[ROW] = _of_rows(evidence, ROW)
     return tables
 
 
-def _of_side(
-    evidence: Evidence, shards: Sequence[tuple[str, str]], side: str, table: str, names: list[str]
-) -> pl.DataFrame:
-    """Some columns of the metrics of one split; an empty table if it has none."""
-    files = [
-        pl.read_ipc(metrics_file(evidence.metrics, path, table), columns=names)
-        for split, path in shards
-        if split == side
-    ]
-    return pl.concat(files) if files else pl.DataFrame(schema=dict.fromkeys(names, pl.Int64))
+def _dataset(evidence: Evidence, context: Context) -> Dataset:
+    by_side = {side: [s for s in evidence.shards if s.split == side] for side in SIDES}
+    sums = {}
+    for side, shards in by_side.items():
+        for table in (EXAMPLE, ROW):
+            found = [shard.tallies[table] for shard in shards if table in shard.tallies]
+            if found:
+                total = tallies.joined(found)
+                sums[side, table] = Sums(total.rows, total.sums)
+
+    def identities_of(side: str) -> Ints:
+        none = np.zeros((len(IDENTITY), 0), np.int64)
+        found = [identities(evidence.metrics, shard) for shard in by_side[side]]
+        return np.concatenate([none, *found], axis=1)
+
+    return Dataset(sums, identities_of, evidence.declared, context)
 
 
 def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[str, Any]]:

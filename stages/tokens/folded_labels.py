@@ -25,7 +25,12 @@ from stages.contract import Batch
 
 def folded_ids(ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Ids and labels in one array; each label must be its id or -100."""
-    return np.where(labels != IGNORED, ~ids, ids)
+    # 0 where a label is -100 and else -1; xor with -1 is the complement. There is no branch: to
+    # choose between two values for each token takes ten times as long.
+    trained: npt.NDArray[np.int32] = (labels == IGNORED).astype(np.int32)
+    trained -= 1
+    trained ^= ids
+    return trained
 
 
 def fold(batch: Batch) -> Batch:
@@ -54,8 +59,12 @@ def unfold(table: Rows) -> Rows:
     offsets, folded = numbers(columns.whole(table.column("folded")))
     # An arithmetic shift by 31 gives -1 (all bits set) for negative numbers and 0 for others: xor
     # with it complements the trained ids back and leaves the other ids as they are.
-    ids = folded ^ (folded >> 31)
-    labels = np.where(folded < 0, ids, np.int32(IGNORED))
+    trained = folded >> 31
+    ids = folded ^ trained
+    # With -1, ``and`` keeps a number, and with 0 nothing of it; xor with -100 twice gives it back.
+    labels = ids ^ np.int32(IGNORED)
+    labels &= trained
+    labels ^= np.int32(IGNORED)
     table = table.drop_columns(["folded"])
     table = table.append_column("input_ids", make_list(offsets, pa.array(ids)))
     return table.append_column("labels", make_list(offsets, pa.array(labels)))

@@ -1,0 +1,141 @@
+"""What the laws find in a table of metrics, kept in place of the table: counts and telling rows.
+
+A table has a row for every example of a shard. Where the shard is, our own code checks all of them
+and keeps how many break each check, the numbers of the first, and the sums of all columns. It also
+keeps the metrics of some rows: those with the lowest and the highest value of each bounded column,
+one in which two columns differ that must be equal, and the first that breaks a law. A check holds
+for all rows exactly if it holds for these, so Great Expectations judges these by the same suites,
+and must come to the same result as the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from expectations.checks import Values
+from expectations.contract import Context, Invariant, parameters
+from expectations.invariants import applying
+from expectations.verdict import NAMED
+from stages.columns import Ints
+from stages.errors import GateError
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What breaks one law.
+
+    Attributes:
+        count: rows that break any of its checks; ``each``: those that break each of them.
+        rows: the first of these rows.
+    """
+
+    count: int
+    each: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One table of metrics, or several one after another.
+
+    Attributes:
+        rows: how many rows it has.
+        laws: what breaks each of the laws that apply to it.
+        sums: of every column.
+        at: the numbers of the telling rows; ``shown``: their metrics, of the columns that laws use.
+    """
+
+    rows: int
+    laws: Mapping[str, Broken]
+    sums: Mapping[str, int]
+    at: Ints
+    shown: Values
+
+    def seen(self, law: Invariant, context: Context) -> dict[str, int]:
+        """The metrics of the first row that breaks a law; empty where none does."""
+        rows = self.laws[law.name].rows
+        if not rows:
+            return {}
+        (place,) = np.flatnonzero(self.at == rows[0])
+        names = dict.fromkeys(c for check in law.checks_for(context) for c in check.columns)
+        return {name: int(self.shown[name][place]) for name in names}
+
+
+class Laws:
+    """The laws that apply to one table of a build."""
+
+    def __init__(self, context: Context, level: str) -> None:
+        self._level = level
+        self._bounds = parameters(context)
+        self._checks = {law.name: law.checks_for(context) for law in applying(context, level)}
+        columns = (c for checks in self._checks.values() for check in checks for c in check.columns)
+        self._columns = list(dict.fromkeys(columns))
+
+    def _telling(self, metrics: Values) -> Ints:
+        """Rows among which each check is broken that is broken at all."""
+        checks = {check for checks in self._checks.values() for check in checks}
+        return np.array(sorted({at for one in checks for at in one.telling(metrics)}), np.int64)
+
+    def tally(self, metrics: Values) -> Tally:
+        """Check every row of a table.
+
+        Args:
+            metrics: its columns.
+
+        Raises:
+            GateError: it has not all columns that the laws use.
+        """
+        missing = sorted(set(self._columns) - metrics.keys())
+        if missing:
+            raise GateError(
+                f"The {self._level} table has no columns {', '.join(missing)}.",
+                "Nothing was published.",
+            )
+        found: dict[str, Broken] = {}
+        for name, checks in self._checks.items():
+            bad = [check.broken(metrics, self._bounds) for check in checks]
+            rows = np.flatnonzero(np.logical_or.reduce(bad))
+            each = tuple(int(np.count_nonzero(one)) for one in bad)
+            found[name] = Broken(len(rows), each, tuple(rows[:NAMED].tolist()))
+        firsts = [law.rows[0] for law in found.values() if law.rows]
+        at = np.union1d(self._telling(metrics), np.array(firsts, np.int64))
+        return Tally(
+            rows=len(next(iter(metrics.values()))),
+            laws=found,
+            sums={name: int(values.sum()) for name, values in metrics.items()},
+            at=at,
+            shown={name: metrics[name][at] for name in self._columns},
+        )
+
+    def condensed(self, one: Tally) -> Tally:
+        """The same with no more telling rows than are needed: for pieces that were joined."""
+        firsts = [law.rows[0] for law in one.laws.values() if law.rows]
+        kept = np.isin(one.at, firsts)
+        kept[self._telling(one.shown)] = True
+        shown = {name: values[kept] for name, values in one.shown.items()}
+        return Tally(one.rows, laws=one.laws, sums=one.sums, at=one.at[kept], shown=shown)
+
+
+def _plus(one: Broken, other: Broken, before: int) -> Broken:
+    each = tuple(a + b for a, b in zip(one.each, other.each, strict=True))
+    rows = (*one.rows, *(row + before for row in other.rows))[:NAMED]
+    return Broken(one.count + other.count, each, rows)
+
+
+def joined(tallies: Sequence[Tally]) -> Tally:
+    """Tables of one level, one after another, as one: at least one."""
+    laws, sums = dict(tallies[0].laws), dict(tallies[0].sums)
+    starts = np.concatenate([[0], np.cumsum([one.rows for one in tallies])])
+    for one, before in zip(tallies[1:], starts[1:-1].tolist(), strict=True):
+        laws = {name: _plus(law, one.laws[name], before) for name, law in laws.items()}
+        sums = {name: value + one.sums[name] for name, value in sums.items()}
+    return Tally(
+        rows=int(starts[-1]),
+        laws=laws,
+        sums=sums,
+        at=np.concatenate([one.at + start for one, start in zip(tallies, starts, strict=False)]),
+        shown={n: np.concatenate([one.shown[n] for one in tallies]) for n in tallies[0].shown},
+    )

@@ -1,0 +1,148 @@
+"""What the parts say of a shard's examples: what the read-back compares the stored rows with.
+
+It shares nothing but the mapped files with the code that fetches examples for shards
+(``collect``), so that an error there does not hide itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from expectations.readback import contents
+from expectations.readback.contents import Lists
+from expectations.readback.stored_rows import Planned, Sources
+from pipeline.shards.collect import Collector, PartSource
+from stages.columns import Ints, offsets_of
+
+SAMPLED = 1024  # examples of a shard whose digest is computed again, at least, where it has so many
+_NUMBERS = ("prompt_length", "margin")
+
+
+class _Slices:
+    """The lists of a column, as slices of the bytes of parts; 4 bytes a value."""
+
+    def __init__(self, count: int) -> None:
+        self._bytes: list[memoryview] = []
+        self._part = np.zeros(count, np.int64)
+        self._starts = np.zeros(count, np.int64)
+        self._lengths = np.zeros(count, np.int64)
+
+    def add(self, places: Ints, column: pa.ListArray, rows: Ints) -> None:
+        """What stands in some rows of a part is that of the examples at these places."""
+        bounds = column.offsets.to_numpy()
+        self._part[places] = len(self._bytes)
+        self._bytes.append(column.values.to_numpy().view(np.uint8).data)
+        self._starts[places] = bounds[rows]
+        self._lengths[places] = bounds[rows + 1] - bounds[rows]
+
+    def __call__(self, start: int, stop: int) -> Lists:
+        some = slice(start, stop)
+        lengths = self._lengths[some]
+        first = 4 * self._starts[some]
+        last = first + 4 * lengths
+        where = zip(self._part[some].tolist(), first.tolist(), last.tolist(), strict=True)
+        views = self._bytes
+        joined = b"".join([views[part][begin:end] for part, begin, end in where])
+        return offsets_of(lengths), np.frombuffer(joined, np.int32)
+
+
+class Expected:
+    """The examples of one shard, of which ranges are compared.
+
+    Args:
+        order: their numbers in the build; ``starts``: those of each part's first example.
+        stored: the columns of parts that shards are made of.
+    """
+
+    def __init__(
+        self,
+        collect: Collector,
+        sources: Sequence[PartSource],
+        inputs: Sources,
+        *,
+        starts: Ints,
+        order: Ints,
+        stored: Sequence[str],
+    ) -> None:
+        self._collect, self._starts, self._order = collect, starts, order
+        self._parts = list(self._by_part(order))
+        ordinals = {name: index for index, name in enumerate(inputs.names)}
+        self._source = np.zeros(len(order), np.int64)
+        self._line, self._sequence, self._tokens = (
+            self._of(name).astype(np.int64) for name in ("line", "sequence", "length")
+        )
+        for part, places, _ in self._parts:
+            self._source[places] = ordinals[sources[part].name]
+            self._line[places] += sources[part].first_line + 1  # a part counts from 0
+        self._values = {name: self._of(name) for name in _NUMBERS if name in stored}
+        self._lists = {n: self._column(n) for n in stored if n in contents.COMPARED}
+        self._sampled = np.arange(0, len(order), max(1, len(order) // SAMPLED))
+        self._digests = self._taken("digest", self._sampled)
+
+    def _by_part(self, order: Ints) -> Iterator[tuple[int, Ints, Ints]]:
+        """Each part: its number, the places of its examples in the order, and their rows in it."""
+        places = np.argsort(order, kind="stable")
+        bounds = np.searchsorted(order[places], self._starts)
+        for part in np.flatnonzero(np.diff(bounds)).tolist():
+            mine = places[bounds[part] : bounds[part + 1]]
+            yield part, mine, order[mine] - self._starts[part]
+
+    def _of(self, name: str) -> npt.NDArray[Any]:
+        """A column of numbers; missing ones are NaN."""
+        found: npt.NDArray[Any] | None = None
+        for part, places, rows in self._parts:
+            column = self._collect.column(part, name)
+            values = column.take(pa.array(rows)).to_numpy(zero_copy_only=False)
+            found = np.zeros(len(self._order), values.dtype) if found is None else found
+            found[places] = values
+        return np.zeros(0, np.int64) if found is None else found
+
+    def _taken(self, name: str, chosen: Ints | None = None) -> pa.Array:
+        """A column of any type."""
+        taken, at = [], []
+        parts = self._parts if chosen is None else self._by_part(self._order[chosen])
+        for part, places, rows in parts:
+            taken.append(self._collect.column(part, name).take(pa.array(rows)))
+            at.append(places)
+        return pa.concat_arrays(taken).take(pa.array(np.argsort(np.concatenate(at))))
+
+    def _column(self, name: str) -> Callable[[int, int], Lists]:
+        """A column of lists of numbers."""
+        if name == "step_labels":
+            rated = self._taken(name)
+            return lambda start, stop: contents.ratings(rated.slice(start, stop - start))
+        slices = _Slices(len(self._order))
+        for part, places, rows in self._parts:
+            slices.add(places, self._collect.column(part, name), rows)
+        return slices
+
+    def __call__(self, start: int, stop: int) -> Planned:
+        """Those from ``start`` to ``stop``."""
+        some = slice(start, stop)
+        lists = {name: column(start, stop) for name, column in self._lists.items()}
+        if "loss_weights" in lists:
+            lists["loss_weights"] = _spread(lists["folded"], lists["loss_weights"])
+        sampled = (self._sampled >= start) & (self._sampled < stop)
+        place = {"source": self._source, "line": self._line, "sequence": self._sequence}
+        return Planned(
+            tokens=self._tokens[some],
+            place={name: values[some] for name, values in place.items()},
+            values={name: values[some] for name, values in self._values.items()},
+            lists=lists,
+            sampled=self._sampled[sampled] - start,
+            digests=self._digests.filter(pa.array(sampled)),
+        )
+
+
+def _spread(folded: Lists, weights: Lists) -> Lists:
+    """A weight for each token: an empty list is 1 where a token is trained, and 0 elsewhere."""
+    (offsets, ids), (at, values) = folded, weights
+    plain = np.repeat(np.diff(at) == 0, np.diff(offsets))
+    flat = contents.bits((ids < 0).astype(np.float32))
+    flat[~plain] = values
+    return offsets, flat

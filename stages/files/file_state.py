@@ -1,0 +1,50 @@
+"""Whether a file is still the one that was read, without reading it again.
+
+Every write, cut, rename or replacement of a file changes what the file system says of it: its
+inode, its size or the time of its last change. That time comes from a clock that ticks, so two
+changes within one tick have the same time: who has read a file within a tick of its last change
+must read it again to be sure.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_SECOND = 1_000_000_000
+_TICK = _SECOND // 10  # longer than the ticks of the clock that kernels take such times from
+_COARSE = 2 * _SECOND  # some file systems keep whole seconds, or every other one
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What the file system says of a file; times in nanoseconds."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    def settled(self) -> bool:
+        """Whether a change from now on gives the file another state."""
+        tick = _TICK if self.changed % _SECOND else _COARSE
+        return time.time_ns() - self.changed > tick
+
+
+def of(path: Path) -> FileState:
+    """The state of a file.
+
+    Raises:
+        OSError: there is none.
+    """
+    said = os.stat(path)
+    return FileState(
+        device=said.st_dev,
+        inode=said.st_ino,
+        size=said.st_size,
+        modified=said.st_mtime_ns,
+        changed=said.st_ctime_ns,
+    )
