@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build.model_description import repaired
@@ -129,7 +127,7 @@ def _notes(outcome: Outcome) -> Counter[str]:
 def _rows(outcome: Outcome) -> RowCounts:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
-    used = len(np.unique(plan.examples.row[plan.kept]))
+    used = plan.examples.rows(plan.kept)
     return RowCounts(
         in_=rows_in,
         used=used,

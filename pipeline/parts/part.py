@@ -25,7 +25,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.parts import chain, checks
 from pipeline.recipe.recipe import Recipe
 from stages import columns, readers
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
@@ -51,6 +51,7 @@ class PartReport:
             of those that were, how many from the vocabulary too.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
+        weighted: some row has a loss weight other than 0 and 1.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
     """
 
@@ -63,6 +64,7 @@ class PartReport:
     skipped: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
+    weighted: bool = False
     sha256: str = ""
     rejects_sha256: str = ""
 
@@ -291,6 +293,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     checks.require_counts(work, report, examples=table, refused=rejects.refused)
+    report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     _write(work, report, table=table, rejects=rejects)
     return report
 

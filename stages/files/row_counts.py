@@ -54,7 +54,7 @@ def _alone(rows: int) -> Count:
 
 def _opened(split: Split) -> IO[bytes]:
     """The version of the file that was hashed; readers of other packages may not hash it."""
-    return split.version.open() if split.version else Path(split.path).open("rb")
+    return split.version.open(again=True) if split.version else Path(split.path).open("rb")
 
 
 @contextmanager
