@@ -45,6 +45,8 @@ def _packing(dataset: Dataset) -> Columns:
         frame = dataset.read(side, ROW, ["n_tokens", "n_examples"])
         half = int((frame["n_tokens"] * 2 <= longest).sum())
         planned_apart = max(1, -(-int(frame["n_examples"].sum()) // GLOBAL_EXAMPLES))
+        # Where packs hold examples of one part each, every part was packed apart.
+        planned_apart = max(planned_apart, dataset.declared.get(f"packed_apart_{side}", 0))
         mergeable += max(0, half - planned_apart)
         packs, tokens = packs + len(frame), tokens + int(frame["n_tokens"].sum())
     full = tokens * MILLION // (packs * longest) if packs >= MANY_PACKS else MILLION

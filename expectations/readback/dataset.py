@@ -22,7 +22,8 @@ class Dataset:
         read: some columns of a table of metrics (``examples`` or ``rows``) of one side.
         declared: numbers of ledger, plan and manifest: ``rows_in``, ``rows_accounted``,
             ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
-            ``trained_kept``, ``duplicates_declared``.
+            ``trained_kept``, ``duplicates_declared``; ``packed_apart_train`` and ``_test`` where
+            packs hold examples of one part each: how many parts were packed.
     """
 
     read: Read

@@ -156,6 +156,8 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     rows, made = _rows(outcome), _examples(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
     duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
+    within = outcome.recipe.config.plan.pack_within == "part"
+    apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
     return {
         "rows_in": rows.in_,
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
@@ -165,6 +167,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "tokens_kept": int(plan.examples.length[kept].sum()),
         "trained_kept": int(plan.examples.trained[kept].sum()),
         "duplicates_declared": duplicates,
+        **apart,
     }
 
 

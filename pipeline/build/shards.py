@@ -17,9 +17,10 @@ from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import gather
+from pipeline.shards import kept
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
+from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.plan import ShardPlan
 from stages import formats
@@ -117,10 +118,18 @@ def write_shards(
         # The column is stored for all rows or for none.
         with_weights=any(part.weighted for part in parts),
     )
+    cache = recipe.config.run.cache_dir / kept.FOLDER
+    keeping = Keeping(
+        gather=shared,
+        recipe=recipe.fingerprint,
+        parts=tuple(part.sha256 for part in parts),
+        previous=kept.previous(recipe.config.run.output, cache),
+        cache=str(cache),
+    )
     (folder / METRICS).mkdir()
     return in_parallel(
-        gather.make_shard,
-        shared,
+        kept.make,
+        keeping,
         _Shards(plan),
         run=recipe.config.run,
         report=report,

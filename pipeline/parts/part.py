@@ -230,7 +230,7 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A temporary path whose file takes the place of ``path`` when the block ends well."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -244,14 +244,14 @@ def _replacing(path: Path) -> Iterator[Path]:
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
     """Write the part's files; the report last."""
     work.path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(work.path) as path:
+    with replacing(work.path) as path:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         report.sha256 = file_hash.sha256(path)
-    with _replacing(work.rejects) as path:
+    with replacing(work.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
         report.rejects_sha256 = file_hash.sha256(path)
-    with _replacing(work.report) as path:  # last: it vouches for the others
+    with replacing(work.report) as path:  # last: it vouches for the others
         write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
 
 

@@ -66,12 +66,14 @@ class Side:
         order: examples in the order in which they are stored.
         sizes: how many of them each training row holds.
         shards: where each shard's training rows start, and their number.
+        apart: how many packings were made apart from each other.
     """
 
     name: str
     order: Ints
     sizes: Ints
     shards: Ints
+    apart: int = 1
 
     def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
         """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""
@@ -206,7 +208,9 @@ def lay_out(
         starts: index of each part's first example, and the total; None where there are no parts.
     """
     own = lengths[chosen].astype(np.int64)
+    apart = 1
     if starts is not None and options.pack_within == "part":
+        apart = len(np.unique(part_of(starts, chosen)))
         places, sizes = _within_parts(chosen, own, options, starts)
     else:
         places, sizes = layouts.load(options.layout).plan(own, options.max_length)
@@ -219,7 +223,7 @@ def lay_out(
     before //= SHARD_TOKENS
     begins = np.flatnonzero(before[1:-1] != before[:-2]) + 1
     shards = np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
-    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards)
+    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
 
 
 def _split(chosen: Ints, examples: PlannedExamples, options: PlanOptions) -> dict[str, Ints]:

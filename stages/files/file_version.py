@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PIECE = 16 << 20  # bytes; a piece extends to the next line end, at most to twice as many
 BUFFER = 1 << 20
 _HEAD = 8
-_SETTLED = 2_000_000_000  # ns after which another write gives a file other times, on any file system
+_SETTLED = 2_000_000_000  # ns after a write; later ones give a file other times, wherever it is
 
 
 class Look(NamedTuple):
