@@ -8,7 +8,10 @@ with the number of distinct (length, room) pairs and not with the number of exam
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from stages.columns import Ints
 
@@ -21,7 +24,9 @@ def _best_fit_decreasing(lengths: Ints, capacity: int) -> Ints:
     # Longest first. The sort is stable, so examples of one length stay in input order, and the next
     # ``count`` entries of ``order`` are always the examples of the size in hand.
     order = np.argsort(-lengths, kind="stable")
-    sizes, counts = np.unique(lengths, return_counts=True)
+    counted = np.bincount(lengths)
+    sizes = np.flatnonzero(counted)
+    counts = counted[sizes]
     pack_of = np.empty(len(lengths), np.int64)
     rooms: dict[int, list[int]] = {}  # packs by the tokens that still fit
     occupied = 0  # a set of rooms as bits: bit r is set while some pack has room for r tokens
@@ -82,15 +87,17 @@ def plan(lengths: Ints, capacity: int, limit: int = GLOBAL_EXAMPLES) -> Ints:
             mine = np.flatnonzero(bucket == number)
             pack_of[mine] = _best_fit_decreasing(lengths[mine], capacity) + opened
             opened = int(pack_of[mine].max(initial=opened - 1)) + 1
-    # Number the packs by their first example: ``first`` holds that example of each pack, and its
-    # sorted order gives the new number.
-    _, first, inverse = np.unique(pack_of, return_index=True, return_inverse=True)
+    # Number the packs by their first example: ``first`` holds that example of each pack (the
+    # examples are assigned from the last to the first, so the first one stays), and its sorted
+    # order gives the new number.
+    first = np.empty(int(pack_of.max()) + 1, np.int64)
+    first[pack_of[::-1]] = np.arange(len(pack_of))[::-1]
     rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return rank[inverse]
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[pack_of]
 
 
-def lower_bound(lengths: Ints, capacity: int) -> int:
+def lower_bound(lengths: npt.NDArray[np.integer[Any]], capacity: int) -> int:
     """A lower bound on the packs: all tokens over the capacity, or the examples longer than half of
     it, no two of which fit one pack; whichever is more."""
     if not len(lengths):

@@ -45,6 +45,8 @@ def _packing(dataset: Dataset) -> Columns:
     mergeable = 0
     for side in SIDES:
         planned_apart = max(1, -(-dataset.total(ROW, "n_examples", side) // GLOBAL_EXAMPLES))
+        # Where packs hold examples of one part each, every part was packed apart.
+        planned_apart = max(planned_apart, dataset.declared.get(f"packed_apart_{side}", 0))
         mergeable += max(0, dataset.total(ROW, "half_empty", side) - planned_apart)
     full = tokens * MILLION // (packs * longest) if packs >= MANY_PACKS else MILLION
     return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}

@@ -31,7 +31,8 @@ class Dataset:
         read: the ``IDENTITY`` of the examples of one side, as numbers: shape (5, examples).
         declared: numbers of ledger, plan and manifest: ``rows_in``, ``rows_accounted``,
             ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
-            ``trained_kept``, ``duplicates_declared``.
+            ``trained_kept``, ``duplicates_declared``; ``packed_apart_train`` and ``_test`` where
+            packs hold examples of one part each: how many parts were packed.
     """
 
     sums: Mapping[tuple[str, str], Sums]

@@ -6,8 +6,6 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from expectations.audits import require
 from expectations.verdict import Verdict
 from pipeline import report as report_page
@@ -99,7 +97,7 @@ def assemble(
         prepared,
         plan,
         folder,
-        works=works,
+        parts=reports,
         sources=sources,
         with_margin=bool(rated and rated.present),
         tables=bool(judge.users or prepared.config.run.data_docs),
@@ -131,7 +129,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         shards=shards,
         ledger=planned.ledger,
         # A row that several examples come from is a duplicate only where all of them are.
-        duplicate_rows=len(np.unique(examples.row)) - len(np.unique(examples.row[kept])),
+        duplicate_rows=examples.rows() - examples.rows(kept) if not kept.all() else 0,
     )
 
 

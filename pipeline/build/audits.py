@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from expectations.audits import AuditFacts, AuditResult, BuildCounts, SourceCounts, run_audits
@@ -17,9 +17,10 @@ from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine, Manifest
 from pipeline.manifest.records import AUDITS
+from pipeline.shards import doubles
 from pipeline.shards.measured import read
-from pipeline.shards.plan import ShardPlan, part_of
-from stages.columns import Ints
+from pipeline.shards.plan import ShardPlan
+from stages.columns import Ints, offsets_of
 
 SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
 
@@ -38,31 +39,29 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
 
 def _leaked(plan: ShardPlan) -> int:
     """Test examples whose ids and labels are those of a train example."""
-    sides = {side.name: plan.examples.digest[side.order] for side in plan.sides}
+    sides = {side.name: side.order for side in plan.sides}
     if "test" not in sides:
         return 0
-    frames = {n: pl.DataFrame({"a": d["a"], "b": d["b"]}) for n, d in sides.items()}
-    return frames["test"].join(frames["train"], on=["a", "b"], how="semi").height
+    digest = plan.examples.digest
+    return doubles.count_in(digest[sides["test"]], digest[sides["train"]])
 
 
 def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
     """Rows, kept examples and their tokens, by input file."""
     plan = outcome.plan
-    kept = np.flatnonzero(plan.kept)
-    parts = part_of(plan.examples.starts, kept)
-    splits = np.repeat(np.arange(len(outcome.inputs)), [len(i.splits) for i in outcome.inputs])
-    owner = splits[parts]
-    count = len(outcome.inputs)
-    examples = np.bincount(owner, minlength=count).tolist()
-    tokens = np.bincount(owner, plan.examples.length[kept], count).astype(np.int64).tolist()
+    # Where each input's examples begin: at the first example of its first split.
+    bounds = plan.examples.starts[offsets_of(np.array([len(i.splits) for i in outcome.inputs]))]
+    kept, tokens = plan.kept, plan.examples.length * plan.kept
+    inputs = [slice(*bound) for bound in pairwise(bounds.tolist())]
+    examples = [int(kept[own].sum()) for own in inputs]
+    tokens_of = [int(tokens[own].sum()) for own in inputs]
     names = [source.name for source in outcome.inputs]
-    rows = zip(names, outcome.rows_of_input, examples, tokens, strict=True)
+    rows = zip(names, outcome.rows_of_input, examples, tokens_of, strict=True)
     return tuple(SourceCounts(*row) for row in rows)
 
 
 def _lengths(plan: ShardPlan) -> Ints:
-    lengths: Ints = plan.examples.length[plan.kept]
-    return lengths
+    return plan.examples.length[plan.kept].astype(np.int64)
 
 
 def _ledger(manifest: Manifest) -> BuildCounts:

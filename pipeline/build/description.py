@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build.model_description import repaired
@@ -129,7 +127,7 @@ def _notes(outcome: Outcome) -> Counter[str]:
 def _rows(outcome: Outcome) -> RowCounts:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
-    used = len(np.unique(plan.examples.row[plan.kept]))
+    used = plan.examples.rows(plan.kept)
     return RowCounts(
         in_=rows_in,
         used=used,
@@ -158,6 +156,8 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     rows, made = _rows(outcome), _examples(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
     duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
+    within = outcome.recipe.config.plan.pack_within == "part"
+    apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
     return {
         "rows_in": rows.in_,
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
@@ -167,6 +167,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "tokens_kept": int(plan.examples.length[kept].sum()),
         "trained_kept": int(plan.examples.trained[kept].sum()),
         "duplicates_declared": duplicates,
+        **apart,
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import overload
 
 import pyarrow as pa
 
@@ -15,13 +16,13 @@ from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import gather
+from pipeline.shards import gather, kept
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
+from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.plan import ShardPlan
 from stages import formats
-from stages.chat_template import loss_weights
 from stages.columns import Ints
 
 
@@ -38,35 +39,39 @@ def sources_of(
     return sources
 
 
-def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> list[Ints]:
-    """The line of each example in its split, by part.
+def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> Iterator[Ints]:
+    """The line of each example in its split, part by part.
 
     The plan counts lines over all inputs, so the lines of the parts before are taken off again.
     """
     before = 0
-    lines = []
     for index, report in enumerate(reports):
         first, last = plan.examples.starts[index : index + 2]
-        lines.append(plan.examples.row[first:last] - before)
+        yield plan.examples.row[first:last] - before
         before += report.lines
-    return lines
 
 
-def _shards_of(plan: ShardPlan) -> list[ShardWork]:
-    return [
-        ShardWork(path=path, split=side.name, order=order, sizes=sizes)
-        for side in plan.sides
-        for path, order, sizes in side.pieces()
-    ]
+class _Shards(Sequence[ShardWork]):
+    """The shards to make, each put together when its turn comes: together they would take as much
+    memory as the plan."""
 
+    def __init__(self, plan: ShardPlan) -> None:
+        self._pieces = [(side.name, *piece) for side in plan.sides for piece in side.pieces()]
 
-def _any_weights(works: Sequence[Work]) -> bool:
-    """Whether some example has a loss weight: the column is stored for all rows or for none."""
-    for work in works:
-        with pa.memory_map(str(work.path)) as source:
-            if loss_weights.any_in(pa.ipc.open_file(source).read_all()):
-                return True
-    return False
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    @overload
+    def __getitem__(self, index: int) -> ShardWork: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ShardWork]: ...
+
+    def __getitem__(self, index: int | slice) -> ShardWork | list[ShardWork]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        split, path, order, sizes = self._pieces[index]
+        return ShardWork(path=path, split=split, order=order, sizes=sizes)
 
 
 def _named(prepared: Prepared) -> Sources:
@@ -80,7 +85,7 @@ def write_shards(
     plan: ShardPlan,
     folder: Path,
     *,
-    works: Sequence[Work],
+    parts: Sequence[PartReport],
     sources: Sequence[PartSource],
     with_margin: bool,
     tables: bool,
@@ -89,7 +94,7 @@ def write_shards(
     """Write every shard, read it back and judge it; numbers of it lie in ``folder / METRICS`` then.
 
     Args:
-        works: the parts; sources: where each is and what its rows are called.
+        parts: what was counted in each; sources: where each is and what its rows are called.
         with_margin: some pair of the build has a margin.
         tables: write whole tables of metrics there too.
     """
@@ -102,14 +107,23 @@ def write_shards(
         folder=str(folder),
         width=plan.width,
         with_margin=with_margin,
-        with_weights="loss_weights" in recipe.task.kept and _any_weights(works),
+        # The column is stored for all rows or for none.
+        with_weights=any(part.weighted for part in parts),
         tables=tables,
+    )
+    cache = recipe.config.run.cache_dir / kept.FOLDER
+    keeping = Keeping(
+        gather=shared,
+        recipe=recipe.fingerprint,
+        parts=tuple(part.sha256 for part in parts),
+        previous=kept.previous(recipe.config.run.output, cache),
+        cache=str(cache),
     )
     (folder / METRICS).mkdir()
     shards = in_parallel(
-        gather.make_shard,
-        shared,
-        _shards_of(plan),
+        kept.make,
+        keeping,
+        _Shards(plan),
         run=recipe.config.run,
         report=report,
         what="write",

@@ -118,7 +118,8 @@ def _declared_counts(build: Build) -> dict[str, int]:
     missing = [name for name in _DECLARED if name not in dataset]
     if missing:
         raise DataError(f"dataset.{missing[0]} is missing in {VALIDATION}.")
-    return {name: dataset[name] for name in _DECLARED}
+    apart = [name for name in dataset if name.startswith("packed_apart_")]
+    return {name: dataset[name] for name in (*_DECLARED, *apart)}
 
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:

@@ -12,6 +12,7 @@ from pipeline.options.config import default_cache
 
 _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 _DAY = 86400
+_PRUNED = ("parts", "shards", "inputs")
 
 
 @click.group(name="cache", help="Show or prune the cache of parts, inputs and tokenizers.")
@@ -29,18 +30,18 @@ def info(cache_dir: Path | None) -> None:
     """One line per kind."""
     folder = cache_dir or default_cache()
     click.echo(str(folder))
-    for kind in ("parts", "inputs", "tokenizers"):
+    for kind in (*_PRUNED, "tokenizers"):
         files = _files(folder / kind)
         size = sum(path.stat().st_size for path in files)
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
 
 
-@COMMAND.command(help="Remove parts and fetched inputs that no build has used for some days.")
+@COMMAND.command(help="Remove what no build has used for some days; tokenizers stay.")
 @_DIR
 @click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
 def prune(cache_dir: Path | None, days: float) -> None:
     """A file's age counts from when it was last written or used."""
-    folders = [(cache_dir or default_cache()) / kind for kind in ("parts", "inputs")]
+    folders = [(cache_dir or default_cache()) / kind for kind in _PRUNED]
     before = time.time() - days * _DAY
     freed = 0
     for path in (path for folder in folders for path in _files(folder)):

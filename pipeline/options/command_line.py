@@ -49,6 +49,7 @@ BUILD = (
     _option("--for", "trainer", metavar="TRAINER", help="Write this trainer's columns and launch script (see: list trainers)."),
     _option("--padding-side", type=click.Choice(["left", "right"]), help="Where padded rows are padded [left; encoders: right]."),
     _option("--pad-to", metavar="WIDTH", help="Width of padded rows: longest, max-length or a number."),
+    _option("--pack-within", type=click.Choice(["build", "part"]), help="Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are."),
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
     _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
     _option("--max-reject", type=click.FloatRange(0, 1), help="Share of refused rows that fails the build."),

@@ -118,6 +118,7 @@ class PlanOptions:
     trainer: str = ""  # --for
     padding_side: str = ""  # the family's own: left, encoders right
     pad_to: str = "longest"
+    pack_within: str = "build"
     max_length: int = 4096
     stop: tuple[str, ...] = ()
     dedup: bool = False
@@ -133,6 +134,15 @@ class PlanOptions:
             raise UsageError(
                 f"--pad-to must be a width, not {self.pad_to!r}.",
                 "Give longest, max-length or a number of tokens, at least 8.",
+            )
+        if self.pack_within not in ("build", "part"):
+            raise UsageError(
+                f"--pack-within must be build or part, not {self.pack_within!r}.",
+                "Leave it out to pack the whole build at once.",
+            )
+        if self.pack_within == "part" and self.layout and not layouts.load(self.layout).packs:
+            raise UsageError(
+                f"--pack-within part is not for layout {self.layout}.", "Leave it out."
             )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")

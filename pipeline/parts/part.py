@@ -25,7 +25,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.parts import chain, checks
 from pipeline.recipe.recipe import Recipe
 from stages import columns, readers
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
@@ -51,6 +51,7 @@ class PartReport:
             of those that were, how many from the vocabulary too.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
+        weighted: some row has a loss weight other than 0 and 1.
         sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
     """
 
@@ -63,6 +64,7 @@ class PartReport:
     skipped: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
+    weighted: bool = False
     sha256: str = ""
     rejects_sha256: str = ""
 
@@ -228,7 +230,7 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A temporary path whose file takes the place of ``path`` when the block ends well."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -242,14 +244,14 @@ def _replacing(path: Path) -> Iterator[Path]:
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
     """Write the part's files; the report last."""
     work.path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(work.path) as path:
+    with replacing(work.path) as path:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         report.sha256 = file_hash.sha256(path)
-    with _replacing(work.rejects) as path:
+    with replacing(work.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
         report.rejects_sha256 = file_hash.sha256(path)
-    with _replacing(work.report) as path:  # last: it vouches for the others
+    with replacing(work.report) as path:  # last: it vouches for the others
         write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
 
 
@@ -291,6 +293,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     checks.require_counts(work, report, examples=table, refused=rejects.refused)
+    report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     _write(work, report, table=table, rejects=rejects)
     return report
 

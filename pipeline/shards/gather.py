@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -91,6 +91,11 @@ class ShardReport:
     def padding(self) -> int:
         """Stored ids that are none of an example's."""
         return max(0, self.measured.counts.get("n_stored", self.tokens) - self.tokens)
+
+    def at(self, path: str, split: str) -> ShardReport:
+        """The report of the same file at another place in a build."""
+        measured = replace(self.measured, path=path, split=split)
+        return replace(self, path=path, split=split, measured=measured)
 
 
 def _examples(shared: Gather, collect: Collector, order: Ints) -> Callable[[int, int], pa.Table]:

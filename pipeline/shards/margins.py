@@ -15,7 +15,7 @@ import pyarrow as pa
 from expectations.audits import share, with_tolerances
 from pipeline.manifest.counts import MarginCounts
 from pipeline.parts.part import Work
-from pipeline.shards.plan import ShardPlan
+from pipeline.shards.plan import ShardPlan, columns_of
 from stages.kinds import Kind
 
 
@@ -60,9 +60,8 @@ def of_parts(kind: Kind, works: Sequence[Work], plan: ShardPlan) -> Margins | No
         return None
     total = Margins()
     for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):
-        with pa.memory_map(str(work.path)) as source:
-            column = pa.ipc.open_file(source).read_all().column("margin")
-            total += of_column(column.filter(pa.array(plan.kept[start:stop])))
+        column = columns_of(work.path, ("margin",)).column("margin")
+        total += of_column(column.filter(pa.array(plan.kept[start:stop])))
     return total
 
 

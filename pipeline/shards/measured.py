@@ -91,9 +91,21 @@ class Wanted:
     tables: bool = False
 
 
+def file_of(folder: Path, shard: str, name: str) -> Path:
+    """Where some numbers of a shard are kept."""
+    return folder / f"{shard.replace('/', '-')}.{name}"
+
+
+def files_of(folder: Path, shard: str) -> dict[str, Path]:
+    """All files of numbers of a shard, by name."""
+    pattern = file_of(folder, shard, "*")
+    start = pattern.name.removesuffix("*")
+    return {path.name.removeprefix(start): path for path in sorted(folder.glob(pattern.name))}
+
+
 def metrics_file(folder: Path, shard: str, table: str) -> Path:
     """Where a table of a shard's metrics is kept."""
-    return folder / f"{shard.replace('/', '-')}.{table}.arrow"
+    return file_of(folder, shard, f"{table}.arrow")
 
 
 def identities(folder: Path, shard: Measured) -> Ints:
@@ -101,11 +113,7 @@ def identities(folder: Path, shard: Measured) -> Ints:
     shape = (len(IDENTITY), shard.rows.get(EXAMPLE, 0))
     if not shape[1]:
         return np.zeros(shape, np.int64)
-    return np.fromfile(_identities_file(folder, shard.path), np.int64).reshape(shape)
-
-
-def _identities_file(folder: Path, shard: str) -> Path:
-    return folder / f"{shard.replace('/', '-')}.{_IDENTITIES}"
+    return np.fromfile(file_of(folder, shard.path, _IDENTITIES), np.int64).reshape(shape)
 
 
 def read(path: Path) -> pa.Table:
@@ -183,7 +191,7 @@ class _Kept:
         """Write the files; the tallies of the whole shard."""
         folder = self._wanted.folder
         if self._identities:
-            np.concatenate(self._identities, axis=1).tofile(_identities_file(folder, shard))
+            np.concatenate(self._identities, axis=1).tofile(file_of(folder, shard, _IDENTITIES))
         for table, frames in self._tables.items():
             path = metrics_file(folder, shard, table)
             pl.concat(frames).write_ipc(path, compression="uncompressed")

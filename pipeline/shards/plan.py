@@ -5,45 +5,57 @@ It sees numbers, never text: per example a length, a 128-bit digest and where it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from pipeline.options.config import PlanOptions
-from pipeline.parts.part import PLAN_COLUMNS, PartReport, Work
+from pipeline.parts.part import PartReport, Work
+from pipeline.shards import doubles
+from pipeline.shards.doubles import Digests
 from stages import layouts, packing
 from stages.columns import Ints, offsets_of
-from stages.errors import UsageError
+from stages.errors import PipelineError, UsageError
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23
 
+_COLUMNS = ("line", "length", "trained", "digest")  # of a part, that a plan is made from
+_EVERY = slice(None)
+Counts: TypeAlias = npt.NDArray[np.int32]
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedExamples:
-    """Every example of the build, in input order.
+    """Every example of the build, in input order: 32 bytes each.
 
     Attributes:
         starts: index of each part's first example, and the total.
-        row: number of the input row, over all inputs.
+        row: number of the input row, over all inputs; ascending.
         length, trained: tokens.
         digest: 16 bytes each.
     """
 
     starts: Ints
     row: Ints
-    length: Ints
-    trained: Ints
-    digest: npt.NDArray[np.void]
+    length: Counts
+    trained: Counts
+    digest: Digests
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def rows(self, which: npt.NDArray[np.bool_] | slice = _EVERY) -> int:
+        """How many input rows some of the examples come from."""
+        # Examples of one row stand side by side, so a row begins wherever the number changes.
+        row = self.row[which]
+        return int(np.count_nonzero(row[1:] != row[:-1])) + bool(len(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +66,14 @@ class Side:
         order: examples in the order in which they are stored.
         sizes: how many of them each training row holds.
         shards: where each shard's training rows start, and their number.
+        apart: how many packings were made apart from each other.
     """
 
     name: str
     order: Ints
     sizes: Ints
     shards: Ints
+    apart: int = 1
 
     def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
         """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""
@@ -87,42 +101,47 @@ class ShardPlan:
     lower_bound: int
 
 
+def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
+    """Some columns of a part, mapped: no byte of the others is read."""
+    with pa.memory_map(str(path)) as source:
+        schema = pa.ipc.open_file(source).schema
+        wanted = [schema.get_field_index(name) for name in names]
+        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        return pa.ipc.open_file(source, options=options).read_all()
+
+
 def read_examples(works: list[Work], reports: list[PartReport]) -> PlannedExamples:
-    """The planning columns of all parts, through memory maps."""
-    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in PLAN_COLUMNS}
-    counts = []
+    """The planning columns of all parts.
+
+    Raises:
+        PipelineError: the examples of a part are not in the order of its rows.
+    """
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _COLUMNS}
     base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
-        with pa.memory_map(str(work.path)) as source:
-            table = pa.ipc.open_file(source).read_all()
-            counts.append(table.num_rows)
-            for name in PLAN_COLUMNS[:-1]:
-                values = table.column(name).to_numpy().astype(np.int64)
-                columns[name].append(values + base if name == "line" else values)
-            columns["digest"].append(_digests(table.column("digest")))
+        table = columns_of(work.path, _COLUMNS)
+        line = table.column("line").to_numpy()
+        if (line[1:] < line[:-1]).any():
+            raise PipelineError(f"{work}: the examples are not in the order of their rows.")
+        columns["line"].append(line + base)
+        for name in ("length", "trained"):
+            columns[name].append(table.column(name).to_numpy())
+        columns["digest"].append(doubles.digests_of(table.column("digest")))
         base += report.lines
-    joined: dict[str, npt.NDArray[Any]] = {
-        n: np.concatenate(v) if v else np.zeros(0, np.int64) for n, v in columns.items()
-    }
     return PlannedExamples(
-        starts=offsets_of(np.array(counts, np.int64)),
-        row=joined["line"],
-        length=joined["length"],
-        trained=joined["trained"],
-        digest=joined["digest"],
+        starts=offsets_of(np.array([len(line) for line in columns["line"]], np.int64)),
+        row=_joined(columns, "line", np.dtype(np.int64)),
+        length=_joined(columns, "length", np.dtype(np.int32)),
+        trained=_joined(columns, "trained", np.dtype(np.int32)),
+        digest=_joined(columns, "digest", doubles.DIGEST),
     )
 
 
-def _digests(column: pa.ChunkedArray) -> npt.NDArray[np.void]:
-    """Fixed-size binary as pairs of 64-bit numbers, which sort and compare without objects."""
-    kind = np.dtype([("a", "<u8"), ("b", "<u8")])
-    chunks = [c for c in column.chunks if len(c)]
-    if not chunks:
-        return np.zeros(0, kind)
-    views = [
-        np.frombuffer(c.buffers()[1], kind)[c.offset : c.offset + len(c)].copy() for c in chunks
-    ]
-    return np.concatenate(views)
+def _joined(
+    columns: dict[str, list[npt.NDArray[Any]]], name: str, kind: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """One column of all parts, whose pieces are given up."""
+    return np.concatenate([np.zeros(0, kind), *columns.pop(name)], dtype=kind)
 
 
 def _mixed(values: Ints, seed: int) -> npt.NDArray[np.uint64]:
@@ -138,37 +157,97 @@ def _test_rows(rows: Ints, size: float, seed: int) -> npt.NDArray[np.bool_]:
     """Which examples go to the test side: all sequences of a row together."""
     # Rows are ranked by a hash of their number, not drawn one after another, so that a larger size
     # takes the same rows and more.
-    distinct = np.unique(rows)
+    present = np.zeros(int(rows.max()) + 1, bool)
+    present[rows] = True
+    distinct = np.flatnonzero(present)
     wanted = int(size) if size >= 1 else round(size * len(distinct))
     ranked = distinct[np.argsort(_mixed(distinct, seed), kind="stable")]
-    return np.isin(rows, ranked[:wanted])
+    present[ranked[wanted:]] = False
+    return present[rows]
 
 
-def lay_out(name: str, chosen: Ints, lengths: Ints, options: PlanOptions, width: int) -> Side:
+def _within_parts(
+    chosen: Ints, lengths: Ints, options: PlanOptions, starts: Ints
+) -> tuple[Ints, Ints]:
+    """Rows of one part each: what ``layout.plan`` gives, made part by part.
+
+    The rows stand in the order of their first examples, as those of a whole build do.
+    """
+    layout = layouts.load(options.layout)
+    part = part_of(starts, chosen)
+    by_part = np.argsort(part, kind="stable")
+    bounds = np.searchsorted(part[by_part], np.arange(len(starts)))
+    places, sizes = [], []
+    for first, last in pairwise(bounds.tolist()):
+        own = by_part[first:last]
+        inside, counts = layout.plan(lengths[own], options.max_length)
+        places.append(own[inside])
+        sizes.append(counts)
+    place, size = np.concatenate(places), np.concatenate(sizes)
+    row = np.argsort(place[offsets_of(size)[:-1]], kind="stable")
+    if not (row[1:] > row[:-1]).all():  # after a shuffle the parts are mixed
+        rank = np.empty(len(row), np.int64)
+        rank[row] = np.arange(len(row))
+        place = place[np.argsort(np.repeat(rank, size), kind="stable")]
+    return place, size[row]
+
+
+def lay_out(
+    name: str,
+    chosen: Ints,
+    lengths: npt.NDArray[np.integer[Any]],
+    options: PlanOptions,
+    width: int,
+    starts: Ints | None = None,
+) -> Side:
     """Training rows and shards of one dataset split.
 
     Args:
         chosen: its examples, in the order to be kept.
         lengths: tokens of every example of the build.
+        starts: index of each part's first example, and the total; None where there are no parts.
     """
-    places, sizes = layouts.load(options.layout).plan(lengths[chosen], options.max_length)
-    order = chosen[places]
-    # Tokens before each row's first example; their differences are what each row stores.
-    before = offsets_of(lengths[order])[offsets_of(sizes)]
-    stored = np.full(len(sizes), width) if width else np.diff(before)
+    own = lengths[chosen].astype(np.int64)
+    apart = 1
+    if starts is not None and options.pack_within == "part":
+        apart = len(np.unique(part_of(starts, chosen)))
+        places, sizes = _within_parts(chosen, own, options, starts)
+    else:
+        places, sizes = layouts.load(options.layout).plan(own, options.max_length)
+    # Tokens before each row's first example.
+    before = offsets_of(np.full(len(sizes), width) if width else own[places])
+    if not width:
+        before = before[offsets_of(sizes)]
     # A row is of the shard that its first token falls into, so a shard's size depends on the rows
     # before it alone. A shard begins where that number changes.
-    shard = offsets_of(stored)[:-1] // SHARD_TOKENS
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(shard)) + 1, [len(sizes)]])
-    return Side(name=name, order=order, sizes=sizes, shards=starts.astype(np.int64))
+    before //= SHARD_TOKENS
+    begins = np.flatnonzero(before[1:-1] != before[:-2]) + 1
+    shards = np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
+    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
+
+
+def _split(chosen: Ints, examples: PlannedExamples, options: PlanOptions) -> dict[str, Ints]:
+    """The examples of each dataset split that has some.
+
+    Raises:
+        UsageError: all of them are for the test split.
+    """
+    if not options.test_size or not len(chosen):
+        return {"train": chosen} if len(chosen) else {}
+    in_test = _test_rows(examples.row[chosen], options.test_size, options.seed)
+    if in_test.all():
+        raise UsageError(
+            f"--test-size {options.test_size:g} leaves nothing to train on.",
+            "Give a smaller one.",
+        )
+    split = {"train": chosen[~in_test], "test": chosen[in_test]}
+    return {name: own for name, own in split.items() if len(own)}
 
 
 def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
     """Drop duplicates if asked to, split, shuffle, pack; every step off unless asked for."""
     # Of equal examples the first in input order stays, whatever the order is later.
-    pairs = pl.DataFrame({"a": examples.digest["a"], "b": examples.digest["b"]})
-    first = pairs.select(pl.struct("a", "b").is_first_distinct()).to_series().to_numpy()
-    duplicate = ~first if len(examples) else np.zeros(0, bool)
+    duplicate = doubles.repeats(examples.digest)
     kept = ~duplicate if options.dedup else np.ones(len(examples), bool)
     chosen = np.flatnonzero(kept)
     if options.shuffle:
@@ -176,16 +255,18 @@ def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
     longest = int(examples.length[chosen].max(initial=0))
     width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
     # Only now: duplicates that are dropped are no rows of a test split, and shuffling moves none.
-    in_test = _test_rows(examples.row[chosen], options.test_size, options.seed)
-    if len(in_test) and in_test.all():
-        raise UsageError(
-            f"--test-size {options.test_size:g} leaves nothing to train on.",
-            "Give a smaller one.",
-        )
+    split = _split(chosen, examples, options)
+    del chosen  # each split has its own
     sides = [
-        lay_out(name, chosen[mask], lengths=examples.length, options=options, width=width)
-        for name, mask in (("train", ~in_test), ("test", in_test))
-        if mask.any()
+        lay_out(
+            name,
+            split[name],
+            lengths=examples.length,
+            options=options,
+            width=width,
+            starts=examples.starts,
+        )
+        for name in split
     ]
     bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in sides)
     return ShardPlan(

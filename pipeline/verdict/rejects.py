@@ -125,26 +125,36 @@ def of_batch(gone: Iterable[Gone]) -> list[Reject]:
     return sorted(found, key=lambda reject: reject.line)
 
 
-def _several(refused: Ints, encoded: Ints) -> set[int]:
-    """Lines that became more than one sequence, refused ones included."""
-    lines, counts = np.unique(np.concatenate([refused, encoded]), return_counts=True)
-    return set(lines[counts > 1].tolist())
+def _with_examples(refused: Ints, encoded: Ints) -> set[int]:
+    """Those of the refused lines that have an example.
+
+    Args:
+        encoded: the lines of the examples, ascending.
+    """
+    if not len(encoded):
+        return set()
+    place = np.minimum(np.searchsorted(encoded, refused), len(encoded) - 1)
+    return set(refused[encoded[place] == refused].tolist())
 
 
-def write(path: Path, works: list[Work], sources: list[PartSource], encoded: list[Ints]) -> Ledger:
+def write(
+    path: Path, works: list[Work], sources: list[PartSource], encoded: Iterable[Ints]
+) -> Ledger:
     """Write the file, in input order.
 
     Args:
-        encoded: per part, the lines of its examples; a row with an example is not refused.
+        encoded: per part, the lines of its examples, ascending; a row with an example is not
+            refused.
     """
     ledger = Ledger()
     with path.open("w", encoding="utf-8") as file:
         for work, source, lines in zip(works, sources, encoded, strict=True):
             entries = sorted(_entries(work, source), key=lambda pair: pair[0])
-            refused = np.array([line for line, _ in entries], np.int64)
+            times = Counter(line for line, _ in entries)
             # A row with an example counts as used, whatever else of it was refused.
-            counted = set(refused[np.isin(refused, lines)].tolist())
-            several = _several(refused, lines)
+            counted = _with_examples(np.array(list(times), np.int64), lines)
+            # Rows that became more than one sequence, refused ones included.
+            several = counted | {line for line, count in times.items() if count > 1}
             for line, entry in entries:
                 file.write(one_line(entry) + "\n")
                 if entry.stage != "normalize" or line in several:

@@ -3,7 +3,8 @@
 A file may be appended to, cut off, overwritten or replaced while a build reads it, and it is opened
 several times: to split it, to detect its format, by each worker. So it is hashed first, as a whole
 and piece by piece. Everything that is read of it later comes through ``FileVersion.open``, which
-compares the hash of a piece before it gives a byte of it.
+compares the hash of a piece before it gives a byte of it; only who reads a piece a second time, to
+count its rows, may leave it at a look at the file's size and times.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import time
 from bisect import bisect_right
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from stages.errors import SurroundingsError
 
@@ -25,6 +28,22 @@ if TYPE_CHECKING:
 PIECE = 16 << 20  # bytes; a piece extends to the next line end, at most to twice as many
 BUFFER = 1 << 20
 _HEAD = 8
+_SETTLED = 2_000_000_000  # ns after a write; later ones give a file other times, wherever it is
+
+
+class Look(NamedTuple):
+    """What the file system says of a file. No write leaves all of it as it was."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+def _look(file: IO[bytes]) -> Look:
+    of = os.fstat(file.fileno())
+    return Look(of.st_dev, of.st_ino, of.st_size, modified=of.st_mtime_ns, changed=of.st_ctime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,8 @@ class FileVersion:
     Attributes:
         size, sha256: of the whole file; ``head``: its first bytes.
         pieces: the pieces that may be read, in order.
+        look: at the file when it was hashed; None where it had just been written, so that the next
+            write might leave its times as they are.
     """
 
     path: str
@@ -56,14 +77,19 @@ class FileVersion:
     sha256: str
     head: bytes
     pieces: tuple[FilePiece, ...]
+    look: Look | None = None
 
-    def open(self) -> IO[bytes]:
+    def open(self, again: bool = False) -> IO[bytes]:
         """The bytes of the pieces, at their places in the file.
+
+        Args:
+            again: what is built from was read and compared before, and these bytes are only
+                counted: their hash is compared only if the file's size or times have changed.
 
         Raises:
             SurroundingsError: from here or from reading, when the bytes have changed.
         """
-        return io.BufferedReader(_Compared(self), BUFFER)
+        return io.BufferedReader(_Compared(self, again), BUFFER)
 
     def lines(self) -> list[FileVersion]:
         """The same version in runs of pieces that begin and end where lines do."""
@@ -107,24 +133,60 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
         SurroundingsError: another process writes to it meanwhile.
         OSError: it cannot be read.
     """
-    whole = hashlib.sha256()
     pieces: list[FilePiece] = []
     head = b""
-    with Path(path).open("rb", buffering=BUFFER) as file:
-        before = os.fstat(file.fileno())
+    now = time.time_ns()
+    with Path(path).open("rb", buffering=BUFFER) as file, _Whole() as whole:
+        before = _look(file)
         for content in _contents(file, piece):
             start = pieces[-1].stop if pieces else 0
             head = head or content[:_HEAD]
-            whole.update(content)
+            stop = start + len(content)
+            alone = stop == before.size and not start  # one hash is both
+            if not alone:
+                whole.add(content)
             digest = hashlib.sha256(content).hexdigest()
             ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
-            stop = start + len(content)
             pieces.append(FilePiece(start, stop, sha256=digest, ends=ends, whole=is_whole))
-        after = os.fstat(file.fileno())
+        after = _look(file)
     size = pieces[-1].stop if pieces else 0
-    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+    if (before.size, before.modified) != (after.size, after.modified) or size != before.size:
         raise changed(path)
-    return FileVersion(path, size, sha256=whole.hexdigest(), head=head, pieces=tuple(pieces))
+    settled = before == after and max(before.modified, before.changed) < now - _SETTLED
+    return FileVersion(
+        path,
+        size,
+        sha256=pieces[0].sha256 if len(pieces) == 1 else whole.hexdigest(),
+        head=head,
+        pieces=tuple(pieces),
+        look=before if settled else None,
+    )
+
+
+class _Whole:
+    """The hash of a whole file, computed in a thread beside the hashes of its pieces."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._thread: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> _Whole:
+        return self
+
+    def add(self, content: bytes) -> None:
+        """The next bytes; waits for the ones before, so that few pieces are in memory."""
+        self._thread = self._thread or ThreadPoolExecutor(1)
+        if self._last is not None:
+            self._last.result()
+        self._last = self._thread.submit(self._hash.update, content)
+
+    def __exit__(self, *error: object) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
 
 
 def _contents(file: IO[bytes], piece: int) -> Iterator[bytes]:
@@ -142,8 +204,9 @@ def _content(file: IO[bytes], least: int, most: int) -> bytes:
 class _Compared(io.RawIOBase):
     """Gives bytes of a file after checking the hash of the piece that they are in."""
 
-    def __init__(self, version: FileVersion) -> None:
+    def __init__(self, version: FileVersion, again: bool = False) -> None:
         super().__init__()
+        self._look = version.look if again else None
         self._path = version.path
         self._pieces = version.pieces
         self._starts = [piece.start for piece in version.pieces]
@@ -177,7 +240,9 @@ class _Compared(io.RawIOBase):
             piece = self._pieces[number]
             self._file.seek(piece.start)
             content = self._file.read(piece.stop - piece.start)
-            if hashlib.sha256(content).hexdigest() != piece.sha256:
+            # After the read: what changes the file later has not changed these bytes.
+            same = self._look is not None and _look(self._file) == self._look
+            if not same and hashlib.sha256(content).hexdigest() != piece.sha256:
                 raise changed(self._path)
             self._checked = (number, memoryview(content))
         return self._checked[1]

@@ -53,8 +53,8 @@ def _alone(rows: int) -> Count:
 
 
 def _opened(split: Split) -> IO[bytes]:
-    """The file as it is now: the reader that is checked has compared its bytes with their hash."""
-    return Path(split.path).open("rb")
+    """The version of the file that was hashed; readers of other packages may not hash it."""
+    return split.version.open(again=True) if split.version else Path(split.path).open("rb")
 
 
 @contextmanager
@@ -191,18 +191,6 @@ def count(split: Split) -> Count | None:
         raise
     except _DAMAGED:
         return None
-
-
-def require_unchanged(split: Split) -> None:
-    """Compare all bytes of a split with the hash that it was planned with.
-
-    Raises:
-        SurroundingsError: they have changed.
-    """
-    if split.version is not None:
-        with split.version.open() as file:
-            while file.read(content.CHUNK):
-                pass
 
 
 def require_covered(path: str, splits: Sequence[Split]) -> None:

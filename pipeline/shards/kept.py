@@ -1,0 +1,237 @@
+"""Shards of the build before that are what a new build would write: taken over, not made again.
+
+A shard's bytes follow from a few things: the recipe (code version included), the parts that its
+examples come from, which of their rows it holds in what order, and what its inputs are called. A
+hash of these is the shard's key. For every shard that is made, the cache remembers its key and what
+was measured of it, under the hash of its bytes. A later build of the same output finds the shards
+of the build that it replaces there; one with the right key is linked into the new build, and hashed
+again. Whatever is missing or not as it was written makes the shard a new one, as if there were no
+build before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from pipeline.build_dir.build import Build
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.parts.part import replacing
+from pipeline.shards import gather
+from pipeline.shards.gather import Gather, ShardReport, ShardWork
+from pipeline.shards.measured import METRICS, file_of, files_of
+from pipeline.shards.plan import part_of
+from stages.errors import PipelineError
+from stages.files import file_hash, file_state
+
+FOLDER = "shards"  # in the cache
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """A shard that an earlier build wrote.
+
+    Attributes:
+        path: of its file; ``memory``: of what the cache remembers of it.
+    """
+
+    path: str
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """All that the shards of a build have in common, and the shards that may be taken over.
+
+    Attributes:
+        recipe: its fingerprint.
+        parts: the sha256 of each part's file.
+        previous: by key.
+        cache: the folder for what is remembered.
+    """
+
+    gather: Gather
+    recipe: str
+    parts: tuple[str, ...]
+    previous: Mapping[str, Previous]
+    cache: str
+
+
+def key_of(keeping: Keeping, shard: ShardWork) -> str:
+    """The hash of all that a shard's bytes and its metrics follow from, but its place."""
+    shared = keeping.gather
+    parts = part_of(shared.starts, shard.order)
+    used = np.unique(parts)
+    ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
+    sources = [
+        [
+            keeping.parts[part],
+            shared.sources[part].name,
+            shared.sources[part].first_line,
+            ordinals[shared.sources[part].name],  # metrics name inputs by their number
+            shared.inputs.first_error[ordinals[shared.sources[part].name]],
+        ]
+        for part in used.tolist()
+    ]
+    flags = [shared.with_margin, shared.with_weights, shared.tables]
+    common = [keeping.recipe, shard.split, shared.width, *flags]
+    digest = hashlib.sha256(json.dumps([*common, sources]).encode())
+    for numbers in (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes):
+        digest.update(numbers.astype("<i8").tobytes())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def previous(target: Path, cache: Path) -> dict[str, Previous]:
+    """The shards of the build that is to be replaced, by their keys; none where there is none."""
+    try:
+        there = Build.open(target)
+        shards = [shard for split in there.splits.values() for shard in split.shards]
+    except (PipelineError, *_UNREADABLE):
+        return {}
+    found = {}
+    for shard in shards:
+        memory = _memory(cache, shard.record.sha256)
+        with suppress(*_UNREADABLE):
+            found[_remembered(memory)["key"]] = Previous(str(shard.path), str(memory))
+    return found
+
+
+def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
+    """Take a shard over from the build before, or make it and remember it.
+
+    Raises:
+        SurroundingsError: see ``gather.make_shard``.
+    """
+    key = key_of(keeping, shard)
+    there = keeping.previous.get(key)
+    if there is not None:
+        with suppress(*_UNREADABLE):
+            return _taken_over(keeping, shard, there)
+    report = gather.make_shard(keeping.gather, shard)
+    with suppress(OSError):  # a full cache disk fails no build
+        _remember(keeping, key, report)
+    return report
+
+
+def _memory(cache: Path, sha256: str) -> Path:
+    return cache / sha256[:2] / f"{sha256}.json"
+
+
+def _remembered(memory: Path) -> dict[str, Any]:
+    """What the cache has of a shard.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    data = memory.read_bytes()
+    if seal.problem(data) is not None:
+        raise ValueError(memory)
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
+def _link(source: Path, target: Path, sha256: str | None = None) -> None:
+    """The same file at another place, by a link or a copy.
+
+    Args:
+        sha256: that it must have.
+
+    Raises:
+        ValueError: its bytes are not those that were written.
+        OSError: it cannot be read or written.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or a file system without links
+        shutil.copyfile(source, target)
+    if sha256 is not None:
+        _require(target, sha256)
+
+
+def _require(path: Path, sha256: str) -> None:
+    """Remove a file that does not have the hash that it must have.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if file_hash.sha256(path) != sha256:
+        path.unlink()
+        raise ValueError(path)
+
+
+def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardReport:
+    memory, folder = Path(there.memory), Path(keeping.gather.folder)
+    content = _remembered(memory)
+    report: ShardReport = _read(ShardReport, content["report"])
+    report = report.at(shard.path, shard.split)
+    for name, sha256 in content["files"].items():
+        _link(memory.with_suffix(f".{name}"), file_of(folder / METRICS, shard.path, name), sha256)
+    path = folder / shard.path
+    _link(Path(there.path), path)
+    state = file_state.of(path)  # before its bytes are looked at
+    _require(path, report.sha256)
+    memory.touch()  # what is in use is not pruned
+    measured = replace(report.measured, state=state, settled=state.settled())
+    return replace(report, measured=measured)
+
+
+def _remember(keeping: Keeping, key: str, report: ShardReport) -> None:
+    memory = _memory(Path(keeping.cache), report.sha256)
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    hashes = {}
+    for name, path in files_of(Path(keeping.gather.folder) / METRICS, report.path).items():
+        hashes[name] = file_hash.sha256(path)
+        with replacing(memory.with_suffix(f".{name}")) as copy:
+            _link(path, copy)
+    content = {"key": key, "files": hashes, "report": _plain(report)}
+    with replacing(memory) as path:  # last: it vouches for the others
+        write_json(path, seal.sealed(content))
+
+
+def _plain(value: Any) -> Any:
+    """A record as JSON has it. Keys are written as text."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _record(kind: Any, value: Mapping[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    return kind(**{one.name: _read(hints[one.name], value[one.name]) for one in fields(kind)})
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """The record again.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not such a record.
+    """
+    if is_dataclass(kind):
+        return _record(kind, value)
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin is dict:
+        return {inner[0](key): _read(inner[1], one) for key, one in value.items()}
+    if origin is Counter:
+        return Counter({inner[0](key): _read(int, one) for key, one in value.items()})
+    if origin is tuple:
+        return tuple(_read(inner[0], one) for one in value)
+    if not isinstance(value, origin):
+        raise TypeError(value)
+    return value

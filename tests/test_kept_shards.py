@@ -1,0 +1,228 @@
+"""Shards that a build takes over from the one it replaces: the same bytes as made anew, always."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline.shards.plan
+from pipeline.build import build
+from pipeline.options.config import Config
+from pipeline.parts import part
+from pipeline.shards import gather, kept
+from stages.readers import jsonl
+
+NAME = "qwen2-1.5b"
+ROWS = [{"question": f"q{i} " * (i % 5 + 1), "answer": f"a{i} " * (i % 7 + 1)} for i in range(90)]
+PAIRS = [{"prompt": f"q{i}", "chosen": f"c{i} " * (i % 5 + 1), "rejected": "r"} for i in range(60)]
+OTHERS = [{"question": f"other {i}", "answer": "x"} for i in range(30)]
+Rows = list[dict[str, Any]]
+
+
+class Workshop:
+    """Builds the same inputs twice: over the build before, and in an empty folder and cache."""
+
+    def __init__(self, folder: Path, tokenizers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self._tokenizers = tokenizers
+        self._numbers = itertools.count()
+        self.made: list[str] = []
+        self.parts: list[str] = []
+        monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
+        monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
+        make, write = gather.make_shard, part._write
+
+        def made(shared: Any, shard: Any) -> Any:
+            self.made.append(shard.path)
+            return make(shared, shard)
+
+        def written(work: Any, *rest: Any, **named: Any) -> None:
+            self.parts.append(work.key)
+            write(work, *rest, **named)
+
+        monkeypatch.setattr(gather, "make_shard", made)
+        monkeypatch.setattr(part, "_write", written)
+
+    def write(self, name: str, rows: Rows) -> str:
+        """An input."""
+        path = self.folder / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        return str(path)
+
+    def _cache(self, name: str) -> Path:
+        cache = self.folder / name
+        if not cache.exists():
+            cache.mkdir()
+            (cache / "tokenizers").symlink_to(self._tokenizers)
+        return cache
+
+    def build(self, task: str, data: list[str], output: str, cache: str, **options: Any) -> Path:
+        self.made.clear()
+        self.parts.clear()
+        config = Config.of(
+            task,
+            tuple(data),
+            NAME,
+            self.folder / output,
+            cache_dir=self._cache(cache),
+            **{"workers": 1, "max_reject": 1.0, **options},
+        )
+        build(config, lambda what, done, of: None)
+        return self.folder / output
+
+    def again(self, task: str, data: list[str], **options: Any) -> int:
+        """Build over the build before; require the bytes of a build from scratch.
+
+        Returns:
+            How many shards were made; ``self.parts`` has the parts that were.
+        """
+        new = self.build(task, data, "out", "cache", **options)
+        made, parts = len(self.made), list(self.parts)
+        number = next(self._numbers)
+        scratch = self.build(task, data, f"scratch{number}", f"cache{number}", **options)
+        assert _files(new) == _files(scratch)
+        self.parts = parts
+        return made
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "run.json"
+    }
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.arrow"))
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
+    return Workshop(tmp_path, cache_dir / "tokenizers", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "options"),
+    [
+        ("sft", ROWS, {"layout": "ragged"}),
+        pytest.param("sft", ROWS, {"layout": "padded"}, marks=pytest.mark.slow),
+        ("sft", ROWS, {"max_length": 64, "pack_within": "part"}),
+        pytest.param("rm", PAIRS, {"tolerance": {"shortcuts.fail": 1.0}}, marks=pytest.mark.slow),
+    ],
+    ids=["ragged", "padded", "packed", "pairs"],
+)
+def test_appended_rows_make_the_last_shards_alone(
+    workshop: Workshop, task: str, rows: Rows, options: dict[str, Any]
+) -> None:
+    """Parts and shards before the new rows stay; all bytes are those of a build from scratch."""
+    data = [workshop.write("data.jsonl", rows)]
+    before = len(shards(workshop.build(task, data, "out", "cache", **options)))
+    workshop.write("data.jsonl", [*rows, *rows[:3]])
+    assert workshop.again(task, data, **options) <= 2 < before - 2
+    assert len(workshop.parts) <= 2
+    assert len(shards(workshop.folder / "out")) >= before
+
+
+@pytest.mark.slow
+def test_a_longer_example_makes_all_padded_rows_anew(workshop: Workshop) -> None:
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="padded")
+    workshop.write("data.jsonl", [*ROWS, {"question": "q", "answer": "long " * 60}])
+    made = workshop.again("sft", data, layout="padded")
+    assert made == len(shards(workshop.folder / "out"))
+
+
+@pytest.mark.slow
+def test_another_input_before_them_leaves_the_parts(workshop: Workshop) -> None:
+    """Its tokens move where shards begin, so these are made; no row of the others is encoded."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    data.insert(0, workshop.write("more.jsonl", ROWS[:2]))
+    workshop.again("sft", data, layout="ragged")
+    assert len(workshop.parts) == 1
+
+
+@pytest.mark.slow
+def test_an_input_after_them_leaves_parts_and_shards(workshop: Workshop) -> None:
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    data.append(workshop.write("more.jsonl", OTHERS))
+    assert workshop.again("sft", data, layout="ragged") <= 3
+    assert len(workshop.parts) == 2
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()  # or the file that it is linked to would change as well
+    path.write_bytes(content)
+
+
+def _old_shard(folder: Path) -> Path:
+    return shards(folder / "out")[1]
+
+
+def _memory(folder: Path, suffix: str) -> Path:
+    return sorted((folder / "cache" / kept.FOLDER).rglob(f"*{suffix}"))[1]
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "a byte of a shard": lambda folder: _flip(_old_shard(folder)),
+    "no shard": lambda folder: _old_shard(folder).unlink(),
+    "a byte of what is remembered": lambda folder: _flip(_memory(folder, ".json")),
+    "a byte of its metrics": lambda folder: _flip(_memory(folder, ".examples.arrow")),
+    "no metrics": lambda folder: _memory(folder, ".examples.arrow").unlink(),
+}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damage, id=name, marks=[] if name == "a byte of a shard" else pytest.mark.slow)
+        for name, damage in DAMAGES.items()
+    ],
+)
+def test_what_is_not_as_it_was_written_is_made_again(
+    workshop: Workshop, damage: Callable[[Path], None]
+) -> None:
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    damage(workshop.folder)
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    assert 1 < workshop.again("sft", data, layout="ragged") <= 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shuffle": True},
+        {"test_size": 5.0},
+        {"dedup": True},
+        {"system": "Answer."},
+        {"max_length": 48},
+    ],
+    ids=str,
+)
+@pytest.mark.slow
+def test_another_recipe_takes_nothing_over(workshop: Workshop, options: dict[str, Any]) -> None:
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    made = workshop.again("sft", data, layout="ragged", **options)
+    assert made == len(shards(workshop.folder / "out"))
+
+
+@pytest.mark.slow
+def test_renamed_rows_are_written_anew(workshop: Workshop) -> None:
+    """Row ids have the input's name, so no shard stays; its parts do not, so all of them stay."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    made = workshop.again("sft", [workshop.write("other.jsonl", ROWS)], layout="ragged")
+    assert not workshop.parts
+    assert made == len(shards(workshop.folder / "out"))

@@ -1,0 +1,150 @@
+"""The plan sees numbers: equal examples, rows, packs within parts, the memory that all take."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.build.shards import _Shards
+from pipeline.options.config import PlanOptions
+from pipeline.shards import doubles
+from pipeline.shards import plan as planning
+from pipeline.shards.doubles import DIGEST
+from pipeline.shards.plan import PlannedExamples, part_of
+from stages.columns import Ints
+from stages.errors import UsageError
+
+HALF = st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])  # many equal halves, which real digests lack
+DIGESTS = st.lists(st.tuples(HALF, HALF), max_size=30)
+
+
+def digests(pairs: list[tuple[int, int]]) -> doubles.Digests:
+    """Digests with these halves."""
+    return np.array(pairs, DIGEST)
+
+
+def planned(counts: list[int], lengths: list[int], fan_out: int = 1) -> PlannedExamples:
+    """Examples of parts with so many each; each row has ``fan_out`` of them."""
+    size = np.array(lengths, np.int32)
+    values = np.zeros(len(size), DIGEST)
+    values["a"] = np.arange(len(size)) // 2  # every second one shares its first half
+    values["b"] = np.arange(len(size))
+    return PlannedExamples(
+        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        row=np.arange(len(size)) // fan_out,
+        length=size,
+        trained=size // 2,
+        digest=values,
+    )
+
+
+@given(DIGESTS)
+def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs: list[tuple[int, int]]) -> None:
+    wanted = [pair in pairs[:at] for at, pair in enumerate(pairs)]
+    assert doubles.repeats(digests(pairs)).tolist() == wanted
+
+
+@given(DIGESTS, DIGESTS)
+def test_examples_of_one_side_are_counted_on_the_other(
+    some: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    wanted = sum(pair in others for pair in some)
+    assert doubles.count_in(digests(some), digests(others)) == wanted
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40))
+def test_rows_are_counted_where_the_number_changes(rows: list[tuple[int, bool]]) -> None:
+    rows = sorted(rows)
+    examples = planned([len(rows)], [1] * len(rows))
+    examples.row[:] = [row for row, _ in rows]
+    chosen = np.array([keep for _, keep in rows], bool)
+    assert examples.rows() == len({row for row, _ in rows})
+    assert examples.rows(chosen) == len({row for row, keep in rows if keep})
+
+
+@st.composite
+def _parts(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """Examples of each part, and the length of every example."""
+    counts = draw(st.lists(st.integers(0, 12), min_size=1, max_size=5))
+    total = sum(counts)
+    return counts, draw(st.lists(st.integers(1, 16), min_size=total, max_size=total))
+
+
+def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[list[int]]]:
+    """The examples of every pack, by dataset split."""
+    found = {}
+    for side in planning.make_plan(options, examples).sides:
+        bounds = np.concatenate([[0], np.cumsum(side.sizes)]).tolist()
+        found[side.name] = [side.order[first:last].tolist() for first, last in pairwise(bounds)]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(_parts(), st.booleans(), st.sampled_from([0.0, 3.0]), st.booleans())
+def test_a_pack_within_a_part_holds_examples_of_that_part(
+    parts: tuple[list[int], list[int]], shuffle: bool, test: float, dedup: bool
+) -> None:
+    examples = planned(*parts)
+    options = PlanOptions(
+        layout="packed",
+        max_length=16,
+        pack_within="part",
+        shuffle=shuffle,
+        test_size=test if len(examples) > 3 else 0.0,
+        dedup=dedup,
+    )
+    found = packs(examples, options)
+    stored = sorted(index for side in found.values() for pack in side for index in pack)
+    assert stored == list(range(len(examples)))
+    for side in found.values():
+        for pack in side:
+            assert len(set(part_of(examples.starts, np.array(pack)).tolist())) == 1
+            assert examples.length[pack].sum() <= 16
+        firsts = [pack[0] for pack in side]
+        if not shuffle:
+            assert firsts == sorted(firsts)
+            assert all(pack == sorted(pack) for pack in side)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_parts(), st.lists(st.integers(1, 16), min_size=1, max_size=12))
+def test_appended_parts_leave_the_packs_before_them(
+    parts: tuple[list[int], list[int]], more: list[int]
+) -> None:
+    counts, lengths = parts
+    options = PlanOptions(layout="packed", max_length=16, pack_within="part")
+    before = packs(planned(counts, lengths), options).get("train", [])
+    after = packs(planned([*counts, len(more)], lengths + more), options)["train"]
+    assert after[: len(before)] == before
+
+
+def test_packs_within_parts_are_for_packed_builds() -> None:
+    with pytest.raises(UsageError, match="--pack-within part is not for layout ragged"):
+        PlanOptions(layout="ragged", pack_within="part")
+    with pytest.raises(UsageError, match="--pack-within must be build or part"):
+        PlanOptions(pack_within="shard")
+
+
+@pytest.mark.parametrize("layout", ["packed", "ragged", "padded"])
+def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout: str) -> None:
+    """At its highest, all that it works with included; shards are made from it one by one."""
+    count = 200_000
+    draw = np.random.default_rng(0)
+    lengths: Ints = np.clip(draw.lognormal(5, 0.5, count), 8, 4096).astype(np.int64)
+    tracemalloc.start()
+    try:
+        examples = planned([count // 8] * 8, lengths.tolist())
+        tracemalloc.reset_peak()
+        plan = planning.make_plan(PlanOptions(layout=layout, test_size=0.01), examples)
+        shards = _Shards(plan)
+        assert sum(len(shards[index].order) for index in range(len(shards))) == count
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    largest = max(len(shards[index].order) for index in range(len(shards)))
+    assert (peak - 40 * largest) / count < 100
