@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from expectations.contract import Context
 from expectations.gx import library
 from expectations.gx.suites import Suite
 from expectations.verdict import Verdict
-from pipeline.executors.local import Pool, receive, send
+from pipeline.executors.local import Pool, Worker, receive, send
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
 
@@ -22,7 +23,7 @@ from pipeline.verdict.gate import Evidence
 def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:
     """What the other process does: import the library, then judge what it is sent."""
     if item is None:
-        library.great_expectations()
+        library.for_shipped_suites()
         return None
     return replace(gate.judge(*item, []), results=())
 
@@ -49,16 +50,20 @@ class Judge:
             return gate.judge(evidence, context, self.users)
         (worker,) = self._pool.workers
         send(worker, (evidence, context))
-        for _ in range(2):  # it answers that it is ready, and then with the verdict
-            worker.wait()
-            answer = receive(worker)
-            if answer is None:  # it died
-                return gate.judge(evidence, context, self.users)
-            good, verdict = answer
-            if not good:
-                raise verdict
+        ready, judged = _answer(worker), _answer(worker)
+        if ready is None or judged is None or not ready[0]:
+            # It died, or could not import what it needs.
+            return gate.judge(evidence, context, self.users)
+        good, verdict = judged
+        if not good:
+            raise verdict
         assert isinstance(verdict, Verdict)
         return verdict
+
+
+def _answer(worker: Worker) -> tuple[bool, Any] | None:
+    worker.wait()
+    return receive(worker)
 
 
 @contextmanager
