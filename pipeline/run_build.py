@@ -6,22 +6,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline import exports
-from pipeline.build import Built, Report, build
 from pipeline.build_dir import drift
+from pipeline.build_dir.built import Built
+from pipeline.manifest import in_words
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json, one_line
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest
 from pipeline.manifest.records import VALIDATION
 from pipeline.options.config import Config
-from pipeline.serving import inference
-from pipeline.shards import margins
-from pipeline.sources.local import in_words
-from stages.chat_template import turn_split
-from stages.rows import notes
+from pipeline.recipe import equal_build
+from pipeline.sources import local
+
+if TYPE_CHECKING:
+    from pipeline.build import Report
+    from pipeline.recipe.equal_build import Look
 
 MAX_INPUTS = 8  # that the summary names
 
@@ -66,9 +69,13 @@ def _lines(manifest: Manifest) -> list[str]:
         f"tokens    {tokens.total}, {tokens.trained} trained, {tokens.padding} padding",
     ]
     if tokens.turn_split:
+        from stages.chat_template import turn_split
+
         lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
     lines += [f"          {n} {code}" for code, n in rows.rejected_by_code.items()]
     for note, count in rows.notes.items():
+        from stages.rows import notes
+
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
     # What is left are refused examples of rows that are not refused: others of theirs are kept.
@@ -79,10 +86,11 @@ def _lines(manifest: Manifest) -> list[str]:
     ]
     if rows.duplicates_found and not rows.duplicates:
         lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
-    rated = margins.line(manifest.margins)
+    rated = in_words.margins(manifest.margins)
     lines += [rated] if rated else []
-    no_margin = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
-    lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
+    if rated and manifest.for_:
+        no_margin = exports.load(manifest.for_).no_margin
+        lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
     packing, padding = manifest.packing, manifest.padding
     if packing:
         lines.append(
@@ -125,18 +133,25 @@ def summary(built: Built) -> str:
     manifest = built.build.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
-    lines += [*_formats(manifest.inputs), *_lines(manifest), *inference.lines(manifest)]
+    lines += [*_formats(manifest.inputs), *_lines(manifest), *in_words.inference(manifest)]
     if built.left_out:
-        lines.append(f"not read  {in_words(built.left_out)}")
+        lines.append(f"not read  {local.in_words(built.left_out)}")
     for name, audit in manifest.audits.items():
         if audit.status == "warn":
             lines.append(f"audit     {name}, {audit.detail}")
     return "\n".join(lines + drift.lines(built.drift))
 
 
+def _make(config: Config, found: Look, report: Report) -> Built:
+    from pipeline.build import make  # which imports all that a build needs
+
+    return make(config, found, report)
+
+
 def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
     """Build; print the manifest's path (or the manifest) on stdout."""
-    built = build(config, _reporter(quiet))
+    found = equal_build.look(config)
+    built = found.built or _make(config, found, _reporter(quiet))
     if not quiet:
         click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -135,10 +136,6 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
-    from math import isfinite
-
-    from expectations.audits import with_tolerances
-
     limits = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
@@ -146,12 +143,14 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
             limits[name] = float(text)
         except ValueError:
             limits[name] = float("nan")
-        if not isfinite(limits[name]):
+        if not math.isfinite(limits[name]):
             raise UsageError(
                 f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
                 "For example --tolerance shortcuts.fail=1.",
             )
     if limits:
+        from expectations.audits import with_tolerances
+
         with_tolerances(limits)
     return limits
 

@@ -64,12 +64,3 @@ def of_parts(kind: Kind, works: Sequence[Work], plan: ShardPlan) -> Margins | No
             column = pa.ipc.open_file(source).read_all().column("margin")
             total += of_column(column.filter(pa.array(plan.kept[start:stop])))
     return total
-
-
-def line(counts: MarginCounts | None) -> str | None:
-    """The summary's line for the manifest's ``rm.margins``; None if all pairs have a margin or
-    none has."""
-    if not counts or not counts.present or not counts.absent:
-        return None
-    total = counts.present + counts.absent
-    return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"
