@@ -18,13 +18,14 @@ from __future__ import annotations
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
-from pipeline.build.preparation import Prepared, judge_of, prepare, refuse_early
+from pipeline.build.preparation import Prepared, prepare, refuse_early
 from pipeline.build.publication import finish, finish_in
 from pipeline.build_dir.built import Built
 from pipeline.options.config import Config
 from pipeline.publish import publish
 from pipeline.recipe import equal_build
 from pipeline.recipe.equal_build import Look
+from pipeline.verdict.judge import Judge
 
 __all__ = [
     "Assembled",
@@ -49,22 +50,21 @@ def build(config: Config, report: Report) -> Built:
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
-    found = equal_build.look(config)
-    return found.built or make(config, found, report)
+    with Judge(config) as judge:
+        found = equal_build.look(config)
+        return found.built or make(config, found, judge, report)
 
 
-def make(config: Config, found: Look, report: Report) -> Built:
+def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
     """The same where no equal build was found.
 
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
+    judge.prepare()
     target = found.target
-    with judge_of(config) as judge:
-        prepared = prepare(config, found.inputs)
-        refuse_early(prepared)
-        with publish.staging(target) as folder:
-            made = make_parts(prepared, report)
-            return finish_in(
-                folder, target, prepared=prepared, made=made, judge=judge, report=report
-            )
+    prepared = prepare(config, found.inputs)
+    refuse_early(prepared)
+    with publish.staging(target) as folder:
+        made = make_parts(prepared, report)
+        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from pipeline.build import preflight
-from pipeline.build.parallel import workers_of
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.sources import local
-from pipeline.verdict import data_docs, gate
-from pipeline.verdict.judge import Judge, judging
 from stages.contract import Split
 from stages.errors import UsageError
 
@@ -91,22 +87,6 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     recipe = resolve_recipe(config, inputs)
     build_id = equal_build.id_of(recipe.fingerprint, inputs)
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
-
-
-def judge_of(config: Config) -> AbstractContextManager[Judge]:
-    """The judge of a build, which begins to load what it needs. Its results can be written down.
-
-    Suites of the user are not stored with the records: a file may define expectations of its own,
-    which each process that judges must load.
-
-    Raises:
-        UsageError: the folder for Data Docs has other files.
-        GateError: a suite does not load.
-    """
-    data_docs.check(config.run.data_docs)
-    users = gate.user_suites(config.judge.expectations)
-    apart = workers_of(config.run) > 1 and config.run.data_docs is None
-    return judging(users, apart)
 
 
 def refuse_early(prepared: Prepared) -> None:

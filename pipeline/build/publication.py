@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pipeline.build import run_record
 from pipeline.build.assembly import Assembled, assemble, require_rows
-from pipeline.build.parallel import Report, workers_of
+from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
-from pipeline.build.preparation import Prepared, judge_of
+from pipeline.build.preparation import Prepared
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
 from pipeline.build_dir.drift import drift
@@ -32,7 +32,8 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     """
     target = publish.check_target(prepared.config.run.output)
     require_complete(prepared, made)
-    with judge_of(prepared.config) as judge, publish.staging(target) as folder:
+    with Judge(prepared.config) as judge, publish.staging(target) as folder:
+        judge.prepare()
         return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
 
 
@@ -68,7 +69,7 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: 
         prepared.inputs,
         list(made.reports.values()),
         started=prepared.started,
-        workers=workers_of(config.run),
+        workers=config.run.processes,
     )
     names = tuple(Path(path).name for path in prepared.left_out)
     record = replace(record, drift=changed, files_left_out=names)

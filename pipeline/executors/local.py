@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline import memory
@@ -71,8 +72,10 @@ class Worker:
 class Pool:
     """Processes that compute ``function(shared, item)``; they are killed when it stops."""
 
-    def __init__(self, function: Callable[[Any, Any], Any], shared: Any) -> None:
-        self._context = multiprocessing.get_context("spawn")
+    def __init__(
+        self, function: Callable[[Any, Any], Any], shared: Any, method: str = "spawn"
+    ) -> None:
+        self._context: Any = multiprocessing.get_context(method)
         self._function = function
         self._shared = shared
         self.workers: list[Worker] = []
@@ -84,7 +87,8 @@ class Pool:
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         # Ctrl-C and SIGTERM reach the whole process group. A worker inherits the blocked signals,
         # so only the parent handles them, and not while it sends a worker its arguments.
-        resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
+        if self._context.get_start_method() != "fork":
+            resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             process.start()
@@ -106,6 +110,12 @@ class Pool:
             worker.process.kill()  # safe: a file gets its final name only once it is complete
         for worker in list(self.workers):
             self.drop(worker)
+
+
+def forkable() -> bool:
+    """Whether a copy of this process can go on: a thread that others wait for would be missing."""
+    tasks = Path("/proc/self/task")
+    return sys.platform == "linux" and tasks.is_dir() and len(list(tasks.iterdir())) == 1
 
 
 def pmap(

@@ -35,7 +35,9 @@ from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Resolved
 from stages.tokens.pretokenized import Accept
 
-FAST_FROM = 1 << 20  # bytes of inputs: to encode fewer takes less time than to load the fast encoder
+FAST_FROM = (
+    1 << 20
+)  # bytes of inputs: to encode fewer takes less time than to load the fast encoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ themselves, in the printable alphabet of byte-level BPE.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 from collections.abc import Iterable, Iterator
