@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline import memory
 from pipeline.options.config import Config
 from pipeline.verdict.judge import Judge
 
@@ -45,6 +46,7 @@ def _built(config: Config, report: Report) -> Built:
     with Judge(config) as judge:
         if not config.run.output.exists():
             judge.start()
+        memory.without_pandas()
         from pipeline.recipe import equal_build
 
         found = equal_build.look(config)

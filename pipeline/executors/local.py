@@ -32,11 +32,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def _serve(pipe: Connection, function: Callable[[Any, Any], Any], shared: Any) -> None:
+def _serve(
+    pipe: Connection, function: Callable[[Any, Any], Any], shared: Any, pandas: bool
+) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()
+    if not pandas:
+        memory.without_pandas()
     while True:
         try:
             item = pipe.recv()
@@ -70,20 +75,30 @@ class Worker:
 
 
 class Pool:
-    """Processes that compute ``function(shared, item)``; they are killed when it stops."""
+    """Processes that compute ``function(shared, item)``; they are killed when it stops.
+
+    Args:
+        method: how they are started.
+        pandas: they may need it.
+    """
 
     def __init__(
-        self, function: Callable[[Any, Any], Any], shared: Any, method: str = "spawn"
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        method: str = "spawn",
+        pandas: bool = False,
     ) -> None:
         self._context: Any = multiprocessing.get_context(method)
         self._function = function
         self._shared = shared
+        self._pandas = pandas
         self.workers: list[Worker] = []
 
     def start(self) -> None:
         """Start one more process."""
         mine, theirs = self._context.Pipe()
-        arguments = (theirs, self._function, self._shared)
+        arguments = (theirs, self._function, self._shared, self._pandas)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         # Ctrl-C and SIGTERM reach the whole process group. A worker inherits the blocked signals,
         # so only the parent handles them, and not while it sends a worker its arguments.

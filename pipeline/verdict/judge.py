@@ -52,7 +52,7 @@ class Judge:
         """Start the process that judges, where there is something to gain from one."""
         method = None if self._pool else _method(self._config)
         if method is not None:
-            self._pool = Pool(_apart, None, method)
+            self._pool = Pool(_apart, None, method, pandas=True)
             self._pool.start()
             send(self._pool.workers[0], None)
 
