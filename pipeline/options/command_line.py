@@ -77,6 +77,7 @@ BUILD = (
     _option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="For --shuffle and --test-size."),
     _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites to check the shards with: JSON of Great Expectations, or Python."),
     _option("--data-docs", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also write Great Expectations' pages there, usable offline."),
+    _option("--verify/--no-verify", default=False, help="Hash inputs and output again where their sizes and times say that nothing changed."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="How work is run in parallel."),
     _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),

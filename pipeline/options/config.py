@@ -176,6 +176,7 @@ class RunOptions:
     engine: str = "local"
     cache_dir: Path = field(default_factory=default_cache)
     data_docs: Path | None = None  # where Great Expectations' own pages go
+    verify: bool = False  # hash every file of an equal build, whatever its size and times say
 
     @property
     def processes(self) -> int:
