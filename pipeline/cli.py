@@ -117,5 +117,7 @@ def main() -> NoReturn:
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, _interrupt)
     memory.keep_freed()
+    # Nothing here multiplies matrices, and a process with threads cannot be copied.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     debug = "--debug" in sys.argv[1:]
     sys.exit(_status(debug))

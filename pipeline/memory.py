@@ -1,4 +1,4 @@
-"""Keeps freed memory inside the process, and the cycle collector out of the way.
+"""Keeps freed memory inside the process, the cycle collector out of the way, and pandas out.
 
 A build frees and takes arrays of megabytes thousands of times. By default the C library gives
 them back to the kernel each time, which then clears and maps fresh pages: on virtual machines that
@@ -11,6 +11,7 @@ import ctypes
 import gc
 import os
 import sys
+from typing import Any
 
 _M_TRIM_THRESHOLD = -1  # mallopt(3)
 _M_MMAP_THRESHOLD = -3
@@ -28,3 +29,28 @@ def keep_freed() -> None:
         libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def without_pandas() -> None:
+    """Keep pyarrow from importing pandas, which takes half a second.
+
+    pyarrow looks for it at its first array, in case the values are a Series; it is told here that
+    there is none. Only for processes of ours: elsewhere somebody may want ``to_pandas``.
+    """
+    if "pandas" in sys.modules:
+        return
+    hidden: Any = _Hidden
+    sys.meta_path.insert(0, hidden)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(hidden)
+
+
+class _Hidden:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from pipeline import exports
-from pipeline.build import Built, Report, build
-from pipeline.build_dir import drift
-from pipeline.manifest.counts import ExampleCounts, RowCounts
-from pipeline.manifest.json_records import as_json, one_line
-from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest
-from pipeline.manifest.records import VALIDATION
+from pipeline import memory
 from pipeline.options.config import Config
-from pipeline.serving import inference
-from pipeline.shards import margins
-from pipeline.sources.local import in_words
-from stages.chat_template import turn_split
-from stages.rows import notes
+from pipeline.verdict.judge import Judge
 
-MAX_INPUTS = 8  # that the summary names
+if TYPE_CHECKING:
+    from pipeline.build import Report
+    from pipeline.build_dir.built import Built
 
 
 class _Bar:
@@ -49,94 +40,31 @@ def _reporter(quiet: bool) -> Report:
     return _Bar() if sys.stderr.isatty() and not quiet else _silent
 
 
-def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
-    left_out = f" + {rows.filtered} left out by --where" if rows.filtered else ""
-    lost = f"{rows.rejected} rejected + {rows.duplicates} duplicates{left_out}"
-    refused = f"{examples.rejected} rejected + {examples.duplicates} duplicates"
-    return [
-        f"rows      {rows.in_} in = {rows.used} used + {lost}",
-        f"examples  {examples.made} made = {examples.kept} kept + {refused}",
-    ]
+def _built(config: Config, report: Report) -> Built:
+    """``pipeline.build.build``; what it needs is imported when the judge's process has begun, and
+    most of it only where something is to be made."""
+    with Judge(config) as judge:
+        if not config.run.output.exists():
+            judge.start()
+        memory.without_pandas()
+        from pipeline.recipe import equal_build
 
+        found = equal_build.look(config)
+        if found.built is not None:
+            return found.built
+        judge.start()
+        from pipeline.build import make
 
-def _lines(manifest: Manifest) -> list[str]:
-    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
-    lines = [
-        *_ledger(rows, examples),
-        f"tokens    {tokens.total}, {tokens.trained} trained, {tokens.padding} padding",
-    ]
-    if tokens.turn_split:
-        lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
-    lines += [f"          {n} {code}" for code, n in rows.rejected_by_code.items()]
-    for note, count in rows.notes.items():
-        label = "warning" if note in notes.WARNINGS else ""
-        lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
-    # What is left are refused examples of rows that are not refused: others of theirs are kept.
-    beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
-    lines += [
-        f"          {n} examples refused from rows that kept others: {code}"
-        for code, n in beside.items()
-    ]
-    if rows.duplicates_found and not rows.duplicates:
-        lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
-    rated = margins.line(manifest.margins)
-    lines += [rated] if rated else []
-    no_margin = exports.load(manifest.for_).no_margin if rated and manifest.for_ else ""
-    lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
-    packing, padding = manifest.packing, manifest.padding
-    if packing:
-        lines.append(
-            f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
-            f"{packing.efficiency:.2%} full"
-        )
-    if manifest.options.get("test_size") and "test" not in manifest.splits:
-        lines.append("test      none: --test-size gives less than one row")
-    failed = manifest.validation.failed
-    for severity in ("warning", "info"):
-        lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
-    if padding:
-        lines.append(f"padding   width {padding.width}, {padding.waste:.1%} of it wasted")
-    return lines
-
-
-def unread(source: InputRecord) -> str:
-    """The columns of one input that nothing read, with the share of rows that have them."""
-    return ", ".join(f"{one.column} ({one.share:.0%} of rows)" for one in source.unread)
-
-
-def _formats(inputs: Sequence[InputRecord]) -> list[str]:
-    """The format of each input and the evidence for it; of many inputs the first few."""
-    several = len(inputs) > 1
-    lines = [
-        f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
-        for one in inputs[:MAX_INPUTS]
-    ]
-    lines += [
-        f"not read  {one.path + ': ' if several else ''}{unread(one)}"
-        for one in inputs[:MAX_INPUTS]
-        if one.unread
-    ]
-    left = len(inputs) - MAX_INPUTS
-    return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
-
-
-def summary(built: Built) -> str:
-    """The summary of a build, for the terminal."""
-    manifest = built.build.manifest
-    head = "built" if built.fresh else "already up to date"
-    lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
-    lines += [*_formats(manifest.inputs), *_lines(manifest), *inference.lines(manifest)]
-    if built.left_out:
-        lines.append(f"not read  {in_words(built.left_out)}")
-    for name, audit in manifest.audits.items():
-        if audit.status == "warn":
-            lines.append(f"audit     {name}, {audit.detail}")
-    return "\n".join(lines + drift.lines(built.drift))
+        return make(config, found, judge, report)
 
 
 def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
     """Build; print the manifest's path (or the manifest) on stdout."""
-    built = build(config, _reporter(quiet))
+    built = _built(config, _reporter(quiet))
+    from pipeline.build_dir.summary import summary
+    from pipeline.manifest.json_records import one_line
+    from pipeline.manifest.manifest import MANIFEST
+
     if not quiet:
         click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import pyarrow as pa
+if TYPE_CHECKING:  # commands name tasks and kinds, and import nothing heavy for it
+    import pyarrow as pa
 
-if TYPE_CHECKING:
     from stages.files.file_version import FileVersion
 
 
-Batch: TypeAlias = pa.RecordBatch
+Batch: TypeAlias = "pa.RecordBatch"
 Row: TypeAlias = dict[str, Any]
 Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # what a row may say, and where it says it
 

@@ -44,7 +44,6 @@ from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
 from stages.conversations import loss_mask
-from stages.kinds import conversation
 from stages.layouts import packed, padded
 from stages.models import encoders
 from stages.models.profile import with_step_tokens
@@ -52,6 +51,7 @@ from stages.normalize import exchanges, stage
 from stages.parity import sample
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
+from stages.rows import batches
 from stages.tokenizers import builtin
 from stages.tokens import encode, folded_labels, merged_cuts
 
@@ -327,7 +327,7 @@ def a_system_turn_is_dropped() -> None:
     def change(old: Any, conversations: Any) -> Any:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
-    wrap(conversation, "turns_column", change)
+    wrap(batches, "turns_column", change)
 
 
 @mutant("sft")
@@ -336,7 +336,7 @@ def contents_are_stripped() -> None:
         turns = [[replace(m, content=(m.content or "").strip()) for m in c] for c in conversations]
         return old(turns)
 
-    wrap(conversation, "turns_column", change)
+    wrap(batches, "turns_column", change)
 
 
 @mutant("flat")

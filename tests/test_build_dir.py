@@ -20,6 +20,7 @@ from pipeline.build import Built
 from pipeline.build_dir import examples as rows
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.build import read_manifest as parse
+from pipeline.build_dir.summary import summary
 from pipeline.check.check import check
 from pipeline.manifest import build_id, seal
 from pipeline.manifest.dataset_files import write_json
@@ -36,7 +37,6 @@ from pipeline.manifest.json_records import (
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
 from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Validation
 from pipeline.report import make as page
-from pipeline.run_build import summary
 from pipeline.trainers.exporting import export_build
 from pipeline.view.drawing import Shards
 from stages.errors import DataError, UsageError

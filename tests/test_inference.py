@@ -18,8 +18,8 @@ from support import read_manifest
 from transformers import AutoTokenizer
 
 from pipeline.build_dir.build import Build
+from pipeline.manifest import in_words
 from pipeline.manifest.counts import AnswerTokens
-from pipeline.serving import inference
 from pipeline.shards import answers
 from pipeline.shards.answers import Answers, Counting
 from stages.binding import bind
@@ -116,7 +116,7 @@ def test_a_build_of_both_is_warned_about_and_can_choose(
     assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
     assert both["inference"]["arguments"] is None
     assert both["inference"]["mixed"]
-    assert any("--thinking" in line for line in inference.lines(Build.open(folder).manifest))
+    assert any("--thinking" in line for line in in_words.inference(Build.open(folder).manifest))
     on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
     assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
     assert on["inference"]["arguments"] == {"enable_thinking": True}

@@ -18,7 +18,8 @@ from support import Ran, read_manifest
 
 from expectations.audits import FAIL, Totals
 from expectations.audits import margins as audit
-from pipeline.shards.margins import Margins, line, of_column
+from pipeline.manifest import in_words
+from pipeline.shards.margins import Margins, of_column
 from stages.contract import FormatOptions, Pair, Row
 from stages.errors import ExpectationError, RowError
 from stages.formats import _pairs, load
@@ -169,7 +170,9 @@ def test_counts_are_plain_counts(values: list[float | None]) -> None:
     given_ = [value for value in values if value is not None]
     below = sum(value < 0 for value in given_)
     assert found == Margins(len(given_), len(values) - len(given_), below)
-    assert (line(found.recorded()) is None) == (not given_ or len(given_) == len(values))
+    assert (in_words.margins(found.recorded()) is None) == (
+        not given_ or len(given_) == len(values)
+    )
     totals = Totals()
     totals.add({"pairs": np.array([found.present, found.negative]), "rows": np.zeros(0, object)})
     judged = audit.AUDIT.judge(None, totals, audit.AUDIT.tolerances)

@@ -12,7 +12,7 @@ from small_tokenizers import model_folder, small
 from support import read_manifest
 
 from pipeline.build_dir.build import Build
-from pipeline.serving import inference
+from pipeline.manifest import in_words
 from stages.errors import ModelError
 from stages.profiles import template
 from stages.tokenizers.resolve import Overrides, resolve
@@ -88,7 +88,9 @@ def test_each_wrong_token_is_told(case: str, make: Callable[..., Path], tmp_path
     assert manifest["model"]["pad_token"] == PAD
     assert manifest["model"]["end_of_turn"] == END
     told = [
-        line for line in inference.lines(Build.open(folder).manifest) if line.startswith("repaired")
+        line
+        for line in in_words.inference(Build.open(folder).manifest)
+        if line.startswith("repaired")
     ]
     assert any(words in line and key in line for line in told)
     serving = json.loads((folder / "serving.json").read_bytes())

@@ -1,25 +1,35 @@
 """The import of Great Expectations, as late and as fast as possible; only this file imports it.
 
-The import takes seconds, most of them for scipy and altair, which only one of its fifty
-expectations and its pages need. It gets both as modules that load when one of their attributes is
-used. Workers, ``--help`` and ``plan`` do not import it.
+The import takes seconds. Most of them are for scipy and altair, which only one of its fifty
+expectations and its pages need: it gets both as modules that load when one of their attributes is
+used. A process that judges shipped suites alone imports a part of the library: stand-ins take the
+places of databases and clouds, and of expectations until one of that type is asked for. Workers,
+``--help`` and ``plan`` do not import it.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+_PACKAGE = "great_expectations"
 _ON_USE = ("scipy.stats", "altair")
+_TYPES = f"{_PACKAGE}.expectations.core"
+_SOURCES = re.escape(f"{_PACKAGE}.datasource.fluent.")
+_LEFT_OUT = re.compile(
+    rf"{re.escape(_TYPES)}\.expect_\w+|{_SOURCES}(fabric|(?!pandas_datasource)\w+_datasource)"
+)
 
 
 class _Later:
@@ -37,16 +47,46 @@ class _Later:
         return spec
 
 
+class _StandIn:
+    """An import hook and loader that gives modules whose every attribute is an empty class."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        loader: Any = cls
+        return ModuleSpec(name, loader) if _LEFT_OUT.fullmatch(name) else None
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """The usual module object."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        @functools.cache
+        def attribute(name: str) -> type:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {"__module__": module.__name__})
+
+        vars(module)["__getattr__"] = attribute
+
+
 @contextmanager
-def _lightly() -> Iterator[None]:
-    finder: Any = _Later
-    sys.meta_path.insert(0, finder)
+def _hooks(*finders: Any) -> Iterator[None]:
+    """Imports go through these first; meanwhile nothing is collected, since all of it stays."""
+    sys.meta_path[:0] = finders
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations of its dependencies
             yield
     finally:
-        sys.meta_path.remove(finder)
+        for finder in finders:
+            sys.meta_path.remove(finder)
+        if collecting:
+            gc.enable()
 
 
 @functools.cache
@@ -57,8 +97,32 @@ def great_expectations() -> Any:
         ImportError: it is not installed.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
-    with _lightly():
+    with _hooks(_Later):
         return importlib.import_module("great_expectations")
+
+
+def for_shipped_suites() -> None:
+    """Import what shipped suites need of it, in a process that judges nothing else.
+
+    Raises:
+        Exception: whatever a version of the library raises that needs more of itself. Then another
+            process must judge, since the library cannot be imported twice.
+    """
+    with _hooks(_StandIn):
+        great_expectations()
+
+
+def of_type(name: str) -> Any:
+    """The class of an expectation; one that a stand-in is there for is imported now.
+
+    Raises:
+        KeyError: there is none.
+    """
+    if name not in registry():
+        sys.modules.pop(f"{_TYPES}.{name}", None)
+        with suppress(ImportError):
+            importlib.import_module(f"{_TYPES}.{name}")
+    return registry()[name]
 
 
 def registry() -> dict[str, type]:

@@ -56,7 +56,7 @@ class Runner:
         expectations = []
         for at, declared in enumerate(suite.expectations):
             kwargs = resolved(declared.kwargs, parameters)
-            kind = library.registry()[declared.type]
+            kind = library.of_type(declared.type)
             try:
                 expectations.append(kind(**kwargs, severity=declared.severity, meta={"at": at}))
             except Exception as error:
@@ -166,7 +166,7 @@ def _judged(outcome: Any, suite: Suite, parameters: Mapping[str, int], rows: int
         raise GateError(f"Suite {suite.name}: {config.type} skipped rows as missing.", HELP)
     broken = result.get("unexpected_count")
     at = tuple(int(i) for i in result.get("partial_unexpected_index_list") or ())
-    kwargs = _arguments(library.registry()[declared.type], config.kwargs)
+    kwargs = _arguments(library.of_type(declared.type), config.kwargs)
     return Judged(
         type=declared.type,
         kwargs=kwargs

@@ -15,17 +15,17 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
-from pipeline.build.preparation import Prepared, identify, judge_of, prepare, refuse_early
-from pipeline.build.publication import Built, finish, finish_in, up_to_date
-from pipeline.inputs.scan import scan
+from pipeline.build.preparation import Prepared, prepare, refuse_early
+from pipeline.build.publication import finish, finish_in
+from pipeline.build_dir.built import Built
 from pipeline.options.config import Config
 from pipeline.publish import publish
-from pipeline.sources import local
+from pipeline.recipe import equal_build
+from pipeline.recipe.equal_build import Look
+from pipeline.verdict.judge import Judge
 
 __all__ = [
     "Assembled",
@@ -37,6 +37,7 @@ __all__ = [
     "build",
     "finish",
     "join",
+    "make",
     "make_parts",
     "missing",
     "prepare",
@@ -49,18 +50,21 @@ def build(config: Config, report: Report) -> Built:
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
-    target = publish.check_target(config.run.output)
-    inputs = scan(config)
-    key = identify(config, inputs) if config.run.data_docs is None else None
-    there = up_to_date(target, key) if key else None
-    if there is not None:
-        there = replace(there, folder=config.run.output)
-        return Built(there, fresh=False, left_out=tuple(local.left_out(config.source.data)))
-    with judge_of(config) as judge:
-        prepared = prepare(config, inputs)
-        refuse_early(prepared)
-        with publish.staging(target) as folder:
-            made = make_parts(prepared, report)
-            return finish_in(
-                folder, target, prepared=prepared, made=made, judge=judge, report=report
-            )
+    with Judge(config) as judge:
+        found = equal_build.look(config)
+        return found.built or make(config, found, judge, report)
+
+
+def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
+    """The same where no equal build was found.
+
+    Raises:
+        PipelineError: see ``stages.errors``; the old build, if any, is untouched.
+    """
+    judge.prepare()
+    target = found.target
+    prepared = prepare(config, found.inputs)
+    refuse_early(prepared)
+    with publish.staging(target) as folder:
+        made = make_parts(prepared, report)
+        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)

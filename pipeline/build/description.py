@@ -14,7 +14,6 @@ from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build.model_description import repaired
 from pipeline.inputs.scan import Input
-from pipeline.manifest import build_id as identity
 from pipeline.manifest.counts import (
     FATES,
     ExampleCounts,
@@ -40,6 +39,7 @@ from pipeline.manifest.manifest import (
     ValidationSummary,
 )
 from pipeline.parts.part import PartReport
+from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
 from pipeline.shards.gather import ShardReport
@@ -74,11 +74,6 @@ class Outcome:
             for name, values in part.counts.items():
                 total.setdefault(name, Counter()).update(values)
         return total
-
-
-def build_id(fingerprint: str, inputs: Sequence[Input]) -> str:
-    """Hash of the recipe and its inputs: equal ids, equal shards."""
-    return identity.of_recipe(fingerprint, [(one.name, one.sha256) for one in inputs])
 
 
 def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
@@ -267,7 +262,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
     return Manifest(
         schema_version=SCHEMA_VERSION,
         version=__version__,
-        build_id=build_id(recipe.fingerprint, outcome.inputs),
+        build_id=equal_build.id_of(recipe.fingerprint, outcome.inputs),
         recipe_fingerprint=recipe.fingerprint,
         task=config.task,
         layout=config.plan.layout,

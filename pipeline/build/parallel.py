@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -15,13 +14,6 @@ Result = TypeVar("Result")
 
 
 Report = Callable[[str, int, int], None]  # of progress: which phase, pieces done, of how many
-
-
-def workers_of(run: RunOptions) -> int:
-    """How many processes a build may use: ``--workers``, or one for each core."""
-    if run.workers:
-        return run.workers
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_parallel(
@@ -45,7 +37,7 @@ def in_parallel(
     pmap = catalog.load("pipeline.executors", run.engine, "pmap")
     results: dict[int, Result] = {}
     report(what, 0, len(items))
-    for index, result in pmap(function, shared, items, workers_of(run)):
+    for index, result in pmap(function, shared, items, run.processes):
         results[index] = result
         report(what, len(results), len(items))
     return [results[index] for index in range(len(items))]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from pipeline.build import description, preflight
-from pipeline.build.parallel import workers_of
+from pipeline.build import preflight
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.recipe.recipe import Recipe, declared_fingerprint, resolve_recipe
+from pipeline.recipe import equal_build
+from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.sources import local
-from pipeline.verdict import data_docs, gate
-from pipeline.verdict.judge import Judge, judging
 from stages.contract import Split
-from stages.errors import PipelineError, UsageError
+from stages.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +62,12 @@ class Prepared:
         Raises:
             UsageError: another version of the program prepared it.
         """
-        current = description.build_id(self.recipe.fingerprint, self.inputs)
+        current = equal_build.id_of(self.recipe.fingerprint, self.inputs)
         if current != self.build_id:
             raise UsageError(
                 "The build was prepared by another version of this program.",
                 "Prepare it again, and make its parts by the same version.",
             )
-
-
-def identify(config: Config, inputs: Sequence[Input]) -> str | None:
-    """The id of the build to be, before the model is proved or anything loaded: an equal build that
-    is there has it. None where the options do not go together, which ``prepare`` will say."""
-    try:
-        return description.build_id(declared_fingerprint(config), inputs)
-    except PipelineError:
-        return None
 
 
 def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
@@ -97,24 +85,8 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     left_out = tuple(local.left_out(config.source.data))
     inputs = tuple(scan(config) if inputs is None else inputs)
     recipe = resolve_recipe(config, inputs)
-    build_id = description.build_id(recipe.fingerprint, inputs)
+    build_id = equal_build.id_of(recipe.fingerprint, inputs)
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
-
-
-def judge_of(config: Config) -> AbstractContextManager[Judge]:
-    """The judge of a build, which begins to load what it needs. Its results can be written down.
-
-    Suites of the user are not stored with the records: a file may define expectations of its own,
-    which each process that judges must load.
-
-    Raises:
-        UsageError: the folder for Data Docs has other files.
-        GateError: a suite does not load.
-    """
-    data_docs.check(config.run.data_docs)
-    users = gate.user_suites(config.judge.expectations)
-    apart = workers_of(config.run) > 1 and config.run.data_docs is None
-    return judging(users, apart)
 
 
 def refuse_early(prepared: Prepared) -> None:

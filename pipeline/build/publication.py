@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.build import run_record
 from pipeline.build.assembly import Assembled, assemble, require_rows
-from pipeline.build.parallel import Report, workers_of
+from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
-from pipeline.build.preparation import Prepared, judge_of
+from pipeline.build.preparation import Prepared
 from pipeline.build_dir.build import Build
+from pipeline.build_dir.built import Built
 from pipeline.build_dir.drift import drift
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
-from pipeline.manifest.manifest import MANIFEST
-from pipeline.manifest.records import RUN, Change
-from pipeline.manifest.seal import problem
+from pipeline.manifest.records import RUN
 from pipeline.publish import failed, publish
 from pipeline.verdict.judge import Judge
-from stages.errors import DataError, PipelineError
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A build that is on disk.
-
-    Attributes:
-        fresh: False when an equal build was there already.
-        drift: what changed against the build before; None when there was none.
-        left_out: files of named folders that no reader is for.
-    """
-
-    build: Build
-    fresh: bool
-    drift: Mapping[str, Change] | None = None
-    left_out: tuple[str, ...] = ()
-
-
-def up_to_date(target: Path, build_id: str) -> Build | None:
-    """An equal build that is already there, every byte of it; else None."""
-    try:
-        there = Build.open(target)
-        broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
-    except (PipelineError, OSError):
-        return None
-    same = there.manifest.build_id == build_id and not broken
-    return there if same and not any(there.differences()) else None
+from stages.errors import DataError
 
 
 def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
@@ -61,7 +32,8 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     """
     target = publish.check_target(prepared.config.run.output)
     require_complete(prepared, made)
-    with judge_of(prepared.config) as judge, publish.staging(target) as folder:
+    with Judge(prepared.config) as judge, publish.staging(target) as folder:
+        judge.prepare()
         return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
 
 
@@ -97,7 +69,7 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: 
         prepared.inputs,
         list(made.reports.values()),
         started=prepared.started,
-        workers=workers_of(config.run),
+        workers=config.run.processes,
     )
     names = tuple(Path(path).name for path in prepared.left_out)
     record = replace(record, drift=changed, files_left_out=names)

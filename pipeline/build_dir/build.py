@@ -8,7 +8,7 @@ for table in build.splits["train"].tables():
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ from pipeline.manifest.records import (
     Validation,
 )
 from stages.errors import DataError, SurroundingsError, UsageError
+from stages.files import file_hash
 
 _R = TypeVar("_R", bound=JsonRecord)
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
@@ -228,9 +229,15 @@ class Build:
         except OSError as error:
             raise _missing(self.folder, REJECTS, error) from error
 
-    def differences(self) -> Iterator[files.Difference]:
-        """Files that are missing, changed, or not named by the manifest; every file is read."""
-        return files.differences(self.folder, self.manifest.files)
+    def differences(
+        self, sha256: Callable[[Path], str] = file_hash.sha256
+    ) -> Iterator[files.Difference]:
+        """Files that are missing, changed, or not named by the manifest.
+
+        Args:
+            sha256: gives the hash of a file; by default every file is read.
+        """
+        return files.differences(self.folder, self.manifest.files, sha256)
 
     def require_intact(self) -> Build:
         """The build itself, when every file that its manifest names is what was written.

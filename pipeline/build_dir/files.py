@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,17 +27,20 @@ class Difference:
     detail: str
 
 
-def differences(folder: Path, files: Mapping[str, str]) -> Iterator[Difference]:
+def differences(
+    folder: Path, files: Mapping[str, str], sha256: Callable[[Path], str] = file_hash.sha256
+) -> Iterator[Difference]:
     """Every file that is missing, changed, or not named.
 
     Args:
         files: sha256 by path, as a manifest has them.
+        sha256: gives that of a file; by default every file is read.
     """
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
     for name in sorted(files):
         if name not in present:
             yield Difference(name, MISSING, "the manifest lists it, but it does not exist")
-        elif file_hash.sha256(folder / name) != files[name]:
+        elif sha256(folder / name) != files[name]:
             yield Difference(name, HASH, f"its sha256 is not {files[name]}")
     for name in sorted(present - {*files} - _UNLISTED):
         yield Difference(name, UNKNOWN, "the manifest does not list it")

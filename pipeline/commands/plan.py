@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipeline import tasks
+from pipeline import memory, tasks
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import default_cache
 from stages.errors import DataError, PipelineError, UsageError
@@ -86,6 +86,7 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(data: tuple[str, ...], task: str | None, as_json: bool, **given: Any) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
+    memory.without_pandas()
     if task is not None:
         print_plan(config_from(task, data, given), as_json)
         return

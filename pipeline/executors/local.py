@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline import memory
@@ -31,11 +32,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def _serve(pipe: Connection, function: Callable[[Any, Any], Any], shared: Any) -> None:
+def _serve(
+    pipe: Connection, function: Callable[[Any, Any], Any], shared: Any, pandas: bool
+) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()
+    if not pandas:
+        memory.without_pandas()
     while True:
         try:
             item = pipe.recv()
@@ -69,22 +75,35 @@ class Worker:
 
 
 class Pool:
-    """Processes that compute ``function(shared, item)``; they are killed when it stops."""
+    """Processes that compute ``function(shared, item)``; they are killed when it stops.
 
-    def __init__(self, function: Callable[[Any, Any], Any], shared: Any) -> None:
-        self._context = multiprocessing.get_context("spawn")
+    Args:
+        method: how they are started.
+        pandas: they may need it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        method: str = "spawn",
+        pandas: bool = False,
+    ) -> None:
+        self._context: Any = multiprocessing.get_context(method)
         self._function = function
         self._shared = shared
+        self._pandas = pandas
         self.workers: list[Worker] = []
 
     def start(self) -> None:
         """Start one more process."""
         mine, theirs = self._context.Pipe()
-        arguments = (theirs, self._function, self._shared)
+        arguments = (theirs, self._function, self._shared, self._pandas)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         # Ctrl-C and SIGTERM reach the whole process group. A worker inherits the blocked signals,
         # so only the parent handles them, and not while it sends a worker its arguments.
-        resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
+        if self._context.get_start_method() != "fork":
+            resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             process.start()
@@ -106,6 +125,12 @@ class Pool:
             worker.process.kill()  # safe: a file gets its final name only once it is complete
         for worker in list(self.workers):
             self.drop(worker)
+
+
+def forkable() -> bool:
+    """Whether a copy of this process can go on: a thread that others wait for would be missing."""
+    tasks = Path("/proc/self/task")
+    return sys.platform == "linux" and tasks.is_dir() and len(list(tasks.iterdir())) == 1
 
 
 def pmap(

@@ -144,14 +144,18 @@ def _opened(file: Located, name: str, salvage: bool) -> Input:
     )
 
 
-def scan(config: Config) -> list[Input]:
+def scan(config: Config, files: Sequence[Located] | None = None) -> list[Input]:
     """Open and hash every input, and cut it into splits.
+
+    Args:
+        files: what ``expand`` gave, where it was called already.
 
     Raises:
         UsageError, DataError: an input is missing, empty or not what its name says.
         SurroundingsError: one is not readable.
     """
-    files = expand(config.source.data, config.run.cache_dir)
+    if files is None:
+        files = expand(config.source.data, config.run.cache_dir)
     inputs = []
     for file, name in zip(files, short_names(files), strict=True):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -77,6 +78,7 @@ BUILD = (
     _option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="For --shuffle and --test-size."),
     _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites to check the shards with: JSON of Great Expectations, or Python."),
     _option("--data-docs", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also write Great Expectations' pages there, usable offline."),
+    _option("--verify/--no-verify", default=False, help="Hash inputs and output again where their sizes and times say that nothing changed."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="How work is run in parallel."),
     _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
@@ -136,10 +138,6 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
-    from math import isfinite
-
-    from expectations.audits import with_tolerances
-
     limits = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
@@ -147,12 +145,14 @@ def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
             limits[name] = float(text)
         except ValueError:
             limits[name] = float("nan")
-        if not isfinite(limits[name]):
+        if not math.isfinite(limits[name]):
             raise UsageError(
                 f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
                 "For example --tolerance shortcuts.fail=1.",
             )
     if limits:
+        from expectations.audits import with_tolerances
+
         with_tolerances(limits)
     return limits
 

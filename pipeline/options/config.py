@@ -186,6 +186,15 @@ class RunOptions:
     engine: str = "local"
     cache_dir: Path = field(default_factory=default_cache)
     data_docs: Path | None = None  # where Great Expectations' own pages go
+    verify: bool = False  # hash every file of an equal build, whatever its size and times say
+
+    @property
+    def processes(self) -> int:
+        """How many a build may use: ``--workers``, or one for each core."""
+        if self.workers:
+            return self.workers
+        known = hasattr(os, "sched_getaffinity")
+        return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 PHASES: dict[str, type[Any]] = {

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from expectations.contract import PLANNED, Context
 from expectations.validate import Validate
-from pipeline import exports, tasks
+from pipeline import tasks
 from pipeline.inputs.detection import recognise, rows_each
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
+from pipeline.recipe.declared import fingerprint_of, fitted, layout_of, resolved
 from pipeline.recipe.fingerprints import code_version, hash_of
 from pipeline.recipe.stage_tools import Tools
 from stages import formats, probes
@@ -23,18 +24,19 @@ from stages.binding import bind
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Stage
-from stages.errors import ModelError, UsageError
+from stages.errors import UsageError
 from stages.layouts import Shape
 from stages.models import encoders
-from stages.models.profile import ModelProfile, TargetModel, tokenizer_of
+from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
 from stages.tokenizers import oracle
 from stages.tokenizers.repairs import Repair
-from stages.tokenizers.resolve import Overrides, Resolved, resolve
-from stages.tokens import inference
+from stages.tokenizers.resolve import Resolved
 from stages.tokens.folded_labels import readable
 from stages.tokens.pretokenized import Accept
+
+FAST_FROM = 1 << 20  # bytes of inputs: fewer are encoded sooner than the fast encoder is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """Hash of options, profile and code."""
-        return _fingerprint(self.config, self.model.profile, self.model.tokenizer_json)
+        return fingerprint_of(self.config, self.model.profile, self.model.tokenizer_json)
 
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part depends on but its split."""
@@ -157,32 +159,6 @@ class Recipe:
         profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
         engine = [encoder.name, encoder.version]
         return hash_of([options, profile, tokenizer, code_version(), engine])
-
-
-def _fingerprint(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
-    tokenizer = hashlib.sha256(tokenizer_json).hexdigest()
-    return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
-
-
-def declared_fingerprint(config: Config) -> str:
-    """The fingerprint of the recipe that ``resolve_recipe`` would give, in a fraction of its time:
-    no row is looked at, no claim about the model is proved, no encoder is loaded.
-
-    Raises:
-        UsageError, ModelError: model and options do not go together.
-    """
-    task = tasks.load(config.task)
-    config = config.but(layout=_layout(config, task))
-    resolved, profile = _resolved(config)
-    tokenizer_json = tokenizer_of(profile, resolved.tokenizer_json, task.with_steps)
-    return _fingerprint(_fitted(config, profile), profile, tokenizer_json)
-
-
-def _fitted(config: Config, profile: ModelProfile) -> Config:
-    """The options with a length that the model can read: an encoder's positions are absolute."""
-    if profile.pair is None:
-        return config
-    return config.but(max_length=min(config.plan.max_length, profile.context_length))
 
 
 def _check_columns(recipe: Recipe) -> None:
@@ -197,111 +173,61 @@ def _check_columns(recipe: Recipe) -> None:
         present |= set(stage.writes)
 
 
-def _resolved(config: Config) -> tuple[Resolved, ModelProfile]:
-    """The model of a build as it was found, and its profile as the options have it.
-
-    Raises:
-        ModelError: there is no such model, or the options do not suit it.
-    """
-    overrides = Overrides(
-        chat_template=config.parts.chat_template,
-        eos=config.parts.eos,
-        date=config.parts.date,
-        added_tokens=config.parts.add_token,
-    )
-    resolved = resolve(config.parts.model, config.run.cache_dir, overrides)
-    return resolved, _suited(resolved.profile, config)
-
-
 def find_model(config: Config) -> tuple[Resolved, TargetModel]:
     """Resolve and bind the model of a build.
 
     Raises:
         ModelError: there is no such model, or it does not prove what it must.
     """
-    resolved, profile = _resolved(config)
-    model = bind(profile, resolved.tokenizer_json, tasks.load(config.task).with_steps)
+    found, profile = resolved(config)
+    model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
     subject = probes.ProbeSubject(
         model=model,
-        stock=resolved.tokenizer_json,
+        stock=found.tokenizer_json,
         train_on=config.source.train_on,
         system=config.source.system,
     )
     model.probes.update(probes.require(subject, probes.rendering(model)))
-    return resolved, model
+    return found, model
 
 
-def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
-    """The profile with the build's padding side.
-
-    Raises:
-        ModelError: the family is not trained on this task, or not padded so.
-    """
-    if profile.pair is not None and not tasks.kind_of(config.task).compares:
-        raise ModelError(
-            f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
-            f"Use it for rm, or name a language model for {config.task}.",
-        )
-    if profile.pair is not None and config.plan.padding_side == "left":
-        raise ModelError(
-            f"{profile.name} is read at its first token and counts positions from the left.",
-            "Leave --padding-side out: encoders are padded right.",
-        )
-    profile = inference.chosen(profile, config.parts.thinking)
-    return replace(profile, padding_side=config.plan.padding_side or profile.padding_side)
+def encoder_for(inputs: Sequence[Input]) -> Callable[[bytes], str]:
+    """What names the encoder for a tokenizer: the fast one where it agrees with the reference, and
+    where there is so much to encode that loading it pays. It depends on nothing else, so that equal
+    inputs give equal manifests."""
+    return encoders.choose if sum(source.bytes for source in inputs) >= FAST_FROM else _reference
 
 
-def _layout(config: Config, task: tasks.Task) -> str:
-    """The build's layout: as asked for, or the first that task and trainer have in common.
-
-    Raises:
-        UsageError: it is not offered.
-    """
-    export = exports.load(config.plan.trainer) if config.plan.trainer else None
-    if not config.plan.layout:
-        return export.layout(task.name, task.layouts) if export else task.layouts[0]
-    if config.plan.layout not in task.layouts:
-        raise UsageError(
-            f"{task.name} does not support layout {config.plan.layout}.",
-            f"Choose {' or '.join(task.layouts)}.",
-        )
-    if export is not None:
-        export.require(
-            exports.ExportFacts(
-                task=config.task,
-                layout=config.plan.layout,
-                max_length=config.plan.max_length,
-                bound=None,
-            )
-        )
-    return config.plan.layout
+def _reference(_: bytes) -> str:
+    return encoders.Reference.name
 
 
 def resolve_recipe(
-    config: Config, inputs: Sequence[Input], choose: Callable[[bytes], str] = encoders.choose
+    config: Config,
+    inputs: Sequence[Input],
+    choose: Callable[[bytes], str] | None = None,
 ) -> Recipe:
     """Resolve a build's options over its inputs.
 
     Args:
-        choose: names the encoder for a tokenizer; by default the fast one where it agrees with
-            the reference.
+        choose: names the encoder for a tokenizer; by default ``encoder_for`` the inputs.
 
     Raises:
         UsageError: model, format, layout or columns do not go together.
         DataError: an input's format cannot be detected.
     """
     task = tasks.load(config.task)
-    config = config.but(layout=_layout(config, task))  # before any row is read
+    config = config.but(layout=layout_of(config, task))  # before any row is read
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
-    resolved, model = find_model(config)
+    found, model = find_model(config)
     recipe = Recipe(
-        config=_fitted(config, model.profile),
+        config=fitted(config, model.profile),
         model=model,
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),
-        tokenizer_source=resolved.source,
-        backend=choose(model.tokenizer_json),
-        repairs=resolved.repairs,
+        tokenizer_source=found.source,
+        backend=(choose or encoder_for(inputs))(model.tokenizer_json),
+        repairs=found.repairs,
     )
     if inputs:
         _check_columns(recipe)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.manifest.counts import AnswerTokens, Inference
-from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.model_record import RepairRecord
 from pipeline.recipe.recipe import Recipe
 from pipeline.serving import serving
 from pipeline.shards import answers
@@ -87,43 +85,3 @@ def _engines(arguments: Mapping[str, bool]) -> dict[str, Any]:
         },
         "openai": {"extra_body": request},
     }
-
-
-def lines(manifest: Manifest) -> list[str]:
-    """Lines for the summary of a build."""
-    summary: list[str] = []
-    limits = manifest.max_new_tokens
-    if limits:
-        summary.append(
-            f"answers   at most {limits.max} tokens, 99.9 % of them at most {limits.p999} "
-            "(max_new_tokens in serving.json)"
-        )
-    inference = manifest.inference
-    if inference:
-        counts = ", ".join(f"{n} {name}" for name, n in inference.trained_turns.items() if n)
-        summary.append(f"prompts   trained turns, by the prompt before them: {counts}")
-        if inference.arguments:
-            keywords = ", ".join(f"{k}={v}" for k, v in inference.arguments.items())
-            summary.append(f"          at inference render with {keywords} (see serving.json)")
-        if inference.mixed:
-            summary += [
-                "warning   answers with reasoning and without it are trained after different",
-                "          prompts, and a server uses one of them: choose with --thinking on,",
-                "          or with --reasoning strip --thinking off",
-            ]
-    added = manifest.model.added_tokens
-    for text, index in added.items():
-        summary.append(f"token     {text!r} is registered as {index}, in answers and in prompts")
-    if added:
-        summary.append("          every server must load this build's tokenizer (see serving.json)")
-    for repair in manifest.model.repairs:
-        summary.append(f"repaired  {_sentence(repair)}")
-    return summary
-
-
-def _sentence(repair: RepairRecord) -> str:
-    from stages.tokenizers.repairs import Repair
-
-    return Repair(
-        file=repair.file, key=repair.key, declared=repair.declared, used=repair.used, why=repair.why
-    ).sentence

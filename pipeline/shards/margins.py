@@ -63,12 +63,3 @@ def of_parts(kind: Kind, works: Sequence[Work], plan: ShardPlan) -> Margins | No
         column = columns_of(work.path, ("margin",)).column("margin")
         total += of_column(column.filter(pa.array(plan.kept[start:stop])))
     return total
-
-
-def line(counts: MarginCounts | None) -> str | None:
-    """The summary's line for the manifest's ``rm.margins``; None if all pairs have a margin or
-    none has."""
-    if not counts or not counts.present or not counts.absent:
-        return None
-    total = counts.present + counts.absent
-    return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"

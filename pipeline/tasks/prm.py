@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations.validate import Validate
 from stages import kinds
-from stages.chat_template.render import RenderSteps
-from stages.contract import Stage
-from stages.tokens.encode import EncodeSteps
-from stages.tokens.insert_step_tokens import Mark
 
 if TYPE_CHECKING:
     from pipeline.recipe.stage_tools import Tools
+    from stages.contract import Stage
 
 
 class _Prm:
@@ -26,6 +22,11 @@ class _Prm:
     stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
+        from expectations.validate import Validate
+        from stages.chat_template.render import RenderSteps
+        from stages.tokens.encode import EncodeSteps
+        from stages.tokens.insert_step_tokens import Mark
+
         raw = tools.config.parts.prm_template == "raw"
         return (
             RenderSteps(tools.renderer, raw, tools.config.source.system),

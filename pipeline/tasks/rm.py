@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations.validate import Validate
 from stages import kinds
-from stages.chat_template.render import Render
-from stages.chat_template.render_pair import PairRenderer, RenderTexts
-from stages.contract import Batch, Stage
-from stages.tokens.encode import EncodePair
 
 if TYPE_CHECKING:
     from pipeline.recipe.stage_tools import Tools
+    from stages.contract import Batch, Stage
 
 
 class _RenderPair:
@@ -23,6 +19,8 @@ class _RenderPair:
     writes = ("chosen_segments", "rejected_segments", "rendered")
 
     def __init__(self, tools: Tools) -> None:
+        from stages.chat_template.render import Render
+
         system = tools.config.source.system
         self._sides = [
             Render(tools.renderer, prefix, ends_with_turn=True, system=system)
@@ -48,6 +46,10 @@ class Rm:
     stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
+        from expectations.validate import Validate
+        from stages.chat_template.render_pair import PairRenderer, RenderTexts
+        from stages.tokens.encode import EncodePair
+
         render: Stage = _RenderPair(tools)
         if tools.family == "encoder":
             render = RenderTexts(PairRenderer(tools.model), tools.config.source.system)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations.validate import Validate
 from stages import kinds
-from stages.chat_template.render import Render
-from stages.contract import Stage
-from stages.tokens.encode import Encode
 
 if TYPE_CHECKING:
     from pipeline.recipe.stage_tools import Tools
+    from stages.contract import Stage
 
 
 class _Sft:
@@ -25,6 +22,10 @@ class _Sft:
     kept = ("input_ids", "labels", "loss_weights")
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
+        from expectations.validate import Validate
+        from stages.chat_template.render import Render
+        from stages.tokens.encode import Encode
+
         return (
             Render(
                 tools.renderer,

@@ -1,43 +1,77 @@
 """Judges a build, in a process of its own where it can be.
 
-Great Expectations takes seconds to import, and in a thread it would hold up everything else. So a
-process begins to import it when a build begins, and waits there for the metrics to judge.
+Great Expectations takes a second to import, and in a thread it would hold up everything else. So a
+process begins to import it when a build begins, and waits there for the metrics to judge. It needs
+only a part of the library, so this costs less than to judge here, also with one worker.
+
+Nothing that judges is imported here before it is needed: this file is loaded first of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import gc
+import multiprocessing
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from expectations.contract import Context
 from expectations.gx import library
-from expectations.gx.suites import Suite
-from expectations.verdict import Verdict
-from pipeline.executors.local import Pool, receive, send
-from pipeline.verdict import gate
-from pipeline.verdict.gate import Evidence
+from pipeline.executors.local import Pool, Worker, forkable, receive, send
+
+if TYPE_CHECKING:
+    from expectations.contract import Context
+    from expectations.gx.suites import Suite
+    from expectations.verdict import Verdict
+    from pipeline.options.config import Config
+    from pipeline.verdict.gate import Evidence
 
 
 def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:
-    """What the other process does: import the library, then judge what it is sent."""
+    """What the other process does: import what it needs, then judge what it is sent."""
     if item is None:
-        library.great_expectations()
+        library.for_shipped_suites()
+        from pipeline.verdict import gate
+
+        gc.freeze()  # all of it stays
         return None
+    from pipeline.verdict import gate
+
     return replace(gate.judge(*item, []), results=())
 
 
 class Judge:
-    """Judges one build.
+    """Judges one build. As a context it ends its process."""
 
-    Attributes:
-        users: the suites of the user. Their classes exist in this process alone, so builds with
-            some are judged here.
-    """
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._users: Sequence[Suite] = ()
+        self._pool: Pool | None = None
 
-    def __init__(self, users: Sequence[Suite], pool: Pool | None) -> None:
-        self.users = users
-        self._pool = pool
+    def start(self) -> None:
+        """Start the process that judges, where there is something to gain from one."""
+        method = None if self._pool else _method(self._config)
+        if method is not None:
+            self._pool = Pool(_apart, None, method, pandas=True)
+            self._pool.start()
+            send(self._pool.workers[0], None)
+
+    def prepare(self) -> None:
+        """Load the suites of the user, and start the process.
+
+        Raises:
+            UsageError: the folder for Data Docs has other files.
+            GateError: a suite does not load.
+        """
+        if self._config.run.data_docs is not None:
+            from pipeline.verdict import data_docs
+
+            data_docs.check(self._config.run.data_docs)
+        if self._config.judge.expectations:
+            from pipeline.verdict import gate
+
+            self._users = gate.user_suites(self._config.judge.expectations)
+        self.start()
 
     def __call__(self, evidence: Evidence, context: Context) -> Verdict:
         """Run the shipped suites and those of the user.
@@ -45,32 +79,45 @@ class Judge:
         Raises:
             GateError: an expectation could not be judged.
         """
+        from pipeline.verdict import gate
+
         if self._pool is None:
-            return gate.judge(evidence, context, self.users)
+            return gate.judge(evidence, context, self._users)
         (worker,) = self._pool.workers
         send(worker, (evidence, context))
-        for _ in range(2):  # it answers that it is ready, and then with the verdict
-            worker.wait()
-            answer = receive(worker)
-            if answer is None:  # it died
-                return gate.judge(evidence, context, self.users)
-            good, verdict = answer
-            if not good:
-                raise verdict
-        assert isinstance(verdict, Verdict)
-        return verdict
+        ready, judged = _answer(worker), _answer(worker)
+        if ready is None or judged is None or not ready[0]:
+            # It died, or could not import what it needs.
+            return gate.judge(evidence, context, self._users)
+        good, verdict = judged
+        if not good:
+            raise verdict
+        found: Verdict = verdict
+        return found
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.stop()
 
 
-@contextmanager
-def judging(users: Sequence[Suite], apart: bool) -> Iterator[Judge]:
-    """A judge, and with ``apart`` the process that it judges in, which ends with the block."""
-    if not apart or users:
-        yield Judge(users, None)
-        return
-    pool: Pool = Pool(_apart, None)
-    pool.start()
-    try:
-        send(pool.workers[0], None)
-        yield Judge(users, pool)
-    finally:
-        pool.stop()
+def _answer(worker: Worker) -> tuple[bool, Any] | None:
+    worker.wait()
+    return receive(worker)
+
+
+def _method(config: Config) -> str | None:
+    """How the process is started; None where this one judges.
+
+    A user's file may define expectations, which are not sent to another process; and results that
+    are written down as pages are not sent back.
+    """
+    if config.judge.expectations or config.run.data_docs is not None:
+        return None
+    if "great_expectations" in sys.modules or multiprocessing.current_process().daemon:
+        return None
+    if forkable():
+        return "fork"
+    return "spawn" if config.run.processes > 1 else None

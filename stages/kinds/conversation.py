@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages import kinds
-from stages.chat_template import loss_weights
 from stages.contract import Conversation, Message
 from stages.conversations import examples, loss_mask
-from stages.rows.batches import tools_text, turns_column
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -41,6 +39,9 @@ class Conversations(kinds.Kind):
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns, their weights, tools."""
+        from stages.chat_template import loss_weights
+        from stages.rows.batches import tools_text, turns_column
+
         turns = [row.messages if row else () for row in ready]
         return {
             "messages": turns_column(turns),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from stages import kinds
 from stages.contract import Message, Pair
 from stages.conversations import examples
-from stages.rows.batches import tools_text, turns_column
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -42,6 +41,8 @@ class Pairs(kinds.Kind):
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns of both sides, tools, margins."""
+        from stages.rows.batches import tools_text, turns_column
+
         chosen, rejected = ([row[i].messages if row else () for row in ready] for i in (0, 1))
         return {
             "chosen_messages": turns_column(chosen),

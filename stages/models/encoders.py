@@ -9,14 +9,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import orjson
-from tokenizers import Tokenizer
 
 from stages.errors import ModelError
+
+if TYPE_CHECKING:  # what only names a model imports no tokenizer
+    from tokenizers import Tokenizer
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -145,6 +147,8 @@ def parsed(tokenizer_json: bytes) -> Tokenizer:
         text = tokenizer_json.decode()
     except UnicodeDecodeError as error:
         raise ModelError(f"The tokenizer.json is not UTF-8: {error}.") from error
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_str(text)
     tokenizer.no_truncation()
     tokenizer.no_padding()

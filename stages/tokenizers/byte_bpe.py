@@ -6,7 +6,7 @@ themselves, in the printable alphabet of byte-level BPE.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
@@ -20,13 +20,14 @@ _FLAGS = {"s": "single_word", "l": "lstrip", "r": "rstrip", "n": "normalized"}
 
 def parse_ranks(table: bytes) -> list[bytes]:
     """Read a rank table (``base64(token) rank`` a line) into tokens, in rank order."""
-    tokens: list[bytes] = []
-    for number, line in enumerate(table.splitlines()):
-        encoded, rank = line.split()
-        if int(rank) != number:
-            raise ValueError(f"rank table: line {number + 1} holds rank {rank.decode()}")
-        tokens.append(base64.b64decode(encoded))
-    return tokens
+    words = table.split()
+    encoded, ranks = words[::2], words[1::2]
+    for number, rank in enumerate(map(int, ranks)):
+        if rank != number:
+            raise ValueError(f"rank table: line {number + 1} holds rank {rank}")
+    if not len(encoded) == len(ranks) == len(table.splitlines()):
+        raise ValueError("rank table: a line does not hold a token and its rank")
+    return list(map(binascii.a2b_base64, encoded))
 
 
 def _byte_alphabet() -> list[str]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING
 
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
 from stages.tokenizers.claims import Claims
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 CONFIG = "tokenizer_config.json"
 _BY_TEXT = "but a token is named by its text, not by a number"

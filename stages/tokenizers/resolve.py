@@ -17,18 +17,7 @@ from stages.errors import ModelError
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import (
-    added,
-    builtin,
-    claims,
-    directory,
-    encoder_directory,
-    hub,
-    profile_file,
-    repairs,
-    suggest,
-    unpinned,
-)
+from stages.tokenizers import added, builtin, hub, repairs, suggest
 from stages.tokenizers.repairs import Repair
 
 
@@ -59,6 +48,8 @@ class Resolved:
 def _pinned(profile: ModelProfile, cache: Path) -> Resolved:
     layout = profile.ranks
     if layout is None:
+        from stages.tokenizers import unpinned
+
         return Resolved(*unpinned.find(profile))
     return Resolved(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
 
@@ -112,6 +103,8 @@ def _by_id(model: str, cache: Path, overrides: Overrides) -> Resolved:
 
 def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
     """A model from its own files; where a profile knows the model, its token ids are required."""
+    from stages.tokenizers import claims, directory, encoder_directory
+
     try:
         declared = encoder_directory.load(folder, name, overrides.chat_template)
         if declared is None:
@@ -138,6 +131,8 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
 
 def _file(path: Path, cache: Path) -> Resolved:
     """A profile file, and the tokenizer that it names."""
+    from stages.tokenizers import directory, profile_file
+
     profile, tokenizer = profile_file.load(path)
     if tokenizer is None:
         return _pinned(profile, cache)

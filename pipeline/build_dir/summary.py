@@ -1,0 +1,108 @@
+"""What a build was made of and came to, in the lines that the terminal shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline import exports
+from pipeline.build_dir import drift
+from pipeline.build_dir.built import Built
+from pipeline.manifest import in_words
+from pipeline.manifest.counts import ExampleCounts, RowCounts
+from pipeline.manifest.json_records import as_json
+from pipeline.manifest.manifest import InputRecord, Manifest
+from pipeline.manifest.records import VALIDATION
+from pipeline.sources import local
+
+MAX_INPUTS = 8  # that the summary names
+
+
+def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
+    left_out = f" + {rows.filtered} left out by --where" if rows.filtered else ""
+    lost = f"{rows.rejected} rejected + {rows.duplicates} duplicates{left_out}"
+    refused = f"{examples.rejected} rejected + {examples.duplicates} duplicates"
+    return [
+        f"rows      {rows.in_} in = {rows.used} used + {lost}",
+        f"examples  {examples.made} made = {examples.kept} kept + {refused}",
+    ]
+
+
+def _lines(manifest: Manifest) -> list[str]:
+    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
+    lines = [
+        *_ledger(rows, examples),
+        f"tokens    {tokens.total}, {tokens.trained} trained, {tokens.padding} padding",
+    ]
+    if tokens.turn_split:
+        from stages.chat_template import turn_split
+
+        lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
+    lines += [f"          {n} {code}" for code, n in rows.rejected_by_code.items()]
+    for note, count in rows.notes.items():
+        from stages.rows import notes
+
+        label = "warning" if note in notes.WARNINGS else ""
+        lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
+    # What is left are refused examples of rows that are not refused: others of theirs are kept.
+    beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
+    lines += [
+        f"          {n} examples refused from rows that kept others: {code}"
+        for code, n in beside.items()
+    ]
+    if rows.duplicates_found and not rows.duplicates:
+        lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
+    rated = in_words.margins(manifest.margins)
+    lines += [rated] if rated else []
+    if rated and manifest.for_:
+        no_margin = exports.load(manifest.for_).no_margin
+        lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
+    packing, padding = manifest.packing, manifest.padding
+    if packing:
+        lines.append(
+            f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
+            f"{packing.efficiency:.2%} full"
+        )
+    if manifest.options.get("test_size") and "test" not in manifest.splits:
+        lines.append("test      none: --test-size gives less than one row")
+    failed = manifest.validation.failed
+    for severity in ("warning", "info"):
+        lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
+    if padding:
+        lines.append(f"padding   width {padding.width}, {padding.waste:.1%} of it wasted")
+    return lines
+
+
+def unread(source: InputRecord) -> str:
+    """The columns of one input that nothing read, with the share of rows that have them."""
+    return ", ".join(f"{one.column} ({one.share:.0%} of rows)" for one in source.unread)
+
+
+def _formats(inputs: Sequence[InputRecord]) -> list[str]:
+    """The format of each input and the evidence for it; of many inputs the first few."""
+    several = len(inputs) > 1
+    lines = [
+        f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
+        for one in inputs[:MAX_INPUTS]
+    ]
+    lines += [
+        f"not read  {one.path + ': ' if several else ''}{unread(one)}"
+        for one in inputs[:MAX_INPUTS]
+        if one.unread
+    ]
+    left = len(inputs) - MAX_INPUTS
+    return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
+
+
+def summary(built: Built) -> str:
+    """The summary of a build, for the terminal."""
+    manifest = built.build.manifest
+    head = "built" if built.fresh else "already up to date"
+    lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
+    lines += [*_formats(manifest.inputs), *_lines(manifest), *in_words.inference(manifest)]
+    if built.left_out:
+        lines.append(f"not read  {local.in_words(built.left_out)}")
+    for name, audit in manifest.audits.items():
+        if audit.status == "warn":
+            lines.append(f"audit     {name}, {audit.detail}")
+    return "\n".join(lines + drift.lines(built.drift))

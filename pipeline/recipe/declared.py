@@ -1,0 +1,108 @@
+"""What options declare of a build before anything is proved: its model, layout and fingerprint.
+
+An equal build that is there already is found with this alone, so nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, replace
+
+from pipeline import exports, tasks
+from pipeline.options.config import Config
+from pipeline.recipe.fingerprints import code_version, hash_of
+from stages.errors import ModelError, UsageError
+from stages.models.profile import ModelProfile, tokenizer_of
+from stages.tokenizers.resolve import Overrides, Resolved, resolve
+
+
+def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
+    """The model of a build as it was found, and its profile as the options have it.
+
+    Raises:
+        ModelError: there is no such model, or the options do not suit it.
+    """
+    overrides = Overrides(
+        chat_template=config.parts.chat_template,
+        eos=config.parts.eos,
+        date=config.parts.date,
+        added_tokens=config.parts.add_token,
+    )
+    found = resolve(config.parts.model, config.run.cache_dir, overrides)
+    return found, _suited(found.profile, config)
+
+
+def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
+    """The profile with the build's padding side.
+
+    Raises:
+        ModelError: the family is not trained on this task, or not padded so.
+    """
+    if profile.pair is not None and not tasks.kind_of(config.task).compares:
+        raise ModelError(
+            f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
+            f"Use it for rm, or name a language model for {config.task}.",
+        )
+    if profile.pair is not None and config.plan.padding_side == "left":
+        raise ModelError(
+            f"{profile.name} is read at its first token and counts positions from the left.",
+            "Leave --padding-side out: encoders are padded right.",
+        )
+    if config.parts.thinking != "auto":
+        from stages.tokens import inference  # which renders prompts
+
+        profile = inference.chosen(profile, config.parts.thinking)
+    return replace(profile, padding_side=config.plan.padding_side or profile.padding_side)
+
+
+def layout_of(config: Config, task: tasks.Task) -> str:
+    """The build's layout: as asked for, or the first that task and trainer have in common.
+
+    Raises:
+        UsageError: it is not offered.
+    """
+    export = exports.load(config.plan.trainer) if config.plan.trainer else None
+    if not config.plan.layout:
+        return export.layout(task.name, task.layouts) if export else task.layouts[0]
+    if config.plan.layout not in task.layouts:
+        raise UsageError(
+            f"{task.name} does not support layout {config.plan.layout}.",
+            f"Choose {' or '.join(task.layouts)}.",
+        )
+    if export is not None:
+        export.require(
+            exports.ExportFacts(
+                task=config.task,
+                layout=config.plan.layout,
+                max_length=config.plan.max_length,
+                bound=None,
+            )
+        )
+    return config.plan.layout
+
+
+def fitted(config: Config, profile: ModelProfile) -> Config:
+    """The options with a length that the model can read: an encoder's positions are absolute."""
+    if profile.pair is None:
+        return config
+    return config.but(max_length=min(config.plan.max_length, profile.context_length))
+
+
+def fingerprint_of(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
+    """Hash of options, profile and code."""
+    tokenizer = hashlib.sha256(tokenizer_json).hexdigest()
+    return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
+
+
+def declared_fingerprint(config: Config) -> str:
+    """The fingerprint of the recipe that ``resolve_recipe`` would give, in a fraction of its time:
+    no row is looked at, no claim about the model is proved, no encoder is loaded.
+
+    Raises:
+        UsageError, ModelError: model and options do not go together.
+    """
+    task = tasks.load(config.task)
+    config = config.but(layout=layout_of(config, task))
+    found, profile = resolved(config)
+    tokenizer_json = tokenizer_of(profile, found.tokenizer_json, task.with_steps)
+    return fingerprint_of(fitted(config, profile), profile, tokenizer_json)

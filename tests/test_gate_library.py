@@ -1,0 +1,62 @@
+"""The part of Great Expectations that judges shipped suites judges as the whole library does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_JUDGE = """
+import json, sys, warnings
+import polars as pl
+from dataclasses import asdict
+from expectations.gx import library
+if {part}:
+    library.for_shipped_suites()
+from expectations.gx.runner import Runner
+from expectations.gx.suites import DeclaredExpectation, Suite
+declared = [
+    ("expect_column_values_to_be_between", {{"column": "n", "min_value": 0, "max_value": {{"$PARAMETER": "most"}}}}),
+    ("expect_column_pair_values_to_be_equal", {{"column_A": "n", "column_B": "m", "ignore_row_if": "neither"}}),
+    ("expect_column_values_to_be_in_set", {{"column": "m", "value_set": [1, 2]}}),
+    ("expect_column_sum_to_be_between", {{"column": "m", "max_value": 6}}),
+]
+suite = Suite("shipped.x", "x", tuple(DeclaredExpectation(t, t, k, "critical", "why") for t, k in declared))
+runner = Runner()
+definition = runner.definition(suite, {{"most": 8}})
+frame = pl.DataFrame({{"n": [1, 2, 9], "m": [1, 3, 9]}})
+judged = runner.run(definition, suite, parameters={{"most": 8}}, frame=frame, first=5)
+print(json.dumps([[asdict(j) for j in judged], len(library.registry()), len(sys.modules)]))
+"""  # noqa: E501
+
+
+def _output(code: str) -> str:
+    run = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    return run.stdout.decode()
+
+
+def _judged(part: bool) -> tuple[list[object], int, int]:
+    code = _JUDGE.format(part=part)
+    judged, registered, modules = json.loads(_output(code))
+    return judged, registered, modules
+
+
+def test_the_part_judges_as_the_whole() -> None:
+    """Types that shipped suites use, and types that an invariant from elsewhere may name."""
+    part, registered, modules = _judged(part=True)
+    whole, every, most = _judged(part=False)
+    assert part == whole
+    assert [judgement["broken"] for judgement in part] == [1, 1, 2, 1]
+    assert registered < every  # so the part was imported, and not the whole in its place
+    assert modules < most
+
+
+@pytest.mark.slow
+def test_every_expectation_is_imported_when_it_is_asked_for() -> None:
+    names = "import json; from expectations.gx import library; print(json.dumps([*{}]))"
+    every = _output(names.format("library.registry()"))
+    asked = f"map(lambda name: library.of_type(name).__name__, {json.loads(every)})"
+    prepared = f"library.for_shipped_suites() or {asked}"
+    assert len(json.loads(_output(names.format(f"({prepared})")))) == len(json.loads(every)) > 40

@@ -1,0 +1,85 @@
+"""What a command imports is counted here, since seconds cannot be: a start that nobody notices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from support import SAMPLES
+
+_RUN = """
+import atexit, json, os, sys
+sys.argv = ["pipeline", *{arguments!r}]
+process = os.getpid()
+def tell():
+    if os.getpid() == process:
+        names = sorted({{name.partition(".")[0] for name in sys.modules}})
+        open({told!r}, "w").write(json.dumps(names))
+atexit.register(tell)
+from posttrain_pipeline.command import main
+main()
+"""
+_HEAVY = {
+    "datasets", "fastokens", "great_expectations", "jinja2", "numpy", "pandas", "polars", "pyarrow",
+    "tokenizers", "transformers",
+}  # fmt: skip
+_DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
+_MODEL = ("--model", "qwen2-1.5b")
+
+
+Imported: TypeAlias = Callable[..., set[str]]
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Imported:
+    """The heavy packages that the process of a command has imported when it ends."""
+
+    def of(*arguments: str, status: int = 0) -> set[str]:
+        told = tmp_path / "imported.json"
+        code = _RUN.format(arguments=arguments, told=str(told))
+        ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+        assert ran.returncode == status, ran.stderr
+        return _HEAVY & set(json.loads(told.read_text()))
+
+    return of
+
+
+def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
+    return ("run", "sft", _DATA, *_MODEL, "-o", "out", "--cache-dir", str(cache_dir), *more)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("run", "--help"),
+        ("run", "sft", "--help"),
+        ("run", "rm", "--help"),
+        ("run", "prm", "--help"),
+        ("plan", "--help"),
+        ("build", "--help"),
+        ("list", "tasks"),
+    ],
+)
+def test_help_imports_nothing_heavy(imported: Imported, arguments: tuple[str, ...]) -> None:
+    """The options of tasks are known without what tasks need."""
+    assert imported(*arguments) == set()
+
+
+def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> None:
+    """The library that judges is imported by the process that judges; a small input needs no fast
+    encoder. Nothing at all is parsed, proved or judged again for a build that is there."""
+    build = _build(cache_dir, "--quiet")
+    assert imported(*build) == {"jinja2", "numpy", "polars", "pyarrow", "tokenizers"}
+    assert imported(*build) == {"numpy", "pyarrow"}
+
+
+def test_a_plan_imports_no_judge(imported: Imported, cache_dir: Path) -> None:
+    """Neither the library that judges, nor an encoder that takes longer to load than to use."""
+    plan = ("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir))
+    assert imported(*plan) <= {"jinja2", "numpy", "polars", "pyarrow", "tokenizers"}

@@ -1,0 +1,150 @@
+"""What has not changed is not read again; whatever may have changed is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import SAMPLES
+
+from pipeline.build import build
+from pipeline.options.config import Config
+from pipeline.recipe import equal_build
+from stages.files import file_hash, file_version, known_hashes
+from stages.files.known_hashes import KnownHashes
+
+LATER = known_hashes.SETTLED + 1
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this process is ahead of the file system's, as if files had been left alone."""
+    now = time.time_ns
+    monkeypatch.setattr(known_hashes.time, "time_ns", lambda: now() + LATER)
+    monkeypatch.setattr(equal_build.time, "time_ns", lambda: now() + LATER)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are hashed from now on."""
+    names: list[str] = []
+
+    def watched(old: Callable[..., object]) -> Callable[..., object]:
+        def reading(path: str | Path, *more: object) -> object:
+            names.append(Path(path).name)
+            return old(path, *more)
+
+        return reading
+
+    monkeypatch.setattr(file_hash, "sha256", watched(file_hash.sha256))
+    monkeypatch.setattr(file_version, "take", watched(file_version.take))
+    return names
+
+
+def _twice(kept: Path, path: Path) -> str:
+    hashes = KnownHashes(kept)
+    hashes.sha256(path)
+    hashes.save()
+    return KnownHashes(kept).sha256(path)
+
+
+def test_a_file_that_was_left_alone_is_read_once(
+    tmp_path: Path, later: None, read: list[str]
+) -> None:
+    """Also under another name of it."""
+    path, kept = tmp_path / "a", tmp_path / "kept.json"
+    path.write_bytes(b"one")
+    (tmp_path / "link").symlink_to(path)
+    assert _twice(kept, path) == file_hash.sha256(path)
+    assert KnownHashes(kept).of(tmp_path / "link") == file_hash.sha256(path)
+    assert read == ["a", "a", "a"]  # once, and twice by this test
+
+
+def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, read: list[str]) -> None:
+    """It may be written once more within a tick of the clock, and look the same."""
+    path, kept = tmp_path / "a", tmp_path / "kept.json"
+    path.write_bytes(b"one")
+    _twice(kept, path)
+    assert read == ["a", "a"]
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("change", ["content", "replaced", "shorter", "missing"])
+def test_a_change_is_seen(change: str, tmp_path: Path, later: None) -> None:
+    """Whatever its times are set to: nobody sets the time of the last change of an inode."""
+    path, kept = tmp_path / "a", tmp_path / "kept.json"
+    path.write_bytes(b"one")
+    first = _twice(kept, path)
+    times = path.stat()
+    time.sleep(0.02)  # a tick
+    path.unlink() if change in ("replaced", "missing") else None
+    if change == "missing":
+        assert KnownHashes(kept).of(path) is None
+        return
+    path.write_bytes({"content": b"two", "replaced": b"two", "shorter": b"o"}[change])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert KnownHashes(kept).of(path) is None
+    assert KnownHashes(kept).sha256(path) == file_hash.sha256(path) != first
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"null", b"\xff", b'{"version": 1, "files": {"a": []}, "sha256": "x"}'],
+)
+def test_a_damaged_record_is_none(content: bytes, tmp_path: Path) -> None:
+    """So is one of which a character was changed."""
+    path, kept = tmp_path / "a", tmp_path / "kept.json"
+    path.write_bytes(b"one")
+    kept.write_bytes(content)
+    assert KnownHashes(kept).of(path) is None
+
+
+def test_a_changed_record_is_none(tmp_path: Path, later: None) -> None:
+    """The hash in it is that of other bytes."""
+    path, kept = tmp_path / "a", tmp_path / "kept.json"
+    path.write_bytes(b"one")
+    sha = _twice(kept, path)
+    assert KnownHashes(kept).of(path) == sha
+    kept.write_text(kept.read_text().replace(sha[:8], "00000000"))
+    assert KnownHashes(kept).of(path) is None
+
+
+def test_an_equal_build_is_found_without_reading_it(
+    tmp_path: Path, cache_dir: Path, later: None, read: list[str]
+) -> None:
+    """Only what changed is read; ``--verify`` reads all; a byte that differs is always found."""
+    data = tmp_path / "data.jsonl"
+    data.write_bytes((SAMPLES / "sft" / "word_problems.jsonl").read_bytes())
+    own = tmp_path / "cache"
+    own.mkdir()
+    (own / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    config = Config.of(
+        "sft", (str(data),), model="qwen2-1.5b", output=tmp_path / "out", cache_dir=own, workers=1
+    )
+
+    def rebuilt(config: Config = config) -> tuple[bool, set[str]]:
+        read.clear()
+        return build(config, lambda *_: None).fresh, set(read)
+
+    assert rebuilt()[0]
+    written = {name.rpartition("/")[2] for name in json.loads(_manifest(config))["files"]}
+    assert rebuilt() == (False, {"data.jsonl", *written})
+    assert rebuilt() == (False, set())
+    assert rebuilt(config.but(verify=True)) == (False, {"data.jsonl", *written})
+    data.touch()
+    assert rebuilt() == (False, {"data.jsonl"})
+    report = tmp_path / "out" / "report.html"
+    content, times = report.read_bytes(), report.stat()
+    time.sleep(0.02)
+    report.write_bytes(content.replace(b"<", b">", 1))
+    os.utime(report, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert rebuilt()[0]
+    assert report.read_bytes() == content
+
+
+def _manifest(config: Config) -> str:
+    return (config.run.output / "manifest.json").read_text("utf-8")
