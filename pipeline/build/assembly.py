@@ -100,7 +100,7 @@ def assemble(
         parts=reports,
         sources=sources,
         with_margin=bool(rated and rated.present),
-        tables=bool(judge.users or prepared.config.run.data_docs),
+        tables=judge.wants_tables,
         report=report,
     )
     write_dataset(folder, prepared, shards)
@@ -146,7 +146,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Verdict:
         shards=[shard.measured for shard in outcome.shards],
         hashes={shard.path: shard.sha256 for shard in outcome.shards},
         declared=description.ledger(outcome),
-        tables=bool(judge.users or outcome.recipe.config.run.data_docs),
+        tables=judge.wants_tables,
     )
     verdict = judge(evidence, outcome.recipe.context)
     shutil.rmtree(folder / METRICS)

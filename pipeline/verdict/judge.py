@@ -48,6 +48,11 @@ class Judge:
         self._users: Sequence[Suite] = ()
         self._pool: Pool | None = None
 
+    @property
+    def wants_tables(self) -> bool:
+        """Whether somebody's own suite or page is about every row, not only telling ones."""
+        return bool(self._users) or self._config.run.data_docs is not None
+
     def start(self) -> None:
         """Start the process that judges, where there is something to gain from one."""
         method = None if self._pool else _method(self._config)
