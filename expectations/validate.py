@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from expectations import metric_tables
-from expectations.contract import EXAMPLE, STREAM, Context
+from expectations.checks import Check
+from expectations.contract import EXAMPLE, STREAM, Context, Invariant, parameters
 from expectations.invariants import applying
 from expectations.readback.stored_rows import StoredRows
 from stages import columns
@@ -30,19 +32,24 @@ class Validate:
         kind = self.context.kind
         return (*kind.ids, "labels") if kind.labelled else kind.ids
 
-    def __call__(self, batch: Batch) -> Batch:
+    @cached_property
+    def _laws(self) -> list[tuple[Invariant, tuple[Check, ...]]]:
         context = replace(self.context, layout=STREAM)
         laws = applying(context, EXAMPLE)
-        if not laws or not batch.num_rows:
+        # Invariants that are only checked here come last: the first that breaks gives the code.
+        laws.sort(key=lambda law: STREAM in law.needs)
+        return [(law, law.checks_for(context)) for law in laws]
+
+    def __call__(self, batch: Batch) -> Batch:
+        if not self._laws or not batch.num_rows:
             return batch
-        metrics = metric_tables.examples(
-            StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
-        )
-        verdicts = metrics.select(law.bad(context).alias(law.name) for law in laws)
-        # Invariants that are only checked here come last: the first one that breaks gives the code.
-        for law in sorted(laws, key=lambda law: STREAM in law.needs):
-            bad = verdicts[law.name].fill_null(True).to_numpy()
+        context = replace(self.context, layout=STREAM)
+        stored = loss_weights.stored(unfold(pa.table(batch)))
+        metrics = metric_tables.measured(StoredRows(stored, context), EXAMPLE)
+        bounds = parameters(context)
+        for law, checks in self._laws:
+            bad = np.logical_or.reduce([check.broken(metrics, bounds) for check in checks])
             if bad.any():
                 details = [law.why] * int(bad.sum())
-                batch = columns.refuse(batch, np.asarray(bad, bool), law.name, details)
+                batch = columns.refuse(batch, bad, law.name, details)
         return batch

@@ -24,6 +24,7 @@ from stages import readers
 from stages.chat_template import loss_weights
 from stages.contract import Batch, Record
 from stages.errors import SurroundingsError
+from stages.tokens.folded_labels import unfold
 
 ROWS = 64  # of each input, from its first split
 
@@ -68,7 +69,7 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tupl
 def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
     """The keys of examples, as those of stored ones are computed."""
     context = replace(recipe.context, layout=STREAM)
-    rows = StoredRows(loss_weights.stored(pa.table(batch)), context)
+    rows = StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
     made = contents.keys(rows, contents.lists(rows))
     return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 

@@ -209,6 +209,8 @@ def _plain(value: Any) -> Any:
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, np.ndarray):  # of int64: nothing else is measured
+        return value.tolist()
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
@@ -226,7 +228,9 @@ def _read(kind: Any, value: Any) -> Any:
     if is_dataclass(kind):
         return _record(kind, value)
     origin, inner = get_origin(kind) or kind, get_args(kind)
-    if origin is dict:
+    if origin is np.ndarray:
+        return np.array(value, np.int64)
+    if origin in (dict, Mapping):
         return {inner[0](key): _read(inner[1], one) for key, one in value.items()}
     if origin is Counter:
         return Counter({inner[0](key): _read(int, one) for key, one in value.items()})
