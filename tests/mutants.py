@@ -38,7 +38,7 @@ from pipeline.shards import collect, gather, plan
 from pipeline.verdict import gate, rejects
 from stages import kinds
 from stages.chat_template import compile as compiling
-from stages.chat_template import loss_weights, reasoning, render
+from stages.chat_template import loss_weights, reasoning, render, render_steps
 from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
@@ -482,13 +482,13 @@ def steps_are_joined_by_two_newlines() -> None:
         steps = [i for i, kind in enumerate(kinds) if kind & STEP][1:]
         return [f"\n{t}" if i in steps else t for i, t in enumerate(texts)], kinds, path
 
-    after(render.RenderSteps, "_chat", change)
+    after(render_steps.RenderSteps, "_chat", change)
 
 
 @mutant("prm", "prm-raw")
 def the_last_step_is_left_out() -> None:
     wrap(
-        render.RenderSteps,
+        render_steps.RenderSteps,
         "__call__",
         lambda old, self, batch: old(self, batch).set_column(
             batch.schema.get_field_index("steps"),

@@ -20,7 +20,8 @@ from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.tasks import kind_of
 from stages import columns, formats
 from stages.binding import bind
-from stages.chat_template.render import Render, Renderer, RenderSteps
+from stages.chat_template.render import Render, Renderer
+from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row

@@ -32,7 +32,8 @@ from pipeline.parts.chain import split_off
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.chat_template import loss_weights
-from stages.chat_template.render import Render, Renderer, RenderSteps
+from stages.chat_template.render import Render, Renderer
+from stages.chat_template.render_steps import RenderSteps
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.layouts.packed import pack

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.tasks import kind_of
 from stages import formats, probes
-from stages.chat_template.render import Renderer, RenderSteps
+from stages.chat_template.render import Renderer
+from stages.chat_template.render_steps import RenderSteps
 from stages.contract import FormatOptions, Record
 from stages.errors import ReadingError
 from stages.models import encoders

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from stages import columns, probes
 from stages.chat_template import loss_weights
-from stages.chat_template.render import Render, Renderer, RenderSteps, Row, template_of
+from stages.chat_template.render import Render, Renderer, Row, template_of
+from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, STEP, TRAINED
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
 from stages import columns, formats
-from stages.chat_template.render import Render, Renderer, RenderSteps
+from stages.chat_template.render import Render, Renderer
+from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.errors import ParityError, ReadingError
 from stages.models.encoders import Encoder

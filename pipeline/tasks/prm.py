@@ -23,7 +23,7 @@ class _Prm:
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         from expectations.validate import Validate
-        from stages.chat_template.render import RenderSteps
+        from stages.chat_template.render_steps import RenderSteps
         from stages.tokens.encode import EncodeSteps
         from stages.tokens.insert_step_tokens import Mark
 

@@ -22,9 +22,7 @@ from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import (
     CLOSES,
     CONTROL,
-    STEP,
     TRAINED,
-    Segment,
     controls_pattern,
 )
 from stages.chat_template.segments_column import SegmentsColumn
@@ -268,18 +266,20 @@ class Render:
             plain &= np.diff(batch.column("turn_weights").offsets.to_numpy()) == 0
         given = column.without_system() if self.system is not None else np.zeros(len(plain), bool)
         keys = column.keys(self._roles)
-        alike: dict[tuple[bytes, bool], list[int]] = {}
-        for number in np.flatnonzero(plain).tolist():
-            key = keys[number]
-            if key is not None:
-                alike.setdefault((key, bool(given[number])), []).append(number)
+        names: dict[bytes | None, int] = {}
+        number = np.fromiter((names.setdefault(key, len(names)) for key in keys), np.int64)
+        rows = np.flatnonzero(plain & (number != names.get(None, -1)))
+        code = 2 * number[rows] + given[rows]
+        order = np.argsort(code, kind="stable")
+        alike = np.split(rows[order], np.flatnonzero(np.diff(code[order])) + 1)
         found = []
-        for shape, numbers in alike.items():
-            one = next(conversations(batch.slice(numbers[0], 1), column.name, self.system))
-            program = self._program(shape, one)
+        for same in alike if len(rows) else ():
+            first = int(same[0])
+            one = next(conversations(batch.slice(first, 1), column.name, self.system))
+            program = self._program((keys[first] or b"", bool(given[first])), one)
             if program is not None:
-                rows = np.array(numbers)
-                found.append(column.fitting(Shape(program, rows, column.offsets[rows] - shape[1])))
+                begin = column.offsets[same] - int(given[first])
+                found.append(column.fitting(Shape(program, same, begin)))
         return [one for one in found if len(one.rows)]
 
     def __call__(self, batch: Batch) -> Batch:
@@ -318,61 +318,3 @@ class Render:
             column = loss_weights.lists(segment_weights, batch.num_rows)
             batch = columns.put(batch, "segment_weights", column)
         return growing.into(batch, f"{self.prefix}segments", otherwise=COMPILED)
-
-
-@dataclass
-class RenderSteps:
-    """PRM: a problem and its steps to segments; each step's text is a segment of its own.
-
-    Attributes:
-        raw: the row's own text, without template or roles.
-        system: the system text, where the template does not add its own.
-    """
-
-    renderer: Renderer
-    raw: bool = False
-    system: str | None = None
-    name: str = "render"
-    reads: tuple[str, ...] = ("problem", "steps", "tail")
-    writes: tuple[str, ...] = ("segments", "rendered")
-
-    def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
-        between = self.renderer.step_separator
-        # The steps are rendered as one answer, and that segment is then cut into the steps.
-        answer = between.join(steps)
-        roles = ["user", "assistant"]
-        row = Row(roles, [problem, answer], fields=[None] * 2, trained=[False, True], tools=None)
-        if self.system is not None:
-            row.prepend(self.system)
-        texts, kinds, path = self.renderer(row)
-        segments: list[Segment] = []
-        placed = False
-        for text, kind in zip(texts, kinds, strict=True):
-            if kind & TRAINED and not kind & CONTROL and text.endswith(answer):
-                # The first step keeps what the template prints before an answer.
-                first = text.removesuffix(answer) + steps[0]
-                segments += [(first, STEP), *((f"{between}{step}", STEP) for step in steps[1:])]
-                placed = True
-            else:
-                segments.append((text, kind & CONTROL))
-        if not placed:
-            raise RowError(
-                "steps_changed", "the chat template does not print the steps as they are"
-            )
-        return [s[0] for s in segments], bytes(s[1] for s in segments), path
-
-    def __call__(self, batch: Batch) -> Batch:
-        growing = SegmentsColumn()
-        names = ("problem", "steps", "tail")
-        rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-        for number, (problem, steps, tail) in enumerate(rows):
-            try:
-                if self.raw:
-                    kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
-                    led = [self.renderer.led(steps[0]), *steps[1:]]
-                    growing.add(number, led + [tail] * bool(tail), kinds, "raw")
-                else:
-                    growing.add(number, *self._chat(problem, steps))
-            except RowError as error:
-                growing.refuse(number, error)
-        return growing.into(batch, "segments")
