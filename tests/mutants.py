@@ -38,7 +38,7 @@ from pipeline.shards import collect, gather, plan
 from pipeline.verdict import gate, rejects
 from stages import kinds
 from stages.chat_template import compile as compiling
-from stages.chat_template import loss_weights, reasoning, render, render_steps
+from stages.chat_template import loss_weights, reasoning, render, render_steps, shapes
 from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
@@ -53,7 +53,13 @@ from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
 from stages.rows import batches
 from stages.tokenizers import builtin
-from stages.tokens import encode, folded_labels, merged_cuts
+from stages.tokens import (
+    encode,
+    folded_labels,
+    merged_cuts,
+    outline_tokens,
+    segment_encoder,
+)
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"
 
@@ -439,6 +445,7 @@ def control_text_is_not_hidden_when_a_row_is_rendered() -> None:
 @mutant("system")
 def the_system_text_is_left_out() -> None:
     wrap(render, "conversations", lambda old, batch, name, system: old(batch, name, None))
+    wrap(compiling.Program, "given", lambda old, self, slot, text: old(self, slot, ""))
 
 
 @mutant("sft")
@@ -448,7 +455,12 @@ def slots_change_places_in_a_program_that_nobody_proved() -> None:
     def change(old: Any, self: Any, contents: Any) -> Any:
         return old(self, contents[::-1])
 
+    def taken(old: Any, self: Any, shape: Any, slot: int) -> Any:
+        turns_of = np.diff(self.offsets)[shape.rows[0]]
+        return old(self, shape, int(turns_of) - 1 - slot)
+
     wrap(compiling.Program, "fill", change)
+    wrap(shapes.Conversations, "_text", taken)
 
 
 @mutant("mask")
@@ -509,28 +521,47 @@ def weights_go_to_the_turn_before() -> None:
 # Encode
 
 
-def _kinds(change: Callable[[Any], Any]) -> None:
-    """Change the kinds of all tokens."""
+def _folded(change: Callable[[Any, Any], Any]) -> None:
+    """Change the ids of rows of outlines, trained bit included; gets their offsets too."""
 
-    def kinds(found: Any) -> Any:
-        found.kinds = change(found.kinds)
-        return found
+    def changed(found: Any) -> Any:
+        return replace(found, folded=change(found.folded, found.offsets))
 
-    after(encode.SegmentEncoder, "__call__", kinds)
+    after(outline_tokens.OutlineEncoder, "__call__", changed)
 
 
 @mutant("sft", "packed")
 def labels_are_shifted_by_one() -> None:
-    after(encode, "_labels", lambda labels: np.roll(labels, 1))
+    def shifted(folded: Any, offsets: Any) -> Any:
+        ids, trained = folded ^ (folded >> 31), np.roll(folded < 0, 1)
+        return np.where(trained, ~ids, ids)
+
+    _folded(shifted)
 
 
 @mutant("all")
 def the_first_token_of_an_example_is_trained() -> None:
-    wrap(
-        encode,
-        "_labels",
-        lambda old, found, trained: np.where(trained, found.ids, np.int32(IGNORED)),
-    )
+    wrap(encode, "_first_untrained", lambda old, folded, offsets: folded)
+
+
+@mutant("sft", "rm")
+def template_and_own_texts_change_places() -> None:
+    def moved(old: Any, self: Any, spelled: str) -> Any:
+        found = old(self, spelled)
+        return found and replace(found, fixed=(*found.fixed[1:], found.fixed[0]))
+
+    wrap(outline_tokens.OutlineEncoder, "_of", moved)
+
+
+@mutant("sft", "rm")
+def own_texts_go_to_the_row_before() -> None:
+    after(shapes, "outline_columns", lambda found: (found[0], _turned(found[1])))
+
+
+def _turned(lists: Any) -> Any:
+    """Lists of which each row has those of the next."""
+    order = [*range(1, len(lists)), 0]
+    return lists.take(pa.array(order)) if len(set(map(len, lists))) == 1 else lists
 
 
 @mutant("sft", "rm", "prm")
@@ -542,7 +573,12 @@ def every_row_loses_its_last_token() -> None:
         found.offsets = found.offsets - np.arange(len(found.offsets))
         return found
 
+    def cut(found: Any) -> Any:
+        kept = np.delete(found.folded, found.offsets[1:] - 1)
+        return replace(found, folded=kept, offsets=found.offsets - np.arange(len(found.offsets)))
+
     after(encode.SegmentEncoder, "__call__", change)
+    after(outline_tokens.OutlineEncoder, "__call__", cut)
 
 
 @mutant("sft", "rm", "prm")
@@ -552,15 +588,16 @@ def text_becomes_control_tokens() -> None:
         "_pieces",
         lambda old, self, texts, kinds: _forging(old, self, texts, kinds),
     )
+    wrap(outline_tokens.OutlineEncoder, "_own", _forging)
 
 
-def _forging(old: Any, self: Any, texts: Any, kinds: Any) -> Any:
+def _forging(old: Any, self: Any, *texts: Any) -> Any:
     class Whole:
         encode = staticmethod(self._encoder.encode_whole)
 
     keep, self._encoder = self._encoder, Whole
     try:
-        return old(self, texts, kinds)
+        return old(self, *texts)
     finally:
         self._encoder = keep
 
@@ -568,6 +605,7 @@ def _forging(old: Any, self: Any, texts: Any, kinds: Any) -> Any:
 @mutant("sft")
 def merged_cuts_are_not_counted() -> None:
     after(merged_cuts.MergedCuts, "per_row", np.zeros_like)
+    after(merged_cuts.MergedCuts, "behind", np.zeros_like)
 
 
 @mutant("rm-qwen3")
@@ -656,7 +694,7 @@ def a_turn_is_cut_in_its_middle() -> None:
             kept[a:b] = np.cumsum(lengths[a:b]) <= limit
         return kept
 
-    encode.truncation.keep = keep
+    segment_encoder.truncation.keep = keep
 
 
 @mutant("dedup")
