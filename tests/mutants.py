@@ -47,7 +47,7 @@ from stages.conversations import loss_mask
 from stages.layouts import packed, padded
 from stages.models import encoders
 from stages.models.profile import with_step_tokens
-from stages.normalize import exchanges, stage
+from stages.normalize import plain, stage
 from stages.parity import sample
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
@@ -343,20 +343,31 @@ def contents_are_stripped() -> None:
         return old(turns)
 
     wrap(batches, "turns_column", change)
+    _own_texts(lambda texts: [text.strip() for text in texts])
+
+
+def _own_texts(change: Callable[[list[str]], list[str]]) -> None:
+    """Change the texts of plain rows."""
+
+    def changed(found: Any) -> Any:
+        return found and replace(found, texts=change(found.texts))
+
+    after(plain, "_exchanges", changed)
+    after(plain, "_dialogues", changed)
 
 
 @mutant("flat")
 def question_and_answer_change_places() -> None:
-    wrap(exchanges, "as_columns", lambda old, prompts, replies: old(replies, prompts))
+    _own_texts(lambda texts: [texts[at ^ 1] for at in range(len(texts))])
 
 
 @mutant("flat")
 def answers_move_to_the_next_question() -> None:
-    wrap(
-        exchanges,
-        "as_columns",
-        lambda old, prompts, replies: old(prompts, [*replies[1:], replies[0]]),
-    )
+    def moved(texts: list[str]) -> list[str]:
+        texts[1::2] = [*texts[3::2], texts[1]]
+        return texts
+
+    _own_texts(moved)
 
 
 @mutant("sft")

@@ -19,6 +19,7 @@ class _OpenAI(Format):
         **_turns.BEFORE,
         **_turns.TOOLS,
     }
+    dialogue = ("messages",)
 
     def matches(self, row: Row) -> str | None:
         if _turns.has_turns(row.get("messages"), "role"):

@@ -19,6 +19,7 @@ class _PromptCompletion(Format):
         **_turns.TOOLS,
     }
     prompts = ("prompt",)
+    exchange = (("prompt",), ("completion",))
 
     def matches(self, row: Row) -> str | None:
         return "prompt and completion" if "prompt" in row and "completion" in row else None

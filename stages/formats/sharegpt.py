@@ -25,6 +25,7 @@ class _ShareGPT(Format):
         **_turns.BEFORE,
         **_turns.TOOLS,
     }
+    dialogue = (*_COLUMNS, "messages")
 
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or "rejected" in row:

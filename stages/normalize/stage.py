@@ -8,9 +8,12 @@ whose reject columns are filled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from stages import formats, kinds
 from stages.chat_template import reasoning
@@ -26,7 +29,7 @@ from stages.conversations import stop_text
 from stages.errors import RowError
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import exchanges
+from stages.normalize import plain
 from stages.rows import notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
@@ -180,36 +183,45 @@ class Normalize:
                 examples.append(error)
         return examples
 
-    def _exchanges(self, records: Sequence[Record]) -> dict[str, Any] | None:
-        """The columns of a batch of which every row is a plain question and answer, else None."""
-        rows = [record.data for record in records if record.data is not None]
-        if (
-            self.format.exchange is None
-            or len(rows) != len(records)
-            or self.options.columns
-            or self.selection != Selection()
-            or not self.kind.plain
-            or self.fans_out
-            or self.train_on == "all"
-            or self.strip_reasoning
-        ):
-            return None
-        plain = exchanges.texts(rows, self.kind, *self.format.exchange)
-        if plain is None:
-            return None
-        for column in plain.unread:
-            for row in rows:
-                if row[column] not in EMPTY:
-                    self.tally.add(column, row[column])
-        return exchanges.as_columns(plain.prompts, plain.replies)
+    @functools.cached_property
+    def _may_be_plain(self) -> bool:
+        """Whether rows that say no more than who says what have nothing done to them."""
+        return (
+            self.kind.plain
+            and not self.options.columns
+            and self.selection == Selection()
+            and not self.fans_out
+            and self.train_on != "all"
+            and not self.strip_reasoning
+        )
+
+    def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
+        """Batches of plain rows, each with their places among the records."""
+        rows = [record.data for record in records]
+        for some in plain.find(rows, self.format, self.kind) if self._may_be_plain else ():
+            for column in some.unread:
+                for number in some.rows:
+                    value = (rows[number] or {})[column]
+                    if value not in EMPTY:
+                        self.tally.add(column, value)
+            lines = [records[number].line for number in some.rows]
+            made = some.turns.columns(self.train_on)
+            made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
+            yield some.rows, batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
-        plain = self._exchanges(records)
-        if plain is not None:
-            lines = [record.line for record in records]
-            plain["note"] = notes.column(self.kind.texts, columns=plain, odd_rows={}, lines=lines)
-            return batch_of(lines, [-1] * len(lines), refused={}, own_columns=plain)
-        return self._one_by_one(self._selected(records))
+        pieces = list(self._plain(records))
+        taken = {number for numbers, _ in pieces for number in numbers}
+        if len(taken) == len(records) and len(pieces) == 1:
+            return pieces[0][1]
+        left = [number for number in range(len(records)) if number not in taken]
+        others = self._one_by_one(self._selected([records[number] for number in left]))
+        if not pieces:
+            return others
+        # Without fan-out each record is one row, whatever becomes of it.
+        order = np.argsort(np.concatenate([*(numbers for numbers, _ in pieces), left]))
+        together = pa.Table.from_batches([*(batch for _, batch in pieces), others])
+        return together.take(pa.array(order)).combine_chunks().to_batches()[0]
 
     def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
         """The records that ``--where`` takes, and those that could not be parsed."""

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from stages.rows.watched import EMPTY
+
 if TYPE_CHECKING:
     from stages.kinds import Kind
 
@@ -155,6 +157,20 @@ def _without_side(word: str) -> str | None:
             if stem != word:
                 return stem
     return "margin" if word in ("margin", "scoremargin", "preferencestrength") else None
+
+
+def may_mean_more(name: str, kind: Kind) -> bool:
+    """Whether some value of a column must not be ignored without an option."""
+    if seen(name, kind) or weighs(name):
+        return True
+    return plain(name) in VERDICTS if kind.trains_answers else kind.compares
+
+
+def means_more(name: str, value: Any, kind: Kind) -> bool:
+    """Whether a value of a column may not be ignored without an option; see ``unread``."""
+    if value in EMPTY:
+        return False
+    return bool(seen(name, kind)) or weighs(name) or rates(name, value, kind)
 
 
 def weighs(name: str) -> bool:

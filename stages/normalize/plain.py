@@ -1,0 +1,220 @@
+"""A fast path for rows that say no more than who says what: they become columns without an object.
+
+Most rows of SFT data are two texts, or a list of turns with a role and a text each, which alternate
+and end in an answer. Such rows are found here many at a time. Every other row of the batch is read
+by its format, one by one, which would give these the same columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stages import columns
+from stages.chat_template import loss_weights
+from stages.chat_template.reasoning import OPEN
+from stages.columns import Ints, make_list, offsets_of
+from stages.contract import Row
+from stages.conversations import stop_text, templated
+from stages.conversations.unfinished import opens_reasoning
+from stages.format import Format
+from stages.kinds import Kind
+from stages.rows import column_names
+
+_ROLES = ("system", "user", "assistant")
+_SYSTEM, _USER, _ASSISTANT = range(3)
+_SPELLED = {
+    "system": _SYSTEM,
+    "user": _USER,
+    "human": _USER,
+    "assistant": _ASSISTANT,
+    "gpt": _ASSISTANT,
+}
+_FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
+_FOLLOWS[_SYSTEM, _USER] = _FOLLOWS[_USER, _ASSISTANT] = _FOLLOWS[_ASSISTANT, _USER] = True
+_FEW = 4  # rows that are not looked at apart, where one of them is not plain
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Conversations, flat.
+
+    Attributes:
+        roles: int8, of all turns, one row after another: numbers as in ``_ROLES``.
+        texts: of these turns.
+        offsets: where each row's turns start.
+    """
+
+    roles: npt.NDArray[np.int8]
+    texts: list[str]
+    offsets: Ints
+
+    def columns(self, train_on: str) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``.
+
+        Args:
+            train_on: ``assistant`` or ``last``.
+        """
+        trained = self.roles == _ASSISTANT
+        if train_on == "last":
+            trained[:] = False
+            trained[self.offsets[1:] - 1] = True
+        arrays = [
+            pa.array(_ROLES).take(pa.array(self.roles)),
+            pa.array(self.texts, pa.string()),
+            pa.nulls(len(self.texts), pa.string()),
+            pa.array(trained),
+        ]
+        turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
+        count = len(self.offsets) - 1
+        return {
+            "messages": make_list(self.offsets, turns),
+            "turn_weights": loss_weights.lists({}, count),
+            "tools": pa.nulls(count, pa.string()),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Some rows of a batch.
+
+    Attributes:
+        rows: their indices.
+        unread: the columns of these rows that are in no example.
+    """
+
+    rows: list[int]
+    turns: Turns
+    unread: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How rows with the same columns are read.
+
+    Attributes:
+        columns: of the texts: a question and its answer, or a column of turns alone.
+        unread: the other columns; ``meaning``: those of them that must not be left out of an
+            example, unless they are empty.
+    """
+
+    columns: tuple[str, ...]
+    unread: tuple[str, ...]
+    meaning: tuple[str, ...]
+
+
+def _reading(names: Sequence[str], format_: Format, kind: Kind) -> _Reading | None:
+    for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
+        there = [[name for name in some if name in names] for some in wanted or ()]
+        if wanted and all(len(some) == 1 for some in there):
+            taken = tuple(some[0] for some in there)
+            unread = tuple(name for name in names if name not in taken)
+            meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
+            return _Reading(taken, unread, meaning)
+    return None
+
+
+def _ordinary(answers: Sequence[str]) -> bool:
+    """Whether no answer ends in the text of a stop token or opens reasoning without an end."""
+    # Most texts are seen to be ordinary by one character; only the others are looked into.
+    stopped = [text for text in answers if text.rstrip()[-1] in stop_text.LAST]
+    return not any(map(stop_text.ending_stop, stopped)) and not any(
+        opens_reasoning(text) for text in answers if OPEN in text
+    )
+
+
+def _exchanges(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
+    """Questions and answers; None where one row is anything else."""
+    prompts, replies = ([row[name] for row in rows] for name in names)
+    # Checked with map and set, without a Python loop over the rows.
+    if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
+        return None
+    if any(templated.read(text) for text in prompts if text[:1] in templated.FIRST):
+        return None
+    if not _ordinary(replies):
+        return None
+    texts = [""] * (2 * len(rows))
+    texts[::2], texts[1::2] = prompts, replies
+    roles = np.tile(np.array([_USER, _ASSISTANT], np.int8), len(rows))
+    return Turns(roles, texts, 2 * np.arange(len(rows) + 1))
+
+
+def _dialogues(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
+    """Conversations; None where one row is anything else."""
+    lists = [row[names[0]] for row in rows]
+    if {*map(type, lists)} != {list} or not all(lists):
+        return None
+    turns = list(itertools.chain.from_iterable(lists))
+    if {*map(type, turns)} != {dict} or {*map(len, turns)} != {2}:
+        return None
+    who, said = ("role", "content") if "role" in turns[0] else ("from", "value")
+    try:
+        speakers, texts = [turn[who] for turn in turns], [turn[said] for turn in turns]
+        roles = np.fromiter(map(_SPELLED.__getitem__, speakers), np.int8, len(turns))
+    except (KeyError, TypeError):
+        return None
+    if {*map(type, texts)} != {str} or not all(map(str.strip, texts)):
+        return None
+    offsets = offsets_of(np.fromiter(map(len, lists), np.int64, len(lists)))
+    firsts, lasts = offsets[:-1], offsets[1:] - 1
+    follows = _FOLLOWS[roles[:-1], roles[1:]]
+    follows[lasts[:-1]] = True  # what follows there is another conversation
+    whole = (roles[firsts] != _ASSISTANT).all() and (roles[lasts] == _ASSISTANT).all()
+    if not whole or not follows.all():
+        return None
+    answers = [text for text, role in zip(texts, roles.tolist(), strict=True) if role == _ASSISTANT]
+    return Turns(roles, texts, offsets) if _ordinary(answers) else None
+
+
+def _runs(rows: list[int], make: Callable[[list[int]], _Made | None]) -> Iterator[_Made]:
+    """What is made of rows: of all at once, else of halves, as long as these are not few."""
+    made = make(rows)
+    if made is not None:
+        yield made
+    elif len(rows) > _FEW:
+        half = len(rows) // 2
+        yield from _runs(rows[:half], make)
+        yield from _runs(rows[half:], make)
+
+
+def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Plain]:
+    """The plain rows of a batch, in groups.
+
+    Args:
+        rows: None for those that could not be parsed.
+    """
+    by_columns: dict[tuple[str, ...], list[int]] = {}
+    for number, row in enumerate(rows):
+        if row is not None:
+            by_columns.setdefault(tuple(row), []).append(number)
+    for names, numbers in by_columns.items():
+        reading = _reading(names, format_, kind)
+        if reading is not None:
+            yield from _of_one_kind(rows, numbers, reading=reading, kind=kind)
+
+
+def _of_one_kind(
+    rows: Sequence[Row | None], numbers: list[int], reading: _Reading, kind: Kind
+) -> Iterator[Plain]:
+    read = _exchanges if len(reading.columns) == 2 else _dialogues
+    own = [(number, row) for number in numbers if (row := rows[number]) is not None]
+    for name in reading.meaning:
+        own = [(n, row) for n, row in own if not column_names.means_more(name, row[name], kind)]
+
+    def make(which: list[int]) -> Plain | None:
+        some = [own[at] for at in which]
+        turns = read([row for _, row in some], reading.columns)
+        if turns is None:
+            return None
+        return Plain([number for number, _ in some], turns, reading.unread)
+
+    if own:
+        yield from _runs(list(range(len(own))), make)
