@@ -46,22 +46,32 @@ class Sizes:
     repeats: int = 3
 
 
+def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
+    """How often each program runs on so many rows of SFT."""
+    smallest = count == sizes.ours[0]
+    fewer = max(1, sizes.repeats - 1)
+    made = {OURS: sizes.repeats if count != max(sizes.ours) else fewer}
+    if count not in sizes.peers:
+        return made
+    for name in PROGRAMS:
+        if name in _HEAVY and smallest:
+            made[name] = fewer
+        elif name not in _HEAVY:
+            made.setdefault(name, sizes.repeats if smallest else max(1, sizes.repeats - 2))
+    return made
+
+
 def comparisons(sizes: Sizes) -> Iterator[Comparison]:
     """Programs side by side."""
     smallest = sizes.ours[0]
     for count in sizes.ours:
-        repeats = {OURS: sizes.repeats}
-        if count in sizes.peers:
-            for name in PROGRAMS:
-                if name != OURS and (count == smallest or name not in _HEAVY):
-                    repeats[name] = (
-                        sizes.repeats if count == smallest else max(1, sizes.repeats - 2)
-                    )
-        yield Comparison("sft", "english", count, repeats, warm=int(count == smallest))
+        warm = int(count == smallest)
+        yield Comparison("sft", "english", count, _repeats(sizes, count), warm)
     fewer = max(1, sizes.repeats - 1)
     for task, text in OTHER:
-        peers = [name for name in ("datasets", "trl") if not PROGRAMS[name].missing(task)]
-        yield Comparison(task, text, smallest, dict.fromkeys([OURS, *peers], fewer))
+        also = ("datasets", "trl") if task == "sft" else ("datasets", "trl", "llamafactory")
+        names = [OURS, *(name for name in also if task in PROGRAMS[name].shapes)]
+        yield Comparison(task, text, smallest, dict.fromkeys(names, fewer))
         if len(sizes.ours) > 1:
             yield Comparison(task, text, sizes.ours[1], {OURS: fewer})
 
@@ -70,13 +80,14 @@ def everything(sizes: Sizes) -> list[Measurement]:
     """All measurements, the quick ones first."""
     smallest, second = sizes.ours[0], sizes.ours[min(1, len(sizes.ours) - 1)]
     pair = (smallest, second) if second > smallest else (smallest // 4, smallest)
+    large = (sizes.ours[-2], sizes.ours[-1]) if len(sizes.ours) > 1 else pair
     made: list[Measurement] = [encoders.about(text, smallest) for text in TEXTS]
     made += [encoders.tokens(_COUNTED)]
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
     made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED)]
     made += [gathers.gathers(name, smallest, GATHERED) for name in ("ragged", "padded", "packed")]
     made += [breakdown.functions(task, pair) for task in ("sft", "rm", "prm")]
-    made += [breakdown.driver(pair), starts.memory(sizes.ours)]
+    made += [breakdown.driver(large), starts.memory(sizes.ours)]
     made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(second)]
     made += comparisons(sizes)
     return made

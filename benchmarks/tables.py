@@ -141,6 +141,16 @@ def top(figures: Figures, cell: str, count: int = _TOP) -> str:
     return table(("function", "CPU us a row"), lines)
 
 
+def fixed(figures: Figures, count: int = _TOP) -> str:
+    """The functions in which most of the time is spent that does not grow with the rows."""
+    cell = figures.measured("functions-sft")
+    rows = figures.settings("functions-sft").get("sizes", [0])[0]
+    each = cell.get("functions", {})
+    spent = {n: s * 1e3 - each[n] * rows / 1e3 for n, s in cell.get("first", {}).items()}
+    ordered = sorted(spent.items(), key=lambda item: -item[1])[:count]
+    return table(("function", "CPU ms a build"), [(f"`{n}`", shown(s, ".0f")) for n, s in ordered])
+
+
 def starts(figures: Figures) -> str:
     """Commands whose time hardly depends on the rows."""
     lines = [
