@@ -8,7 +8,6 @@ from pathlib import Path
 import jinja2
 
 from benchmarks import results, tables
-from benchmarks.breakdown import rooms
 from benchmarks.figures import Figures, least_of, over, shown
 from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
@@ -43,7 +42,7 @@ def summary(figures: Figures) -> str:
     lines.append(("one more row", shown(ours, unit=" us")))
     share = over(figures.encoder(), ours)
     lines.append(("speed against the encoder alone on the rendered text", shown(share, ".2f")))
-    driver = rooms(figures.measured("driver").get("functions", {}))
+    driver = figures.measured("driver").get("functions", {})
     alone = sum(driver.values()) if driver else None
     lines.append(("of a row, what the driver does alone", shown(alone, unit=" us")))
     lines += [

@@ -125,12 +125,11 @@ def texts(figures: Figures) -> str:
 
 def by_room(figures: Figures) -> str:
     """Microseconds a row by folder of the code, for each task."""
-    made = {
-        task: rooms(figures.measured(f"functions-{task}").get("functions", {})) for task in _TASKS
-    }
+    found = {t: figures.measured(f"functions-{t}").get("functions", {}) for t in _TASKS}
+    made = {task: rooms(functions) for task, functions in found.items()}
     names = dict.fromkeys(name for task in _TASKS for name in made[task])
     lines = [(f"`{n}`", *(shown(made[task].get(n, 0.0)) for task in _TASKS)) for n in names]
-    total = ("all", *(shown(sum(made[task].values())) for task in _TASKS))
+    total = ("all", *(shown(sum(found[task].values())) for task in _TASKS))
     return table(("where", *_TASKS), [*lines, total] if lines else [])
 
 
@@ -146,7 +145,7 @@ def fixed(figures: Figures, count: int = _TOP) -> str:
     cell = figures.measured("functions-sft")
     rows = figures.settings("functions-sft").get("sizes", [0])[0]
     each = cell.get("functions", {})
-    spent = {n: s * 1e3 - each[n] * rows / 1e3 for n, s in cell.get("first", {}).items()}
+    spent = {n: s * 1e3 - each.get(n, 0.0) * rows / 1e3 for n, s in cell.get("first", {}).items()}
     ordered = sorted(spent.items(), key=lambda item: -item[1])[:count]
     return table(("function", "CPU ms a build"), [(f"`{n}`", shown(s, ".0f")) for n, s in ordered])
 
