@@ -6,6 +6,7 @@ Builds of two sizes are sampled (``sampled.py``); their difference is what a row
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from benchmarks.workplace import Workplace, build
 
 _SAMPLED = Path(__file__).with_name("sampled.py")
 _SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
+_SMALL_BUILDS = 3
 _REST = "(all others)"
 _KEPT = 0.02  # microseconds a row of a function that has an entry in the file
 _KEPT_FIRST = 0.002  # seconds, of a build
@@ -34,6 +36,13 @@ def _sampled(place: Workplace, task: str, count: int, *more: str) -> Content:
     spent = content.pop("functions")
     others = {"(other threads)": content["other_threads"], "(other processes)": content["children"]}
     return {**spent, **others}
+
+
+def _typical(place: Workplace, task: str, count: int, *more: str) -> Content:
+    """The median of several builds, function by function: starts differ from run to run."""
+    runs = [_sampled(place, task, count, *more) for _ in range(_SMALL_BUILDS)]
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: statistics.median(run.get(name, 0.0) for run in runs) for name in names}
 
 
 def _difference(small: Content, large: Content, rows: int) -> dict[str, float]:
@@ -79,7 +88,7 @@ def functions(task: str, sizes: tuple[int, int]) -> Cell:
     """Microseconds a row by function, and what does not grow with the rows."""
 
     def make(place: Workplace) -> Content:
-        small, large = (_sampled(place, task, count) for count in sizes)
+        small, large = _typical(place, task, sizes[0]), _sampled(place, task, sizes[1])
         return _made(small, large, sizes)
 
     return Cell(f"functions-{task}", {"task": task, "sizes": list(sizes)}, make)
@@ -89,7 +98,9 @@ def driver(sizes: tuple[int, int]) -> Cell:
     """The same for the driver's own thread while two workers do what workers can do."""
 
     def make(place: Workplace) -> Content:
-        small, large = (_sampled(place, "sft", count, "--workers", "2") for count in sizes)
+        two = ("--workers", "2")
+        small = _typical(place, "sft", sizes[0], *two)
+        large = _sampled(place, "sft", sizes[1], *two)
         for spent in (small, large):
             del spent["(other processes)"]
         return _made(small, large, sizes)

@@ -67,7 +67,9 @@ class Sampler(threading.Thread):
             before = now
 
 
-def _write(out: Path, sampler: Sampler) -> None:
+def _write(out: Path, sampler: Sampler, process: int) -> None:
+    if os.getpid() != process:
+        return  # a fork, which has inherited this
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     main = time.clock_gettime(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
@@ -89,7 +91,7 @@ def main() -> None:
     sys.argv[0] = "pipeline"
     sampler = Sampler()
     sampler.start()
-    atexit.register(_write, out, sampler)
+    atexit.register(_write, out, sampler, os.getpid())
     sys.path[0] = ROOT
     from posttrain_pipeline.command import main as command
 

@@ -86,7 +86,8 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
     made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED)]
     made += [gathers.gathers(name, smallest, GATHERED) for name in ("ragged", "padded", "packed")]
-    made += [breakdown.functions(task, pair) for task in ("sft", "rm", "prm")]
+    made += [breakdown.functions("sft", (pair[0], max(pair[1], sizes.ours[-1])))]
+    made += [breakdown.functions(task, pair) for task in ("rm", "prm")]
     made += [breakdown.driver(large), starts.memory(sizes.ours)]
     made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(second)]
     made += comparisons(sizes)

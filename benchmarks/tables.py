@@ -128,9 +128,10 @@ def by_room(figures: Figures) -> str:
     found = {t: figures.measured(f"functions-{t}").get("functions", {}) for t in _TASKS}
     made = {task: rooms(functions) for task, functions in found.items()}
     names = dict.fromkeys(name for task in _TASKS for name in made[task])
-    lines = [(f"`{n}`", *(shown(made[task].get(n, 0.0)) for task in _TASKS)) for n in names]
-    total = ("all", *(shown(sum(found[task].values())) for task in _TASKS))
-    return table(("where", *_TASKS), [*lines, total] if lines else [])
+    tasks = [task for task in _TASKS if found[task]]
+    lines = [(f"`{n}`", *(shown(made[task].get(n, 0.0)) for task in tasks)) for n in names]
+    total = ("all", *(shown(sum(found[task].values())) for task in tasks))
+    return table(("where", *tasks), [*lines, total] if lines else [])
 
 
 def top(figures: Figures, cell: str, count: int = _TOP) -> str:
