@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from benchmarks import process, results
-from benchmarks.programs import PROGRAMS
+from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.results import Content
 from benchmarks.workplace import Workplace
 
@@ -49,14 +49,31 @@ class Comparison:
         for turn, name in self._turns():
             known = measured.setdefault(name, {COLD: [], WARM: []})
             reason = PROGRAMS[name].missing(self.task)
+            if not reason and len(known[COLD]) <= turn:
+                reason = self._add(place, name, turn, known)
+            known.pop("missing", None)
             if reason:
-                measured[name] = {COLD: [], WARM: [], "missing": reason}
-            elif len(known[COLD]) <= turn:
-                for state, cost in self._run(place, name, turn < self.warm).items():
-                    known[state].append(cost)
-                last = known[COLD][-1]
-                print(f"  {name}: {last['cpu']:.1f} s CPU, {last['wall']:.1f} s", flush=True)
+                known["missing"] = reason
+                print(f"  {name}: {reason}", flush=True)
             results.write(self.name, content)
+
+    def _add(self, place: Workplace, name: str, turn: int, known: Content) -> str:
+        """Run a program once more; returns why another program than ours has failed.
+
+        Raises:
+            CommandError: ours has failed.
+        """
+        try:
+            made = self._run(place, name, turn < self.warm)
+        except process.CommandError as error:
+            if name == OURS:
+                raise
+            return f"it failed: {str(error).splitlines()[-1][:200]}"
+        for state, cost in made.items():
+            known[state].append(cost)
+        last = known[COLD][-1]
+        print(f"  {name}: {last['cpu']:.1f} s CPU, {last['wall']:.1f} s", flush=True)
+        return ""
 
     def _run(self, place: Workplace, name: str, again: bool) -> dict[str, Content]:
         """One run with nothing cached, and another after it where that is asked for."""

@@ -49,9 +49,9 @@ def surroundings() -> Content:
     }
 
 
-def read(name: str, folder: Path = FOLDER) -> Content | None:
+def read(name: str, folder: Path | None = None) -> Content | None:
     """A cell's file; None where it was not measured."""
-    path = folder / f"{name}.json"
+    path = (folder or FOLDER) / f"{name}.json"
     if not path.exists():
         return None
     found: Content = json.loads(path.read_text("utf-8"))

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from support import ROOT
 
-from benchmarks import page, process, rows, sampled
+from benchmarks import page, process, results, rows, sampled
 from benchmarks.breakdown import rooms
 from benchmarks.compare import Comparison
 from benchmarks.figures import Figures
-from benchmarks.programs import OURS, PROGRAMS
+from benchmarks.programs import OURS, PROGRAMS, Program
 from benchmarks.selection import Sizes, comparisons, everything
+from benchmarks.workplace import Workplace
 
 SPENDS = (
     "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
@@ -128,6 +129,38 @@ def test_programs_take_turns() -> None:
     """A B A B: what disturbs the machine for a while disturbs all of them."""
     turns = Comparison("sft", "english", 10, {"a": 3, "b": 3, "c": 1})._turns()
     assert [name for _, name in turns] == ["a", "b", "c", "a", "b", "a", "b"]
+
+
+def test_a_comparison_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that are in the file are not repeated; a peer that fails is named, and ours is fatal."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
+    monkeypatch.setattr(Program, "missing", lambda self, task: "")
+    failing: set[str] = set()
+    ran: list[str] = []
+
+    def command(self: Program, *given: Any) -> tuple[list[str], dict[str, str]]:
+        name = next(name for name, program in PROGRAMS.items() if program is self)
+        ran.append(name)
+        return [sys.executable, "-c", f"raise SystemExit({name in failing})"], {}
+
+    monkeypatch.setattr(Program, "command", command)
+    place = Workplace(tmp_path, None)
+    twice = Comparison("sft", "english", 10, {OURS: 2, "trl": 1})
+    Comparison("sft", "english", 10, {OURS: 1, "trl": 1}).measure(place)
+    twice.measure(place)
+    twice.measure(place)
+    assert ran == [OURS, "trl", OURS]
+    more = Comparison("sft", "english", 10, {OURS: 2, "datasets": 1})
+    failing |= {"datasets"}
+    more.measure(place)
+    made = (results.read(more.name, tmp_path / "results") or {})["measured"]
+    assert made["datasets"]["missing"].startswith("it failed")
+    assert len(made[OURS]["cold"]) == 2
+    failing |= {OURS}
+    with pytest.raises(process.CommandError):
+        Comparison("sft", "english", 10, {OURS: 3}).measure(place)
 
 
 def test_names_of_measurements_are_their_own() -> None:
