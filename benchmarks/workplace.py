@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,14 +62,10 @@ class Workplace:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """An empty folder, gone afterwards."""
-        folder = self.folder / "now"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        """An empty folder of its own, gone afterwards."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as name:
+            yield Path(name)
 
     def cache(self, folder: Path) -> Path:
         """A cache directory of ours with tokenizers in it and no part."""

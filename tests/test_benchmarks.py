@@ -131,6 +131,18 @@ def test_programs_take_turns() -> None:
     assert [name for _, name in turns] == ["a", "b", "c", "a", "b", "a", "b"]
 
 
+def test_scratch_folders_do_not_share_a_place(tmp_path: Path) -> None:
+    """One that is opened inside another leaves it as it is."""
+    place = Workplace(tmp_path / "new", None)
+    with place.scratch() as outer:
+        (outer / "kept").touch()
+        with place.scratch() as inner:
+            assert not list(inner.iterdir())
+        assert (outer / "kept").exists()
+        assert not inner.exists()
+    assert not outer.exists()
+
+
 def test_a_comparison_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
