@@ -62,12 +62,11 @@ lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## Write the generated pages: reference.md, extending.md, the tables of formats.md, the suites.
+docs: $(READY)  ## Write the generated pages: reference.md, extending.md, formats.md, performance.md, the suites.
 	$(BIN)/python docs/generate.py
 
-bench: $(READY)  ## Time the build beside datasets.map, one core each.
-	$(BIN)/python benchmarks/sft_rows.py
-	$(BIN)/python benchmarks/per_stage.py
+bench: $(READY) $(TRAINING)/.peers  ## Measure builds beside other programs; writes docs/performance.md.
+	$(BIN)/python -m benchmarks
 
 wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	rm -rf dist

@@ -10,6 +10,7 @@ of the four tables. Prints seconds and the peak of its memory.
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import subprocess
 import sys
@@ -89,8 +90,8 @@ def of_side(folder: Path, side: str, table: str, columns: list[str]) -> pl.DataF
     return pl.concat(frame.select(columns) for frame in frames(folder, table))
 
 
-def judge(folder: Path, rows: int) -> None:
-    """What the timed process does."""
+def judge(folder: Path, rows: int, out: Path | None) -> None:
+    """What the timed process does; its figures go to ``out`` too, as JSON."""
     started = time.perf_counter()
     lengths = of_side(folder, "train", EXAMPLE, ["n_tokens", "n_trained"]).sum().row(0)
     declared = dict.fromkeys(("rows_in", "rows_accounted", "examples_made"), rows)
@@ -116,23 +117,28 @@ def judge(folder: Path, rows: int) -> None:
     assert verdict.passed, [f.name for f in verdict.findings if not f.passed]
     seconds = time.perf_counter() - started
     usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    if out is not None:
+        out.write_text(json.dumps({"wall": seconds, "cpu": cpu, "largest_process": peak}))
     print(f"rows      {rows}")
-    print(f"judged    {seconds:.2f} s wall, {usage.ru_utime + usage.ru_stime:.2f} s CPU in all")
-    print(f"memory    {usage.ru_maxrss / 2**20:.2f} GiB at most")
+    print(f"judged    {seconds:.2f} s wall, {cpu:.2f} s CPU in all")
+    print(f"memory    {peak / 2**30:.2f} GiB at most")
 
 
 def main() -> None:
     """Write the metrics, then judge them in another process."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--out", type=Path, help="a file for the figures, as JSON")
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.judge:
-        judge(options.judge, options.rows)
+        judge(options.judge, options.rows, options.out)
         return
     with tempfile.TemporaryDirectory() as name:
         write(Path(name), options.rows)
         command = [sys.executable, __file__, "--rows", str(options.rows), "--judge", name]
+        command += ["--out", str(options.out)] if options.out else []
         subprocess.run(command, check=True)
 
 

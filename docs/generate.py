@@ -1,5 +1,5 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-table of docs/formats.md, and docs/suites/.
+table of docs/formats.md, docs/suites/, and docs/performance.md from what was measured.
 
 With --check it only compares.
 
@@ -21,6 +21,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
+from benchmarks import page
 from expectations.contract import PLANNED, Context
 from expectations.gx.suites import shipped
 from expectations.invariants import invariants
@@ -199,6 +200,7 @@ def pages() -> dict[Path, str]:
         TARGET: reference(),
         EXTENDING: extending(),
         FORMATS: formats_page(),
+        page.PAGE: page.text(),
         **exported(),
     }
 
@@ -220,5 +222,5 @@ if __name__ == "__main__":
         found = stale()
         sys.exit(f"{found}\nout of date; write them with: make docs" if found else 0)
     SUITES.mkdir(exist_ok=True)
-    for page, text in pages().items():
-        page.write_text(text, "utf-8")
+    for path, text in pages().items():
+        path.write_text(text, "utf-8")

@@ -1,0 +1,1 @@
+"""Measurements of builds beside other programs: ``python -m benchmarks``."""

@@ -1,0 +1,94 @@
+"""What ``make bench`` measures, in order: the whole list and how long each part is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchmarks import breakdown, encoders, gathers, starts
+from benchmarks.compare import Comparison
+from benchmarks.programs import OURS, PROGRAMS
+from benchmarks.workplace import Workplace
+
+GATHERED = (100_000, 1_000_000, 10_000_000)
+TEXTS = ("english", "chinese", "code")
+OTHER = (("sft", "chinese"), ("sft", "code"), ("rm", "english"), ("prm", "english"))
+_COUNTED = 2_000  # rows of which tokens are counted
+_JUDGED = 1_000_000  # rows of metrics
+_HEAVY = ("trl-completion", "axolotl", "llamafactory")  # at the smallest size alone
+
+
+class Measurement(Protocol):
+    """Something that ``make bench`` measures and keeps in a file of its own."""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        ...
+
+    def measure(self, place: Workplace) -> None:
+        """Measure what is missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        ours: rows of our builds, from small to large; ``peers``: of the other programs.
+        repeats: at the smallest size; larger ones take fewer.
+    """
+
+    ours: tuple[int, ...] = (20_000, 100_000, 400_000)
+    peers: tuple[int, ...] = (20_000, 100_000)
+    repeats: int = 3
+
+
+def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
+    """How often each program runs on so many rows of SFT."""
+    smallest = count == sizes.ours[0]
+    fewer = max(1, sizes.repeats - 1)
+    made = {OURS: sizes.repeats if count != max(sizes.ours) else fewer}
+    if count not in sizes.peers:
+        return made
+    for name in PROGRAMS:
+        if name in _HEAVY and smallest:
+            made[name] = fewer
+        elif name not in _HEAVY:
+            made.setdefault(name, sizes.repeats if smallest else max(1, sizes.repeats - 2))
+    return made
+
+
+def comparisons(sizes: Sizes) -> Iterator[Comparison]:
+    """Programs side by side."""
+    smallest = sizes.ours[0]
+    for count in sizes.ours:
+        warm = int(count == smallest)
+        yield Comparison("sft", "english", count, _repeats(sizes, count), warm)
+    fewer = max(1, sizes.repeats - 1)
+    for task, text in OTHER:
+        also = ("datasets", "trl") if task == "sft" else ("datasets", "trl", "llamafactory")
+        names = [OURS, *(name for name in also if task in PROGRAMS[name].shapes)]
+        yield Comparison(task, text, smallest, dict.fromkeys(names, fewer))
+        if len(sizes.ours) > 1:
+            yield Comparison(task, text, sizes.ours[1], {OURS: fewer})
+
+
+def everything(sizes: Sizes) -> list[Measurement]:
+    """All measurements, the quick ones first."""
+    smallest, second = sizes.ours[0], sizes.ours[min(1, len(sizes.ours) - 1)]
+    pair = (smallest, second) if second > smallest else (smallest // 4, smallest)
+    large = (sizes.ours[-2], sizes.ours[-1]) if len(sizes.ours) > 1 else pair
+    made: list[Measurement] = [encoders.about(text, smallest) for text in TEXTS]
+    made += [encoders.tokens(_COUNTED)]
+    made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
+    made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED)]
+    made += [gathers.gathers(name, smallest, GATHERED) for name in ("ragged", "padded", "packed")]
+    made += [breakdown.functions("sft", (pair[0], max(pair[1], sizes.ours[-1])))]
+    made += [breakdown.functions(task, pair) for task in ("rm", "prm")]
+    made += [breakdown.driver(large), starts.memory(sizes.ours)]
+    made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(second)]
+    made += comparisons(sizes)
+    return made

@@ -1,0 +1,202 @@
+"""The tables of docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.breakdown import rooms
+from benchmarks.figures import Figures, least_of, median_of, over, shown
+from benchmarks.programs import OURS, PROGRAMS
+from benchmarks.selection import OTHER, TEXTS
+
+NOTHING = "Not measured yet."
+_MIB = 1 << 20
+_TOP = 15  # functions in a table
+_TASKS = ("sft", "rm", "prm")
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; a sentence where it would be empty."""
+    found = ["| " + " | ".join(map(str, line)) + " |" for line in lines]
+    if not found:
+        return NOTHING
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *found])
+
+
+def programs(figures: Figures) -> str:
+    """What is compared, and why not where it could not run."""
+    lines = []
+    for name, program in PROGRAMS.items():
+        counts = figures.sizes("sft", "english")
+        cells = (figures.measured(f"compare-sft-english-{count}") for count in counts)
+        missing = [cell[name]["missing"] for cell in cells if cell.get(name, {}).get("missing")]
+        lines.append(
+            (f"`{name}`", program.what + (f"; not measured: {missing[0]}" if missing else ""))
+        )
+    return table(("program", "what it makes"), lines)
+
+
+def compared(figures: Figures, task: str, text: str) -> str:
+    """Processor and wall seconds of every program, by rows."""
+    lines = []
+    for count in figures.sizes(task, text):
+        for name in PROGRAMS:
+            cpu = figures.spread(name, task, text, count)
+            if cpu is not None:
+                wall = figures.spread(name, task, text, count, what="wall")
+                times = "" if name == OURS else shown(figures.ratio(name, task, text, count))
+                runs = len(cpu.values)
+                lines.append((f"{count:,}", f"`{name}`", runs, cpu, wall, times))
+    head = ("rows", "program", "runs", "CPU s", "wall s", "times our CPU")
+    return table(head, lines)
+
+
+def marginal(figures: Figures) -> str:
+    """What one more row costs each program."""
+    lines = []
+    ours = figures.each(OURS)
+    for name in PROGRAMS:
+        each = figures.each(name)
+        if each is not None:
+            small, large = figures.between(name)
+            times = "" if name == OURS else shown(over(each, ours))
+            lines.append((f"`{name}`", f"{small:,} to {large:,}", shown(each), times))
+    return table(("program", "between", "CPU us a row", "times ours"), lines)
+
+
+def others(figures: Figures) -> str:
+    """Other tasks and texts: ratios, and what a row costs us."""
+    lines = []
+    for task, text in OTHER:
+        count = min(figures.sizes(task, text), default=0)
+        for name in PROGRAMS:
+            cpu = figures.spread(name, task, text, count)
+            if cpu is not None:
+                times = "" if name == OURS else shown(figures.ratio(name, task, text, count))
+                each = figures.each(name, task, text)
+                cost = shown(each) if each is not None else ""
+                lines.append((task, text, f"{count:,}", f"`{name}`", cpu, times, cost))
+    head = ("task", "text", "rows", "program", "CPU s", "times our CPU", "CPU us a row")
+    return table(head, lines)
+
+
+def warm(figures: Figures) -> str:
+    """Runs of programs that find what their first run has cached."""
+    lines = []
+    for count in figures.sizes("sft", "english"):
+        for name in PROGRAMS:
+            again = figures.spread(name, "sft", "english", count, state="warm")
+            first = figures.spread(name, "sft", "english", count)
+            if again is not None:
+                lines.append((f"{count:,}", f"`{name}`", first, again))
+    return table(("rows", "program", "nothing cached, CPU s", "second run, CPU s"), lines)
+
+
+def encoders(figures: Figures) -> str:
+    """The encoder alone beside the whole build."""
+    lines = []
+    for text in TEXTS:
+        alone, each = figures.encoder(text), figures.each(OURS, "sft", text)
+        if alone is not None:
+            reference = figures.encoder(text, "tokenizers")
+            share = shown(over(alone, each), ".2f")
+            lines.append((text, shown(alone), shown(reference), shown(each), share))
+    head = (
+        "text",
+        "fastokens, us a row",
+        "tokenizers, us a row",
+        "build, us a row",
+        "fastokens / build",
+    )
+    return table(head, lines)
+
+
+def texts(figures: Figures) -> str:
+    """What the generated texts are like."""
+    lines = []
+    for name in TEXTS:
+        made = figures.measured(f"text-{name}")
+        if made:
+            counts = (f"{made['words']:,}", f"{made['ids']:,}")
+            lines.append((name, made["tokens"], made["characters"], *counts))
+    head = ("text", "tokens a row", "characters a token", "different words", "different ids")
+    return table(head, lines)
+
+
+def by_room(figures: Figures) -> str:
+    """Microseconds a row by folder of the code, for each task."""
+    found = {t: figures.measured(f"functions-{t}").get("functions", {}) for t in _TASKS}
+    made = {task: rooms(functions) for task, functions in found.items()}
+    names = dict.fromkeys(name for task in _TASKS for name in made[task])
+    tasks = [task for task in _TASKS if found[task]]
+    lines = [(f"`{n}`", *(shown(made[task].get(n, 0.0)) for task in tasks)) for n in names]
+    total = ("all", *(shown(sum(found[task].values())) for task in tasks))
+    return table(("where", *tasks), [*lines, total] if lines else [])
+
+
+def top(figures: Figures, cell: str, count: int = _TOP) -> str:
+    """The functions of a cell in which most time is spent."""
+    spent = figures.measured(cell).get("functions", {})
+    lines = [(f"`{name}`", shown(each, ".2f")) for name, each in list(spent.items())[:count]]
+    return table(("function", "CPU us a row"), lines)
+
+
+def fixed(figures: Figures, count: int = _TOP) -> str:
+    """The functions in which most of the time is spent that does not grow with the rows."""
+    cell = figures.measured("functions-sft")
+    rows = figures.settings("functions-sft").get("sizes", [0])[0]
+    each = cell.get("functions", {})
+    spent = {n: s * 1e3 - each.get(n, 0.0) * rows / 1e3 for n, s in cell.get("first", {}).items()}
+    ordered = sorted(spent.items(), key=lambda item: -item[1])[:count]
+    return table(("function", "CPU ms a build"), [(f"`{n}`", shown(s, ".0f")) for n, s in ordered])
+
+
+def starts(figures: Figures) -> str:
+    """Commands whose time hardly depends on the rows."""
+    lines = [
+        (f"`{name}`" if name.startswith("pipeline") else name, *_wall_and_cpu(runs))
+        for name, runs in figures.measured("starts").items()
+    ]
+    return table(("command", "wall s, least", "wall s, median", "CPU s, median"), lines)
+
+
+def _wall_and_cpu(runs: list[dict[str, float]]) -> tuple[str, str, str]:
+    least, middle = least_of(runs, "wall"), median_of(runs, "wall")
+    return shown(least, ".2f"), shown(middle, ".2f"), shown(median_of(runs, "cpu"), ".2f")
+
+
+def appended(figures: Figures) -> str:
+    """Builds again after one per cent of rows was added."""
+    lines = []
+    for layout, made in figures.measured("appended").items():
+        full, again = made["full"]["cpu"], made["again"]["cpu"]
+        lines.append((layout, shown(full), shown(again), f"{again / full:.0%}"))
+    return table(("layout", "build, CPU s", "build again, CPU s", "share"), lines)
+
+
+def memory(figures: Figures) -> str:
+    """The most memory by rows."""
+    lines = [
+        (f"{int(count):,}", f"{made['largest_process'] // _MIB:,}", f"{made['tree'] // _MIB:,}")
+        for count, made in figures.measured("memory").items()
+    ]
+    return table(("rows", "largest process, MiB", "all processes, MiB"), lines)
+
+
+def gathers(figures: Figures) -> str:
+    """Examples a second by the size of the build."""
+    lines = []
+    sizes: list[str] = []
+    for layout in ("ragged", "padded", "packed"):
+        for how, rates in figures.measured(f"gather-{layout}").items():
+            sizes = list(rates)
+            lines.append((layout, how, *(f"{rate:,}" for rate in rates.values())))
+    return table(("layout", "examples lie", *(f"{int(size):,}" for size in sizes)), lines)
+
+
+def workers(figures: Figures) -> str:
+    """One worker and two."""
+    lines = []
+    for number, runs in figures.measured("workers").items():
+        lines.append((number, shown(median_of(runs, "wall")), shown(median_of(runs, "cpu"))))
+    return table(("workers", "wall s, median", "CPU s, median"), lines)

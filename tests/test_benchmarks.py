@@ -1,0 +1,197 @@
+"""The benchmarks measure what they say: rows, processes, figures, and the page made of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT
+
+from benchmarks import page, process, results, rows, sampled
+from benchmarks.breakdown import rooms
+from benchmarks.compare import Comparison
+from benchmarks.figures import Figures
+from benchmarks.programs import OURS, PROGRAMS, Program
+from benchmarks.selection import Sizes, comparisons, everything
+from benchmarks.workplace import Workplace
+
+SPENDS = (
+    "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
+)
+
+
+@pytest.mark.parametrize("text", sorted(rows.TEXTS))
+@pytest.mark.parametrize("shape", sorted(rows.SHAPES))
+def test_the_same_seed_gives_the_same_rows(text: str, shape: str) -> None:
+    """And fewer rows are the beginning of more; no two are equal."""
+    many = list(rows.rows(text, shape, 200))
+    assert list(rows.rows(text, shape, 50)) == many[:50]
+    assert list(rows.rows(text, shape, 50, seed=1)) != many[:50]
+    assert len({json.dumps(row) for row in many}) == 200
+
+
+def test_shapes_hold_the_same_content() -> None:
+    """A comparison of programs that read different shapes compares the same texts."""
+    chats, completions = (rows.rows("code", shape, 20) for shape in ("messages", "completion"))
+    for chat, completion in zip(chats, completions, strict=True):
+        assert chat["messages"] == completion["prompt"] + completion["completion"]
+
+
+def test_time_of_what_a_command_starts_is_counted(tmp_path: Path) -> None:
+    """Its children, and what it leaves behind."""
+    child = [sys.executable, "-c", SPENDS.format(seconds=0.4)]
+    waited = f"import subprocess\nsubprocess.run({child!r})\n"
+    left = f"import subprocess\nsubprocess.Popen({child!r}, start_new_session=True)\n"
+    for program in (SPENDS.format(seconds=0.4), waited, left):
+        cost = process.run([sys.executable, "-c", program], tmp_path)
+        assert 0.4 <= cost.cpu < 2
+    assert process.run([sys.executable, "-c", "0"], tmp_path).cpu < 0.35
+
+
+def test_memory_of_all_processes_is_watched(tmp_path: Path) -> None:
+    """Two processes with 40 MB each are 80 MB together."""
+    holds = "import time\nkept = b'x' * 40_000_000\ntime.sleep(1)\n"
+    both = f"import subprocess, sys\nother = subprocess.Popen([sys.executable, '-c', {holds!r}])\n"
+    cost = process.run([sys.executable, "-c", f"{both}{holds}other.wait()"], tmp_path, memory=True)
+    assert cost.tree > 80_000_000
+    assert 40_000_000 < cost.largest_process < 80_000_000
+
+
+def test_a_command_that_fails_is_no_measurement(tmp_path: Path) -> None:
+    """What it said is in the message."""
+    with pytest.raises(process.CommandError, match="out of luck"):
+        process.run([sys.executable, "-c", "raise SystemExit('out of luck')"], tmp_path)
+
+
+def _ours(path: str, body: str) -> Callable[..., str]:
+    """A function as if it stood in a file of ours."""
+    scope: dict[str, Any] = {}
+    exec(compile(f"def made(call):\n    {body}", str(ROOT / path), "exec"), scope)
+    made: Callable[..., str] = scope["made"]
+    return made
+
+
+def test_time_in_a_library_belongs_to_who_called_it() -> None:
+    """The innermost function of ours, however deep the stack below it is."""
+
+    def library() -> str:
+        return sampled.where(sys._getframe())
+
+    outer = _ours("pipeline/parts/outer.py", "return call()")
+    inner = _ours("stages/tokens/inner.py", "return call()")
+    assert library() == sampled.NOBODY
+    assert outer(library) == "pipeline/parts/outer.py:made"
+    assert outer(lambda: inner(library)) == "stages/tokens/inner.py:made"
+    assert rooms({"stages/tokens/a.py:f": 1.0, "stages/tokens/b.py:g": 2.0, "imports": 0.5}) == {
+        "stages/tokens": 3.0,
+        "imports": 0.5,
+    }
+
+
+def _cell(folder: Path, name: str, measured: dict[str, Any], **settings: Any) -> None:
+    around = {"code": "c" * 64, "python": "3", "packages": {}, "processor": "p", "memory": 1}
+    content = {"settings": settings, "surroundings": around, "day": "d", "measured": measured}
+    (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def _runs(*seconds: float) -> dict[str, Any]:
+    cost = {"wall": 1.0, "largest_process": 1, "tree": 0}
+    return {"cold": [{**cost, "cpu": one} for one in seconds], "warm": []}
+
+
+def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
+    """Medians, a row's cost from two sizes, ratios of whole processes."""
+    _cell(tmp_path, "compare-sft-english-1000", {OURS: _runs(3, 1, 2), "trl": _runs(10)})
+    _cell(tmp_path, "compare-sft-english-3000", {OURS: _runs(4), "trl": _runs(30)})
+    figures = Figures(tmp_path)
+    assert str(figures.spread(OURS, "sft", "english", 1000)) == "2.0 (1.0 to 3.0)"
+    assert figures.ratio("trl", "sft", "english", 1000) == 5
+    assert figures.each(OURS) == pytest.approx(1000)
+    assert figures.each("trl") == pytest.approx(10_000)
+    assert figures.each("datasets") is None
+    text = page.text(tmp_path)
+    assert "| one more row, against TRL | 10.0 times |" in text
+    assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
+
+
+def test_the_page_can_be_written_before_anything_is_measured(tmp_path: Path) -> None:
+    """It says so."""
+    assert "Not measured yet." in page.text(tmp_path)
+
+
+def test_programs_take_turns() -> None:
+    """A B A B: what disturbs the machine for a while disturbs all of them."""
+    turns = Comparison("sft", "english", 10, {"a": 3, "b": 3, "c": 1})._turns()
+    assert [name for _, name in turns] == ["a", "b", "c", "a", "b", "a", "b"]
+
+
+def test_scratch_folders_do_not_share_a_place(tmp_path: Path) -> None:
+    """One that is opened inside another leaves it as it is."""
+    place = Workplace(tmp_path / "new", None)
+    with place.scratch() as outer:
+        (outer / "kept").touch()
+        with place.scratch() as inner:
+            assert not list(inner.iterdir())
+        assert (outer / "kept").exists()
+        assert not inner.exists()
+    assert not outer.exists()
+
+
+def test_a_comparison_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that are in the file are not repeated; a peer that fails is named, and ours is fatal."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
+    monkeypatch.setattr(Program, "missing", lambda self, task: "")
+    failing: set[str] = set()
+    ran: list[str] = []
+
+    def command(self: Program, *given: Any) -> tuple[list[str], dict[str, str]]:
+        name = next(name for name, program in PROGRAMS.items() if program is self)
+        ran.append(name)
+        return [sys.executable, "-c", f"raise SystemExit({name in failing})"], {}
+
+    monkeypatch.setattr(Program, "command", command)
+    place = Workplace(tmp_path, None)
+    twice = Comparison("sft", "english", 10, {OURS: 2, "trl": 1})
+    Comparison("sft", "english", 10, {OURS: 1, "trl": 1}).measure(place)
+    twice.measure(place)
+    twice.measure(place)
+    assert ran == [OURS, "trl", OURS]
+    more = Comparison("sft", "english", 10, {OURS: 2, "datasets": 1})
+    failing |= {"datasets"}
+    more.measure(place)
+    made = (results.read(more.name, tmp_path / "results") or {})["measured"]
+    assert made["datasets"]["missing"].startswith("it failed")
+    assert len(made[OURS]["cold"]) == 2
+    failing |= {OURS}
+    with pytest.raises(process.CommandError):
+        Comparison("sft", "english", 10, {OURS: 3}).measure(place)
+
+
+def test_names_of_measurements_are_their_own() -> None:
+    """Each has a file; every program is compared for every task that it has."""
+    names = [one.name for one in everything(Sizes())]
+    assert len(names) == len(set(names))
+    compared = {(one.task, name) for one in comparisons(Sizes()) for name in one.repeats}
+    wanted = {(task, name) for name, program in PROGRAMS.items() for task in program.shapes}
+    assert compared == wanted
+
+
+def test_the_sampler_charges_all_time_of_the_main_thread() -> None:
+    """Whatever it does, within a few looks."""
+    sampler = sampled.Sampler()
+    before = time.thread_time()
+    sampler.start()
+    end = time.thread_time() + 0.2
+    while time.thread_time() < end:
+        sum(itertools.repeat(1, 1000))
+    sampler.stop.set()
+    sampler.join()
+    assert sum(sampler.spent.values()) - before == pytest.approx(0.2, abs=0.05)

@@ -1,0 +1,133 @@
+"""What must not grow: calls, hashed and encoded bytes, files and memory of a build, by its rows.
+
+Counts, unlike times, are the same on every machine. A build of four times the rows may do
+four times the work, and per row no more than ``CEILINGS`` says.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT
+
+from benchmarks import rows
+
+# Of each row at most. Lower a figure when the code does less; raise none without a reason.
+CEILINGS: dict[str, dict[str, float]] = {
+    "sft": {"calls": 110, "hashed": 12_000, "encoder calls": 0.02, "encoded": 570, "files": 0.01},
+    "rm": {"calls": 290, "hashed": 17_500, "encoder calls": 0.03, "encoded": 1_150, "files": 0.01},
+    "prm": {"calls": 145, "hashed": 14_500, "encoder calls": 0.03, "encoded": 570, "files": 0.01},
+}
+PEAK = 12_000  # bytes of Python and numpy, of each row of a part
+SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
+SIZES = (250, 1_000, 4_000)
+WIDE = (2_000, 8_000, 32_000)
+GROWTH = 1.15  # what a row may cost in the larger build, in what it costs in the smaller one
+Counts = list[dict[str, Any]]
+
+
+def _counts(what: str, task: str, sizes: tuple[int, ...], cache: Path, folder: Path) -> Counts:
+    """What builds of so many rows count, each in turn."""
+    files = [rows.write(folder / f"{n}.jsonl", "english", SHAPES[task], n) for n in sizes]
+    command = [sys.executable, ROOT / "tests" / "counted.py", what, cache, task, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _each(counts: Counts, sizes: tuple[int, ...], name: str) -> list[float]:
+    """What one more row costs, from each size to the next."""
+    values = [count.get(name, 0) for count in counts]
+    steps = range(1, len(sizes))
+    return [(values[i] - values[i - 1]) / (sizes[i] - sizes[i - 1]) for i in steps]
+
+
+def grown(counts: Counts, sizes: tuple[int, ...], least: float) -> list[str]:
+    """The counts of which one more row costs more in a larger build.
+
+    Args:
+        least: of what a ceiling allows, growth that is no growth.
+    """
+    made = []
+    for name, ceiling in _ceilings(counts).items():
+        small, large = _each(counts, sizes, name)
+        if large > max(small, 0.0) * GROWTH + least * ceiling:
+            made.append(f"{name}: {small:.2f} a row, then {large:.2f}")
+    return made
+
+
+def above(counts: Counts, sizes: tuple[int, ...], ceilings: dict[str, float]) -> list[str]:
+    """The counts of which a row costs more than is allowed, with the functions called most.
+
+    It is a row of the largest build: smaller ones read a larger share of their rows twice.
+    """
+    made = []
+    for name, ceiling in ceilings.items():
+        most = _each(counts, sizes, name)[-1]
+        if most > ceiling:
+            made.append(f"{name}: {most:.2f} a row, and {ceiling} are allowed")
+    if any(line.startswith("calls") for line in made):
+        called = list(counts[-1]["functions"].items())[:15]
+        made += [f"  {name}: {times / sizes[-1]:.2f} a row" for name, times in called]
+    return made
+
+
+def _ceilings(counts: Counts) -> dict[str, float]:
+    return {"peak": PEAK} if "peak" in counts[0] else CEILINGS["sft"]
+
+
+def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
+    assert all(count["calls"] > size for count, size in zip(counts, sizes, strict=True))
+    assert all(count["encoded"] > 100 * size for count, size in zip(counts, sizes, strict=True))
+    assert all(count["hashed"] > 100 * size for count, size in zip(counts, sizes, strict=True))
+    assert not grown(counts, sizes, 0.1)
+    assert not above(counts, sizes, CEILINGS[task])
+
+
+def test_a_row_costs_the_same_however_many_there_are(
+    cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
+) -> None:
+    """SFT builds of 250, 1,000 and 4,000 rows: calls, hashes, encoder and files."""
+    _require("sft", _counts("calls", "sft", SIZES, cache_dir, tmp_path), SIZES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+def test_a_row_costs_the_same_in_wide_builds(
+    task: str, cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
+) -> None:
+    """The same for every task, over several batches of a reader and several parts."""
+    sizes = WIDE if task == "sft" else SIZES
+    _require(task, _counts("calls", task, sizes, cache_dir, tmp_path), sizes)
+
+
+@pytest.mark.slow
+def test_memory_grows_no_faster_than_rows(
+    cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
+) -> None:
+    """The most that Python and numpy hold at a time."""
+    counts = _counts("memory", "sft", SIZES, cache_dir, tmp_path)
+    assert not grown(counts, SIZES, 0.5)
+    assert not above(counts, SIZES, {"peak": PEAK})
+
+
+@pytest.mark.parametrize("name", ["calls", "hashed", "encoded"])
+def test_growth_is_noticed(name: str) -> None:
+    """Work for each pair of rows is no work for each row; a constant is none at all."""
+    fixed, allowed = 10_000, CEILINGS["sft"][name]
+
+    def counts(each: float, square: float) -> Counts:
+        one = dict.fromkeys(CEILINGS["sft"], 0.0)
+        made = [{**one, name: fixed + each * n + square * n * n} for n in SIZES]
+        return [{**count, "functions": {}} for count in made]
+
+    even = counts(allowed / 2, 0.0)
+    assert not grown(even, SIZES, 0.1)
+    assert not above(even, SIZES, CEILINGS["sft"])
+    assert grown(counts(allowed / 4, allowed / 10_000), SIZES, 0.1)
+    assert above(counts(allowed * 1.01, 0.0), SIZES, CEILINGS["sft"])
