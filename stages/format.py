@@ -31,6 +31,7 @@ class Format(ABC):
         prompts: the columns that hold a prompt as one text, which may carry a chat template.
         exchange: the names of the question's column, and of the answer's, where a row may be a
             question and an answer and nothing else; None where it may not.
+        question_goes_on: the names of a column whose text follows that question after a blank line.
         dialogue: the names of the column of turns, where a row may be a conversation with its last
             answer and nothing else; empty where it may not.
         token_ids: whether rows are token ids, which are neither rendered nor encoded.
@@ -46,6 +47,7 @@ class Format(ABC):
     fans_out: bool = False
     prompts: tuple[str, ...] = ()
     exchange: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    question_goes_on: tuple[str, ...] = ()
     dialogue: tuple[str, ...] = ()
     token_ids: bool = False
     first_error: bool = False

@@ -7,7 +7,6 @@ with a code when it would train nothing or something wrong.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 from stages.contract import BARE, Conversation, Message, Pair, StepChain
 from stages.conversations.unfinished import require_finished
@@ -54,6 +53,10 @@ def notes(messages: list[Message]) -> list[str]:
     return []
 
 
+def _decided(message: Message, trained: bool) -> Message:
+    return Message(message.role, message.content, message.fields, trained, message.weight)
+
+
 def pair(example: Pair) -> tuple[Conversation, Conversation]:
     """Both sides as whole conversations, of which only the answers are trained.
 
@@ -72,7 +75,7 @@ def pair(example: Pair) -> tuple[Conversation, Conversation]:
             raise RowError(
                 "bad_weight", f"weight {message.weight:g} in a pair: a pair has no loss per turn"
             )
-    prompt = [replace(message, trained=False) for message in example.prompt]
+    prompt = [_decided(message, False) for message in example.prompt]
     sides = []
     for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
         if not answer or answer[-1].role != "assistant" or is_empty(answer[-1]):
@@ -84,7 +87,7 @@ def pair(example: Pair) -> tuple[Conversation, Conversation]:
         for message in answer if name == "chosen" else ():
             if message.role == "assistant":
                 require_finished(message, "the chosen answer")
-        turns = [replace(message, trained=message.role == "assistant") for message in answer]
+        turns = [_decided(message, message.role == "assistant") for message in answer]
         sides.append(Conversation([*prompt, *turns], example.tools))
     if sides[0] == sides[1]:
         raise RowError("identical_pair", "chosen and rejected are the same")

@@ -157,7 +157,7 @@ def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
     if peek(row, "margin") is not None:
         margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
-        if all(peek(row, name) is not None for name in names):
+        if names[0] in row and all(peek(row, name) is not None for name in names):
             better, worse = (number(row[name], name) for name in names)
             how = " - ".join(names)
             margins.append((how, number(better - worse, how), names))

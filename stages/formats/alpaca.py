@@ -77,6 +77,8 @@ class _Alpaca(Format):
         **_turns.TOOLS,
     }
     prompts = ("instruction",)
+    exchange = (("instruction",), _OUTPUTS)
+    question_goes_on = _INPUTS
 
     def matches(self, row: Row) -> str | None:
         if "instruction" not in row or "chosen" in row:

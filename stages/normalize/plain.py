@@ -101,7 +101,8 @@ class _Reading:
     """How rows with the same columns are read.
 
     Attributes:
-        columns: of the texts: a question and its answer, or a column of turns alone.
+        columns: of the texts: a question, its answer and perhaps the rest of the question; or a
+            column of turns alone.
         unread: the other columns; ``meaning``: those of them that must not be left out of an
             example, unless they are empty.
     """
@@ -115,7 +116,11 @@ def _reading(names: Sequence[str], format_: Format, kind: Kind) -> _Reading | No
     for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
         there = [[name for name in some if name in names] for some in wanted or ()]
         if wanted and all(len(some) == 1 for some in there):
+            more = [name for name in format_.question_goes_on if name in names]
+            if wanted is format_.exchange and len(more) > 1:
+                return None
             taken = tuple(some[0] for some in there)
+            taken += tuple(more) if wanted is format_.exchange else ()
             unread = tuple(name for name in names if name not in taken)
             meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
             return _Reading(taken, unread, meaning)
@@ -133,10 +138,16 @@ def _ordinary(answers: Sequence[str]) -> bool:
 
 def _exchanges(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
     """Questions and answers; None where one row is anything else."""
-    prompts, replies = ([row[name] for row in rows] for name in names)
+    prompts, replies, *more = ([row[name] for row in rows] for name in names)
     # Checked with map and set, without a Python loop over the rows.
     if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
         return None
+    if more and {*map(type, more[0])} != {str}:
+        return None
+    if more:
+        if any(templated.read(text) for text in prompts if text[:1] in templated.FIRST):
+            return None
+        prompts = [f"{a}\n\n{b}" if b else a for a, b in zip(prompts, more[0], strict=True)]
     if any(templated.read(text) for text in prompts if text[:1] in templated.FIRST):
         return None
     if not _ordinary(replies):
@@ -204,7 +215,7 @@ def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Pl
 def _of_one_kind(
     rows: Sequence[Row | None], numbers: list[int], reading: _Reading, kind: Kind
 ) -> Iterator[Plain]:
-    read = _exchanges if len(reading.columns) == 2 else _dialogues
+    read = _exchanges if len(reading.columns) > 1 else _dialogues
     own = [(number, row) for number in numbers if (row := rows[number]) is not None]
     for name in reading.meaning:
         own = [(n, row) for n, row in own if not column_names.means_more(name, row[name], kind)]
