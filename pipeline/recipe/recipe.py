@@ -144,6 +144,12 @@ class Recipe:
             oracle=vocabulary,
         )
 
+    def load(self) -> None:
+        """Load what the stages and second readings load once per process."""
+        encoders.load(self.backend, self.model.tokenizer_json)
+        for name in dict.fromkeys(self.formats):
+            self.witness(name)
+
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)
 
