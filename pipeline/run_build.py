@@ -49,7 +49,8 @@ def _built(config: Config, report: Report) -> Built:
     with Judge(config) as judge:
         if not config.run.output.exists():
             judge.start()
-        memory.without_pandas()
+        if not config.judge.expectations and config.run.data_docs is None:
+            memory.without_pandas()  # which suites of the user, and pages, may need
         from pipeline.recipe import equal_build
 
         found = equal_build.look(config)

@@ -29,7 +29,7 @@ def info(cache_dir: Path | None) -> None:
     """One line per kind."""
     folder = cache_dir or default_cache()
     click.echo(str(folder))
-    for kind in ("parts", "inputs", "tokenizers", "hashes"):
+    for kind in ("parts", "inputs", "tokenizers", "hashes", "proved"):
         files = _files(folder / kind)
         size = sum(path.stat().st_size for path in files)
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
@@ -40,7 +40,9 @@ def info(cache_dir: Path | None) -> None:
 @click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
 def prune(cache_dir: Path | None, days: float) -> None:
     """A file's age counts from when it was last written or used."""
-    folders = [(cache_dir or default_cache()) / kind for kind in ("parts", "inputs", "hashes")]
+    folders = [
+        (cache_dir or default_cache()) / kind for kind in ("parts", "inputs", "hashes", "proved")
+    ]
     before = time.time() - days * _DAY
     freed = 0
     for path in (path for folder in folders for path in _files(folder)):
