@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Any
 
+from stages import catalog
+
 _M_TRIM_THRESHOLD = -1  # mallopt(3)
 _M_MMAP_THRESHOLD = -3
 _KEPT_BYTES = 1 << 30
@@ -35,9 +37,10 @@ def without_pandas() -> None:
     """Keep pyarrow from importing pandas, which takes half a second.
 
     pyarrow looks for it at its first array, in case the values are a Series; it is told here that
-    there is none. Only for processes of ours: elsewhere somebody may want ``to_pandas``.
+    there is none. Only for processes of ours: elsewhere, and in the code that other packages add,
+    somebody may want ``to_pandas``.
     """
-    if "pandas" in sys.modules:
+    if "pandas" in sys.modules or catalog.extended():
         return
     hidden: Any = _Hidden
     sys.meta_path.insert(0, hidden)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeline import memory
+from pipeline.executors._copies import copies
 from pipeline.options.config import Config
 from pipeline.verdict.judge import Judge
 
 if TYPE_CHECKING:
     from pipeline.build import Report
     from pipeline.build_dir.built import Built
+    from pipeline.recipe.equal_build import Look
 
 
 class _Bar:
@@ -46,16 +49,26 @@ def _built(config: Config, report: Report) -> Built:
     with Judge(config) as judge:
         if not config.run.output.exists():
             judge.start()
-        memory.without_pandas()
+        if not config.judge.expectations and config.run.data_docs is None:
+            memory.without_pandas()  # which suites of the user, and pages, may need
         from pipeline.recipe import equal_build
 
         found = equal_build.look(config)
         if found.built is not None:
             return found.built
         judge.start()
-        from pipeline.build import make
+        with _workers(config, found):
+            from pipeline.build import make
 
-        return make(config, found, judge, report)
+            return make(config, found, judge, report)
+
+
+def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
+    """What workers are copies of, where there will be some."""
+    splits = sum(len(source.splits) for source in found.inputs)
+    if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
+        return nullcontext()
+    return copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
 
 
 def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:

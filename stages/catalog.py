@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,15 @@ def _own(package: str) -> tuple[str, ...]:
 @functools.cache
 def _foreign(package: str) -> dict[str, EntryPoint]:
     group = _GROUP + package.rpartition(".")[2]
-    return {point.name: point for point in entry_points(group=group)}
+    return {point.name: point for point in _points(tuple(sys.path)).get(group, ())}
+
+
+@functools.cache
+def _points(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
+    """Entry points by group, of what is installed on ``sys.path``; to look takes a while."""
+    every = entry_points()
+    groups = [group for group in every.groups if group.startswith(_GROUP)]
+    return {group: tuple(every.select(group=group)) for group in groups}
 
 
 def _text(module: str) -> bytes:
@@ -42,11 +51,15 @@ def _text(module: str) -> bytes:
     return path.read_bytes() if path and path.is_file() else b""
 
 
+def extended() -> bool:
+    """Whether other packages add anything, whose code may need what ours does not."""
+    return bool(_points(tuple(sys.path)))
+
+
 def installed() -> list[bytes]:
     """What other packages add, for fingerprints: entry points, versions and source of modules."""
     contents = []
-    every = entry_points()
-    points = [p for g in every.groups if g.startswith(_GROUP) for p in every.select(group=g)]
+    points = [point for group in _points(tuple(sys.path)).values() for point in group]
     for point in sorted(points, key=lambda point: (point.group, point.name)):
         version = point.dist.version if point.dist else ""
         described = f"{point.group}\0{point.name}\0{point.value}\0{version}\0"

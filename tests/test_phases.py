@@ -25,7 +25,8 @@ from pipeline.build import (
 from pipeline.build.parts import REFERENCE
 from pipeline.options.config import Config
 from pipeline.parts import part
-from pipeline.recipe import recipe
+from pipeline.recipe import declared, recipe
+from pipeline.verdict.judge import Judge
 from stages.errors import DataError, ParityError, PipelineError, UsageError
 
 DATA = [
@@ -140,6 +141,7 @@ def test_one_difference_turns_all_processes_to_the_reference(
     config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Parts of the fast encoder are not mixed with the reference's, whoever made them."""
+    monkeypatch.setattr(recipe, "FAST_FROM", 0)
     prepared = prepare(config)
     assert prepared.recipe.backend != REFERENCE
     fast = make_parts(prepared, _silent, [0, 1])
@@ -204,13 +206,31 @@ def test_parts_that_are_not_there_as_they_were_made_are_named(
     assert finish(prepared, join([made, again]), _silent).fresh
 
 
+def test_both_encoders_make_one_build(
+    config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Inputs of some bytes are encoded by the fast one; nothing but the encoder's name tells."""
+    build(config, _silent)
+    fast_from = sum(Path(path).stat().st_size for path in DATA)
+    named = {}
+    for at, name in ((fast_from, "fast"), (fast_from + 1, "small")):
+        monkeypatch.setattr(recipe, "FAST_FROM", at)
+        built = build(config.but(output=tmp_path / name), _silent).build
+        named[name] = built.manifest.encoder.backend
+    assert named == {"fast": "fastokens", "small": "tokenizers"}
+    fast, small = _files(tmp_path / "fast"), _files(tmp_path / "small")
+    assert small == _files(tmp_path / "out")
+    different = {name for name in fast | small if fast.get(name) != small.get(name)}
+    assert different == {"manifest.json", "report.html"}
+
+
 def test_another_version_makes_no_parts_of_a_stored_build(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its parts would be others, and so would the id that the manifest has."""
     prepared = prepare(config)
     made = make_parts(prepared, _silent)
-    monkeypatch.setattr(recipe, "code_version", lambda: "another")
+    monkeypatch.setattr(declared, "code_version", lambda: "another")
     for phase in (
         lambda: make_parts(prepared, _silent),
         lambda: finish(prepared, made, _silent),
@@ -249,7 +269,8 @@ def test_each_record_can_be_stored(config: Config, tmp_path: Path) -> None:
     assert prepared == before
     made = _stored(parts := make_parts(prepared, _silent))
     assert made == parts
-    assembled = _stored(there := assemble(prepared, made, folder, users=(), report=_silent))
+    judge = Judge(config)
+    assembled = _stored(there := assemble(prepared, made, folder, judge=judge, report=_silent))
     assert assembled == there
     assert assembled.build.manifest.build_id == prepared.build_id
     assert assembled.verdict.passed

@@ -25,7 +25,10 @@ from pipeline import memory
 from stages.errors import PipelineError, SurroundingsError
 
 ATTEMPTS = 3
+_ALLOCATOR = "jemalloc_bg_thd"
 _PR_SET_PDEATHSIG = 1  # Linux prctl(2): die with the parent
+
+copied: Callable[..., Iterator[tuple[int, Any]]] | None = None  # set by ``_copies``
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
@@ -35,8 +38,7 @@ Result = TypeVar("Result")
 def _serve(
     pipe: Connection, function: Callable[[Any, Any], Any], shared: Any, pandas: bool
 ) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()
@@ -55,6 +57,12 @@ def _serve(
             pipe.send(answer)
         except Exception as error:  # an exception that cannot be pickled
             pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass(slots=True)
@@ -128,9 +136,15 @@ class Pool:
 
 
 def forkable() -> bool:
-    """Whether a copy of this process can go on: a thread that others wait for would be missing."""
+    """Whether a copy of this process can go on: a thread that others wait for would be missing.
+
+    The allocator of pyarrow and polars starts its thread again, if it has work for it.
+    """
     tasks = Path("/proc/self/task")
-    return sys.platform == "linux" and tasks.is_dir() and len(list(tasks.iterdir())) == 1
+    if sys.platform != "linux" or not tasks.is_dir():
+        return False
+    names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
+    return len([name for name in names if name != _ALLOCATOR]) == 1
 
 
 def pmap(
@@ -149,7 +163,18 @@ def pmap(
         for index, item in enumerate(items):
             yield index, function(shared, item)
         return
-    pool = Pool(function, shared)
+    yield from (copied or pooled)(function, shared, items, workers)
+
+
+def pooled(
+    function: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Sequence[Item],
+    workers: int,
+    method: str = "spawn",
+) -> Iterator[tuple[int, Result]]:
+    """``pmap`` in processes that are started for it; see ``Pool`` for their method."""
+    pool = Pool(function, shared, method)
     waiting = deque(range(len(items)))
     deaths = dict.fromkeys(range(len(items)), 0)
     done = 0

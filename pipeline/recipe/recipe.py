@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from expectations.contract import PLANNED, Context
 from expectations.validate import Validate
@@ -16,11 +16,11 @@ from pipeline.inputs.detection import recognise, rows_each
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
-from pipeline.recipe.declared import fingerprint_of, fitted, layout_of, resolved
+from pipeline.recipe.declared import fingerprint_of, fitted, layout_of
 from pipeline.recipe.fingerprints import code_version, hash_of
+from pipeline.recipe.proved import fast_encoder, find_model
 from pipeline.recipe.stage_tools import Tools
-from stages import formats, probes
-from stages.binding import bind
+from stages import formats
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Stage
@@ -32,7 +32,6 @@ from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
 from stages.tokenizers import oracle
 from stages.tokenizers.repairs import Repair
-from stages.tokenizers.resolve import Resolved
 from stages.tokens.folded_labels import readable
 from stages.tokens.pretokenized import Accept
 
@@ -143,6 +142,12 @@ class Recipe:
             oracle=vocabulary,
         )
 
+    def load(self) -> None:
+        """Load what the stages and second readings load once per process."""
+        encoders.load(self.backend, self.model.tokenizer_json)
+        for name in dict.fromkeys(self.formats):
+            self.witness(name)
+
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)
 
@@ -154,16 +159,16 @@ class Recipe:
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part depends on but its split."""
         tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
-        encoder = encoders.load(self.backend, self.model.tokenizer_json)
         options = self.config.for_parts | {"format": format_name}
         profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
-        engine = [encoder.name, encoder.version]
+        engine = [self.backend, encoders.version_of(self.backend)]
         return hash_of([options, profile, tokenizer, code_version(), engine])
 
 
 def _check_columns(recipe: Recipe) -> None:
     """What a stage reads must have been written before it."""
     present = set(recipe.normalize(recipe.formats[0]).writes)
+    recipe = replace(recipe, backend=encoders.Reference.name)  # which is loaded already
     for stage in recipe.stages(recipe.formats[0]):
         missing = set(stage.reads) - readable(present)
         if missing:
@@ -173,33 +178,12 @@ def _check_columns(recipe: Recipe) -> None:
         present |= set(stage.writes)
 
 
-def find_model(config: Config) -> tuple[Resolved, TargetModel]:
-    """Resolve and bind the model of a build.
-
-    Raises:
-        ModelError: there is no such model, or it does not prove what it must.
-    """
-    found, profile = resolved(config)
-    model = bind(profile, found.tokenizer_json, tasks.load(config.task).with_steps)
-    subject = probes.ProbeSubject(
-        model=model,
-        stock=found.tokenizer_json,
-        train_on=config.source.train_on,
-        system=config.source.system,
-    )
-    model.probes.update(probes.require(subject, probes.rendering(model)))
-    return found, model
-
-
-def encoder_for(inputs: Sequence[Input]) -> Callable[[bytes], str]:
-    """What names the encoder for a tokenizer: the fast one where it agrees with the reference, and
-    where there is so much to encode that loading it pays. It depends on nothing else, so that equal
-    inputs give equal manifests."""
-    return encoders.choose if sum(source.bytes for source in inputs) >= FAST_FROM else _reference
-
-
-def _reference(_: bytes) -> str:
-    return encoders.Reference.name
+def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes) -> str:
+    """The fast encoder where it agrees with the reference, and where there is so much to encode
+    that loading it pays. It depends on nothing else, so that equal inputs give equal manifests."""
+    if sum(source.bytes for source in inputs) < FAST_FROM:
+        return encoders.Reference.name
+    return fast_encoder(config.run.cache_dir, tokenizer_json)
 
 
 def resolve_recipe(
@@ -210,7 +194,8 @@ def resolve_recipe(
     """Resolve a build's options over its inputs.
 
     Args:
-        choose: names the encoder for a tokenizer; by default ``encoder_for`` the inputs.
+        choose: names the encoder for a tokenizer; by default the fast one, if it agrees
+            with the reference and there is enough to encode.
 
     Raises:
         UsageError: model, format, layout or columns do not go together.
@@ -220,13 +205,15 @@ def resolve_recipe(
     config = config.but(layout=layout_of(config, task))  # before any row is read
     detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
     found, model = find_model(config)
+    content = model.tokenizer_json
+    backend = choose(content) if choose else _encoder_for(config, inputs, content)
     recipe = Recipe(
         config=fitted(config, model.profile),
         model=model,
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),
         tokenizer_source=found.source,
-        backend=(choose or encoder_for(inputs))(model.tokenizer_json),
+        backend=backend,
         repairs=found.repairs,
     )
     if inputs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -107,6 +107,14 @@ class Fast:
 
 
 BACKENDS: dict[str, Callable[[bytes], Encoder]] = {"fastokens": Fast, "tokenizers": Reference}
+
+
+def version_of(backend: str) -> str:
+    """The version of an encoder's library, before it is loaded; empty where it is not installed."""
+    try:
+        return version(backend)
+    except PackageNotFoundError:
+        return ""
 
 
 def inner(tokenizer_json: bytes) -> bytes:

@@ -1,0 +1,151 @@
+"""Workers that are copies of a process: they do what workers do that start from nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+_PROGRAM = """
+import multiprocessing, os, signal, time
+import test_copies as here
+from pipeline.executors import local
+from pipeline.executors._copies import copies
+from stages.errors import SurroundingsError
+
+def pmap(function, shared, items, workers=2):
+    return dict(local.pmap(function, shared, items, workers))
+
+with copies(["pipeline.memory"]):
+    assert local.copied is not None
+    assert len(multiprocessing.active_children()) == 1
+    BODY
+assert local.copied is None
+assert multiprocessing.active_children() == []
+print("done")
+"""
+
+
+def _square(shared: int, item: int) -> int:
+    return shared + item * item
+
+
+def _parent(shared: None, item: int) -> tuple[int, int, bool]:
+    blocked = {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return os.getppid(), os.getpid(), blocked
+
+
+def _die_once(shared: str, item: int) -> int:
+    mark = Path(shared) / str(item)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def _die(shared: None, item: int) -> int:
+    if item == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def _kill_the_copied(shared: str, item: int) -> int:
+    mark = Path(shared) / "killed"
+    if item == 1 and not mark.exists():
+        mark.touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+    return item
+
+
+def _fail(shared: None, item: int) -> int:
+    if item == 1:
+        raise ValueError("not this one")
+    return item
+
+
+def _ran(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    indented = textwrap.indent(textwrap.dedent(body), "    ")
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM.replace("    BODY", indented)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "FOLDER": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+_LAWS = {
+    "every item is done once, in the pools of every phase": """
+        for n in (1, 2):
+            assert pmap(here._square, n, range(7)) == {i: n + i * i for i in range(7)}
+    """,
+    "all are children of one process, and leave interruptions to this one": """
+        seen = pmap(here._parent, None, range(8)).values()
+        assert len({parent for parent, _, _ in seen} | {os.getpid()}) == 2
+        assert all(blocked for _, _, blocked in seen)
+    """,
+    "a dead worker is replaced": """
+        assert pmap(here._die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
+    """,
+    "an exception arrives, and the next phase has workers again": """
+        try:
+            pmap(here._fail, None, range(4))
+        except ValueError as error:
+            assert str(error) == "not this one"
+        else:
+            raise AssertionError
+        assert pmap(here._square, 0, range(3)) == {0: 0, 1: 1, 2: 4}
+    """,
+    "an item that kills three workers is named": """
+        try:
+            pmap(here._die, None, range(4))
+        except SurroundingsError as error:
+            assert "2 killed its worker 3 times" in str(error)
+        else:
+            raise AssertionError
+    """,
+    "without the process that is copied, others do the rest": """
+        done = pmap(here._kill_the_copied, os.environ["FOLDER"], range(5))
+        assert done == {i: i for i in range(5)}
+        assert local.copied is None
+    """,
+    "a phase that is left early leaves nothing behind": """
+        for _ in local.pmap(here._square, 0, range(9), 2):
+            break
+        time.sleep(0)
+    """,
+}
+
+
+@pytest.mark.parametrize("law", _LAWS)
+def test_copies_are_workers(law: str, tmp_path: Path) -> None:
+    """Retries, names of items that kill, exceptions and signals are those of any pool."""
+    ran = _ran(_LAWS[law], tmp_path)
+    assert ran.stdout == "done\n", ran.stderr
+
+
+def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
+    """Also when it is killed: nobody is left to write into its folder."""
+    body = """
+        parents = {parent for parent, _, _ in pmap(here._parent, None, range(4)).values()}
+        print(*parents, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ran = _ran(body, tmp_path)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    (copied,) = map(int, ran.stdout.split())
+    deadline = time.monotonic() + 30
+    while _runs(copied) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(copied)
+
+
+def _runs(process: int) -> bool:
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
