@@ -114,7 +114,9 @@ def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -
     [
         ("sft", ROWS, {"layout": "ragged"}),
         pytest.param("sft", ROWS, {"layout": "padded"}, marks=pytest.mark.slow),
-        ("sft", ROWS, {"max_length": 64, "pack_within": "part"}),
+        pytest.param(
+            "sft", ROWS, {"max_length": 64, "pack_within": "part"}, marks=pytest.mark.slow
+        ),
         pytest.param("rm", PAIRS, {"tolerance": {"shortcuts.fail": 1.0}}, marks=pytest.mark.slow),
     ],
     ids=["ragged", "padded", "packed", "pairs"],
