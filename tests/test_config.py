@@ -42,6 +42,7 @@ OTHER: dict[str, Any] = {
     "trainer": "trl",
     "padding_side": "right",
     "pad_to": "max-length",
+    "pack_within": "part",
     "tolerance": {"shortcuts.fail": 1.0},
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
@@ -158,7 +159,9 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     """Files that were written have the options in this order, and equal builds are equal bytes."""
     names = list(_config(tmp_path, tmp_path).for_build)
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
-    assert names[-6:] == "tolerance dedup test_size shuffle seed expectations".split()
+    first = names.index("expectations") + 1
+    assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
+    assert names[first:] == ["pack_within"]  # came later
     assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
 
 

@@ -306,3 +306,46 @@ def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path: Path) -
     os.truncate(path, 4096)
     with pytest.raises(SurroundingsError, match="changed"):
         list(found)
+
+
+def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Size and times tell; a file that was just written may change without them, and is hashed."""
+    path = tmp_path / "rows.jsonl"
+    content = _lines(ROWS)
+    path.write_bytes(content)
+    assert file_version.take(str(path), 1000).look is None
+    monkeypatch.setattr(file_version, "_SETTLED", 0)
+    version = file_version.take(str(path), 1000)
+    assert version.look is not None
+    hashed: list[int] = []
+    sha256 = hashlib.sha256
+
+    def counted(data: bytes = b"") -> Any:
+        hashed.append(len(data))
+        return sha256(data)
+
+    monkeypatch.setattr(hashlib, "sha256", counted)
+    assert version.open(again=True).read() == content
+    assert not hashed
+    assert version.open().read() == content
+    assert sum(hashed) == len(content)
+    with path.open("r+b") as file:
+        file.write(content.swapcase())
+    os.utime(path, ns=(version.look.modified, version.look.modified))  # the time of change stays
+    with pytest.raises(SurroundingsError, match="changed while"):
+        version.open(again=True).read()
+
+
+def test_a_large_file_has_the_hash_of_all_its_bytes(tmp_path: Path) -> None:
+    """Computed beside those of its pieces; a file of one piece is hashed once."""
+    path = tmp_path / "rows.jsonl"
+    for rows in (ROWS[:1], ROWS, ROWS * 20):
+        content = _lines(rows)
+        path.write_bytes(content)
+        version = file_version.take(str(path), 1000)
+        assert version.sha256 == hashlib.sha256(content).hexdigest()
+        for piece in version.pieces:
+            own = content[piece.start : piece.stop]
+            assert piece.sha256 == hashlib.sha256(own).hexdigest()

@@ -88,7 +88,9 @@ def key_of(keeping: Keeping, shard: ShardWork) -> str:
     flags = [shared.with_margin, shared.with_weights, shared.tables]
     common = [keeping.recipe, shard.split, shared.width, *flags]
     digest = hashlib.sha256(json.dumps([*common, sources]).encode())
-    for numbers in (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes):
+    rows = shard.order - shared.starts[parts]
+    # The digests follow from the rows: with them no error above can give another example's shard.
+    for numbers in (np.searchsorted(used, parts), rows, shard.sizes, shard.tokens, *shard.digest):
         digest.update(numbers.astype("<i8").tobytes())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -120,6 +122,7 @@ def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
     if there is not None:
         with suppress(*_UNREADABLE):
             return _taken_over(keeping, shard, there)
+        _unlink(keeping, shard)
     report = gather.make_shard(keeping.gather, shard)
     with suppress(OSError):  # a full cache disk fails no build
         _remember(keeping, key, report)
@@ -188,6 +191,15 @@ def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardRep
     memory.touch()  # what is in use is not pruned
     measured = replace(report.measured, state=state, settled=state.settled())
     return replace(report, measured=measured)
+
+
+def _unlink(keeping: Keeping, shard: ShardWork) -> None:
+    """Remove what was linked of a shard that is made after all: whoever writes to a linked file
+    would write into the build that is still in place, or into the cache."""
+    folder = Path(keeping.gather.folder)
+    every = metrics_file(folder / METRICS, shard.path, "*")
+    for path in (folder / shard.path, *every.parent.glob(every.name)):
+        path.unlink(missing_ok=True)
 
 
 def _remember(keeping: Keeping, key: str, report: ShardReport) -> None:
