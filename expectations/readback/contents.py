@@ -27,8 +27,11 @@ Lists = tuple[Ints, Ids]  # offsets and flat values; floats by their bits
 
 _KEY = 0x6578616D706C6573
 _UNRATED = -1.0  # stands for a step without a rating
-_HASHED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
-COMPARED = (*_HASHED, "step_positions", "loss_weights")
+_DIGESTED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
+COMPARED = (*_DIGESTED, "step_positions", "loss_weights")
+# Labels of rated steps follow from markers and ratings: that is judged by labels_match_ratings.
+_HASHED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "step_labels")
+_FACTORS = (1, 0x9E3779B97F4A7C15 - 2**64)  # odd, so that no bit of a hash is lost
 
 
 def bits(values: npt.NDArray[np.floating]) -> Ids:
@@ -63,19 +66,15 @@ def lists(rows: StoredRows) -> dict[str, Lists]:
 
 
 def _keys(several: Sequence[Lists]) -> npt.NDArray[np.int64]:
-    """Two halves of a hash of each example's lists: shape (examples, 2)."""
-    hashed = [_hashes(values.view(np.uint8).data, (at * 4).tolist()) for at, values in several]
-    if len(hashed) > 1:  # hashes of lists are hashed again: where one list ends is part of it
-        beside = np.concatenate([one.view(np.uint8) for one in hashed], axis=1)
-        bounds = np.arange(len(beside) + 1) * beside.shape[1]
-        return _hashes(np.ascontiguousarray(beside).reshape(-1).data, bounds.tolist())
-    return hashed[0]
-
-
-def _hashes(data: memoryview, bounds: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Two halves of a hash of each example's lists, one or two: shape (examples, 2)."""
     digest = xxhash.xxh3_128_digest
-    joined = b"".join([digest(data[start:stop], _KEY) for start, stop in pairwise(bounds)])
-    return np.frombuffer(joined, np.int64).reshape(-1, 2)
+    found = np.zeros((len(several[0][0]) - 1, 2), np.int64)
+    for (at, values), factor in zip(several, _FACTORS, strict=False):
+        data = values.view(np.uint8).data
+        joined = b"".join([digest(data[i:j], _KEY) for i, j in pairwise((at * 4).tolist())])
+        # Sums of numbers of 64 bits, which wrap; which list a hash is of decides its factor.
+        found += np.frombuffer(joined, np.int64).reshape(-1, 2) * np.int64(factor)
+    return found
 
 
 def keys(rows: StoredRows, found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
@@ -129,4 +128,4 @@ def digests_of(stored: Mapping[str, Lists], which: Ints) -> pa.Array:
     if "loss_weights" in found:
         (offsets, folded), weights = found["folded"], found["loss_weights"][1].view(np.float32)
         return weighted_digests(offsets, folded, trained=folded < 0, weights=weights)
-    return digests(*(found[name] for name in _HASHED if name in found))
+    return digests(*(found[name] for name in _DIGESTED if name in found))
