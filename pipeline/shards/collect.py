@@ -148,13 +148,16 @@ class Collector:
         self._sources = sources
         self._starts = starts
         self._tables: dict[int, pa.Table] = {}
+        self._columns: dict[tuple[int, str], pa.Array] = {}
 
     def column(self, part: int, name: str) -> pa.Array:
         """A column of a part, mapped."""
-        if part not in self._tables:
-            path = self._sources[part].path
-            self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
-        return whole(self._tables[part].column(name))
+        if (part, name) not in self._columns:
+            if part not in self._tables:
+                path = self._sources[part].path
+                self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
+            self._columns[part, name] = whole(self._tables[part].column(name))
+        return self._columns[part, name]
 
     def picks(self, order: Ints) -> Picks:
         """Examples by their number in the build."""
