@@ -1,37 +1,30 @@
-"""What each stored example holds: its lists of numbers, and a 128-bit key of them.
+"""What each stored example holds: its lists of numbers, and the digest of them.
 
 The lists are named as parts have them (``folded`` for ids with their labels), so that they can be
-compared number by number. The keys say which examples of a build are equal. They are not the
-digests that ``--dedup`` goes by: those are computed once, where examples are encoded, and are
-cryptographic, since equal digests drop a row. Two rows that were taken for equal here would only
-end the build, so a faster hash will do; its key keeps collisions that others have published out.
+compared number by number. The digests are those by which the plan knows examples: they were
+computed where examples were encoded, before any part was written, and say which of a build are
+equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import Ids
-from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers
+from stages.columns import Ints, count_per_row, list_parts, numbers
 from stages.tokens.digest import digests, weighted_digests
 from stages.tokens.folded_labels import folded_ids
 
 Lists = tuple[Ints, Ids]  # offsets and flat values; floats by their bits
 
-_KEY = 0x6578616D706C6573
 _UNRATED = -1.0  # stands for a step without a rating
 _DIGESTED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
 COMPARED = (*_DIGESTED, "step_positions", "loss_weights")
-# Labels of rated steps follow from markers and ratings: that is judged by labels_match_ratings.
-_HASHED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "step_labels")
-_FACTORS = (1, 0x9E3779B97F4A7C15 - 2**64)  # odd, so that no bit of a hash is lost
 
 
 def bits(values: npt.NDArray[np.floating]) -> Ids:
@@ -65,39 +58,26 @@ def lists(rows: StoredRows) -> dict[str, Lists]:
     return found
 
 
-def _keys(several: Sequence[Lists]) -> npt.NDArray[np.int64]:
-    """Two halves of a hash of each example's lists, one or two: shape (examples, 2)."""
-    digest = xxhash.xxh3_128_digest
-    found = np.zeros((len(several[0][0]) - 1, 2), np.int64)
-    for (at, values), factor in zip(several, _FACTORS, strict=False):
-        data = values.view(np.uint8).data
-        joined = b"".join([digest(data[i:j], _KEY) for i, j in pairwise((at * 4).tolist())])
-        # Sums of numbers of 64 bits, which wrap; which list a hash is of decides its factor.
-        found += np.frombuffer(joined, np.int64).reshape(-1, 2) * np.int64(factor)
-    return found
-
-
 def keys(rows: StoredRows, found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
-    """Two 64-bit halves of a key of each example: equal examples have equal keys.
+    """Two 64-bit halves of the digest of each stored example, computed as in ``encode``.
 
     Args:
         found: the lists of the rows.
     """
-    made = _keys([found[name] for name in _HASHED if name in found])
-    if "loss_weights" in found:
-        made = _weighted(rows, found, made)
-    return made[:, 0], made[:, 1]
-
-
-def _weighted(
-    rows: StoredRows, found: Mapping[str, Lists], plain: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """The keys where examples have weights, which count only where they say more than labels do."""
+    if "loss_weights" not in found:
+        return halves(digests(*(found[name] for name in _DIGESTED if name in found)))
     assert rows.examples.weights is not None
-    offsets = rows.examples.sequences.offsets
-    trained = rows.examples.labels != IGNORED
-    more = count_per_row(offsets, rows.examples.weights[0] != trained) > 0
-    return np.where(more[:, None], _keys([found["folded"], found["loss_weights"]]), plain)
+    offsets, folded = found["folded"]
+    weights = rows.examples.weights[0]
+    return halves(weighted_digests(offsets, folded, trained=folded < 0, weights=weights))
+
+
+def halves(column: pa.Array) -> tuple[Ints, Ints]:
+    """16-byte digests as two columns of int64."""
+    # Arrow stores fixed-size binary as one buffer; a slice keeps the whole buffer and an offset.
+    data = column.buffers()[1]
+    view = np.frombuffer(data or b"", np.int64)[2 * column.offset :][: 2 * len(column)]
+    return view[0::2], view[1::2]
 
 
 def differs(stored: Lists, wanted: Lists) -> npt.NDArray[np.bool_]:
@@ -112,20 +92,3 @@ def differs(stored: Lists, wanted: Lists) -> npt.NDArray[np.bool_]:
         theirs = wanted_values[wanted_at[index] : wanted_at[index + 1]]
         found[index] = not np.array_equal(mine, theirs)
     return found
-
-
-def _taken(column: Lists, which: Ints) -> Lists:
-    at, values = column
-    pieces = [values[at[i] : at[i + 1]] for i in which.tolist()]
-    lengths = [len(piece) for piece in pieces]
-    empty = np.zeros(0, np.int32)
-    return np.cumsum([0, *lengths]).astype(np.int64), np.concatenate([empty, *pieces])
-
-
-def digests_of(stored: Mapping[str, Lists], which: Ints) -> pa.Array:
-    """The digests of some stored examples, computed as in ``encode`` from what is stored."""
-    found = {name: _taken(column, which) for name, column in stored.items()}
-    if "loss_weights" in found:
-        (offsets, folded), weights = found["folded"], found["loss_weights"][1].view(np.float32)
-        return weighted_digests(offsets, folded, trained=folded < 0, weights=weights)
-    return digests(*(found[name] for name in _DIGESTED if name in found))
