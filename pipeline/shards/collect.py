@@ -180,7 +180,8 @@ class Collector:
         if kind == IDS or name == "loss_weights":
             return _Lists(picked, column_of)
         column = _taken(picked, column_of)
-        return lambda first, last: column.slice(first, last - first)
+        # Copied, since what is written of a slice depends on the column that it was cut from.
+        return lambda first, last: pa.concat_arrays([column.slice(first, last - first)])
 
     def row_ids(self, picked: Picks) -> Callable[[int, int], pa.Array]:
         """Names of the picked examples from .. to .."""
