@@ -3,8 +3,8 @@
     python benchmarks/gate.py [--rows 1000000]
 
 Metrics of SFT examples in packs, like those that a build leaves for the gate, are written to files;
-then a process of its own judges them: start of Great Expectations, both judges, every shipped law
-of the four tables. Prints seconds and the peak of its memory.
+then a process of its own judges them: all rows by our own code, the telling ones by Great
+Expectations, every shipped law of the four tables. Prints seconds and the peak of its memory.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from expectations import gate, metric_tables
+from expectations import gate, metric_tables, tallies
 from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
 from expectations.gate import Table
 from expectations.gx import suites
-from expectations.readback.dataset import Dataset
+from expectations.readback.dataset import IDENTITY, Dataset, Sums
 from pipeline.tasks import kind_of
 from stages.models.profile import TargetModel
 from stages.profiles import all_profiles
@@ -73,6 +73,7 @@ def write(folder: Path, rows: int) -> None:
         count = np.full(len(packs), PER_PACK)
         made = {"n_tokens": packs, "n_in_examples": packs}
         made |= dict.fromkeys(("n_examples", "n_names", "n_restarts"), count)
+        made["half_empty"] = np.zeros(len(packs), np.int64)
         frame = pl.DataFrame(made).with_columns(pl.all().cast(pl.Int64))
         frame.write_ipc(folder / f"{index:02d}.{ROW}.arrow", compression="uncompressed")
 
@@ -83,34 +84,50 @@ def frames(folder: Path, table: str) -> Iterator[pl.DataFrame]:
         yield pl.read_ipc(path)
 
 
-def of_side(folder: Path, side: str, table: str, columns: list[str]) -> pl.DataFrame:
-    """Some columns of a side; all rows are on the train side."""
-    if side == "test":
-        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
-    return pl.concat(frame.select(columns) for frame in frames(folder, table))
+def kept(folder: Path, table: str) -> tallies.Tally:
+    """What a build keeps of a table: counts and telling rows of each file."""
+    laws = tallies.Laws(CONTEXT, table)
+    found = [
+        laws.tally({name: frame[name].to_numpy() for name in frame.columns})
+        for frame in frames(folder, table)
+    ]
+    return tallies.joined(found)
+
+
+def identities(folder: Path, side: str) -> Any:
+    """The examples of a side as numbers; all are on the train side."""
+    found = [
+        np.stack([frame[name].to_numpy() for name in IDENTITY]) for frame in frames(folder, EXAMPLE)
+    ]
+    return np.concatenate(found, axis=1)[:, : 0 if side == "test" else None]
 
 
 def judge(folder: Path, rows: int, out: Path | None) -> None:
     """What the timed process does; its figures go to ``out`` too, as JSON."""
     started = time.perf_counter()
-    lengths = of_side(folder, "train", EXAMPLE, ["n_tokens", "n_trained"]).sum().row(0)
+    found = {table: kept(folder, table) for table in (EXAMPLE, ROW)}
+    sums = {("train", table): Sums(one.rows, one.sums) for table, one in found.items()}
     declared = dict.fromkeys(("rows_in", "rows_accounted", "examples_made"), rows)
     declared |= {"examples_accounted": rows, "examples_kept": rows, "duplicates_declared": 0}
-    declared |= {"tokens_kept": lengths[0], "trained_kept": lengths[1]}
+    lengths = found[EXAMPLE].sums
+    declared |= {"tokens_kept": lengths["n_tokens"], "trained_kept": lengths["n_trained"]}
     shards = pl.DataFrame(
         {n: [int(n.startswith("opens"))] * FILES for n in names(SHARD)},
         schema=dict.fromkeys(names(SHARD), pl.Int64),
     )
-    packs = sum(len(frame) for frame in frames(folder, ROW))
-    read: Any = partial(of_side, folder)
+    read = partial(identities, folder)
 
     def dataset() -> Iterator[pl.DataFrame]:
-        yield metric_tables.dataset(Dataset(read, declared, CONTEXT))
+        yield metric_tables.dataset(Dataset(sums, read, declared, CONTEXT))
+
+    def telling(table: str) -> Table:
+        shown = pl.DataFrame(dict(found[table].shown))
+        return Table(table, len(shown), lambda: iter([shown]), found[table])
 
     tables = {
         SHARD: Table(SHARD, FILES, lambda: iter([shards])),
-        EXAMPLE: Table(EXAMPLE, rows, lambda: frames(folder, EXAMPLE)),
-        ROW: Table(ROW, packs, lambda: frames(folder, ROW)),
+        EXAMPLE: telling(EXAMPLE),
+        ROW: telling(ROW),
         DATASET: Table(DATASET, 1, dataset),
     }
     verdict = gate.judge(tables, suites.shipped(CONTEXT), CONTEXT, lambda *_: [])

@@ -4,7 +4,7 @@ Each mutant changes a line or two of the code that builds, and builds a small in
 change shows. It is *caught* when the build's own checks end the build, without any test; the few
 that a build cannot notice say why, and what notices instead. As a program it prints a table:
 
-    python tests/mutants.py [parts of names]
+    python tests/mutants.py [parts of names, or of what the check says that catches them]
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pipeline.build
+from expectations import checks, tallies
 from expectations.gx import library
 from expectations.verdict import Verdict
 from pipeline.build import description
 from pipeline.options.config import Config
 from pipeline.parts import chain, part
 from pipeline.publish import publish
-from pipeline.shards import collect, gather, plan
+from pipeline.shards import collect, expected, gather, plan
 from pipeline.verdict import gate, rejects
 from stages import kinds
 from stages.chat_template import compile as compiling
@@ -44,6 +45,7 @@ from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Lines
 from stages.conversations import loss_mask
+from stages.files import file_state
 from stages.layouts import packed, padded
 from stages.models import encoders
 from stages.models.profile import with_step_tokens
@@ -180,6 +182,7 @@ BUILDS = {
     "packed": built("sft", FLAT, layout="packed", max_length=128),
     "padded": built("sft", FLAT, layout="padded"),
     "dedup": built("sft", TWICE, dedup=True),
+    "twice": built("sft", TWICE),
     "refused": built("sft", [*CHATS, chat("Nothing?", ""), chat("Go", " ")]),
     "rm": built("rm", SIDES),
     "rm-qwen3": built("rm", SIDES, model="qwen3-0.6b"),
@@ -197,23 +200,27 @@ class Mutant:
 
     Attributes:
         reason: why the build cannot notice, and what does; empty where it must.
+        by: what the check that catches it says; for faults that only one check catches.
     """
 
     name: str
     build: str
     apply: Callable[[], None]
     reason: str = ""
+    by: str = ""
 
 
 MUTANTS: list[Mutant] = []
 
 
-def mutant(*builds: str, reason: str = "") -> Callable[[Callable[[], None]], Callable[[], None]]:
+def mutant(
+    *builds: str, reason: str = "", by: str = ""
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Register a fault for some builds."""
 
     def register(apply: Callable[[], None]) -> Callable[[], None]:
         name = apply.__name__.replace("_", " ")
-        MUTANTS.extend(Mutant(f"{name} ({one})", one, apply, reason) for one in builds)
+        MUTANTS.extend(Mutant(f"{name} ({one})", one, apply, reason, by) for one in builds)
         return apply
 
     return register
@@ -852,7 +859,7 @@ def the_plan_loses_the_last_example() -> None:
     _planned(change)
 
 
-@mutant("flat", "packed")
+@mutant("flat", "packed", by="row_ids_unique")
 def the_plan_stores_an_example_twice() -> None:
     _planned(_ordered(lambda order: np.concatenate([order[:1], order[:-1]])))
 
@@ -877,17 +884,142 @@ def _rolled(column: pa.Array) -> pa.Array:
     return column.take(pa.array(np.roll(np.arange(len(column)), -1)))
 
 
-@mutant("flat")
+@mutant("flat", by="examples_as_encoded")
 def the_gather_takes_the_neighbours_rows() -> None:
-    after(collect, "_lists", _rolled)
+    after(collect._Lists, "__call__", _rolled)
 
 
-@mutant("flat")
+@mutant("flat", by="row_ids_as_planned")
 def rows_get_the_names_of_others() -> None:
     after(collect, "row_ids", _rolled)
 
 
-@mutant("packed", "prm-packed")
+# Each fault of the read-back, by the check that alone notices it
+
+
+def _lists_changed(name: str, change: Callable[[Any], Any]) -> None:
+    """Change the numbers of a column of every block that is fetched for a shard."""
+
+    def changed(old: Any, self: Any, picked: Any, column: str) -> Any:
+        fetch = old(self, picked, column)
+        if column != name:
+            return fetch
+
+        def block(first: int, last: int) -> pa.Array:
+            at, values = numbers(fetch(first, last))
+            values = values.copy()
+            change(values)
+            return make_list(at, pa.array(values))
+
+        return block
+
+    wrap(collect.Collector, "blocks", changed)
+
+
+def _a_context_token(folded: Any) -> None:
+    """Another token where none is trained; neither a length nor a law on tokens shows it."""
+    at = np.flatnonzero((folded[3:] >= 0) & (folded[3:] < 1000))[-1] + 3
+    folded[at] = (folded[at] + 1) % 1000
+
+
+@mutant("flat", "packed", "padded", by="examples_as_encoded: 1 of")
+def the_gather_changes_a_token_and_the_digest_collides() -> None:
+    after(expected.Expected, "__call__", lambda planned: replace(planned, digest=()))
+    _lists_changed("folded", _a_context_token)
+
+
+@mutant("flat", "packed", by="examples_as_encoded: 1 of")
+def a_part_is_written_with_another_token() -> None:
+    """So that shard and part agree: only the digest, which is older than the part, differs."""
+
+    def change(folded: Any) -> Any:
+        _a_context_token(folded)
+        return folded
+
+    after(folded_labels, "folded_ids", change)
+
+
+@mutant("twice", by="duplicates_as_declared")
+def the_plan_finds_no_duplicates() -> None:
+    _planned(lambda found: replace(found, duplicate=found.duplicate & False))
+
+
+@mutant("flat", by="counts_match")
+def a_shard_is_not_written() -> None:
+    """Nor planned: what is left is right, but not all that was kept."""
+    plan.SHARD_TOKENS = 256
+    after(plan.Side, "pieces", lambda found: iter(list(found)[:-1]))
+
+
+@mutant("flat", by="hashes_match")
+def another_file_takes_the_place_of_a_shard() -> None:
+    """After it was read; as large, and with rows that break no law."""
+
+    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
+        measured = old(path, *rest, **more)
+        data = bytearray(path.read_bytes())
+        data[data.index(b"data.jsonl:1") + len("data.jsonl:")] ^= 1
+        path.with_suffix(".new").write_bytes(bytes(data))
+        path.with_suffix(".new").replace(path)
+        return measured
+
+    wrap(gather, "measure", change)
+
+
+@mutant("flat", by="hashes_match")
+def a_shard_is_overwritten_within_a_tick_of_the_clock() -> None:
+    """So that the file system says the same of it before and after."""
+    known: dict[Path, Any] = {}
+    wrap(file_state, "of", lambda old, path: known.setdefault(path, old(path)))
+
+    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
+        measured = old(path, *rest, **more)
+        data = bytearray(path.read_bytes())
+        data[data.index(b"data.jsonl:1") + len("data.jsonl:")] ^= 1
+        path.write_bytes(bytes(data))
+        return measured
+
+    wrap(gather, "measure", change)
+
+
+@mutant("flat", by="shards_open")
+def the_end_of_a_shard_is_lost() -> None:
+    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
+        tokens = old(path, *rest, **more)
+        path.write_bytes(path.read_bytes()[:-512])
+        return tokens
+
+    wrap(gather, "write", change)
+
+
+@mutant("flat", by="shards_complete")
+def the_last_rows_of_a_shard_are_not_written() -> None:
+    def change(old: Any, path: Path, sizes: Any, **more: Any) -> Any:
+        return old(path, sizes[:-1], **more)
+
+    wrap(gather, "write", change)
+
+
+@mutant("flat", by="disagree on examples_as_encoded")
+def a_token_changes_and_our_own_code_counts_nothing() -> None:
+    _lists_changed("folded", _a_context_token)
+    after(checks.Between, "broken", lambda found: found & False)
+
+
+@mutant("flat", by="disagree on examples_as_encoded")
+def a_token_changes_and_the_library_is_not_shown_its_row() -> None:
+    _lists_changed("folded", _a_context_token)
+
+    def change(found: Any) -> Any:
+        if "digest_differs" not in found.shown:
+            return found
+        blank = {"digest_differs": found.shown["digest_differs"] * 0}
+        return replace(found, shown={**found.shown, **blank})
+
+    after(tallies.Laws, "tally", change)
+
+
+@mutant("packed", "prm-packed", by="examples_whole")
 def a_pack_shifts_its_boundaries() -> None:
     def change(table: Any) -> Any:
         at = table.schema.get_field_index("seq_lengths")
@@ -897,7 +1029,7 @@ def a_pack_shifts_its_boundaries() -> None:
     after(packed, "pack", change)
 
 
-@mutant("packed")
+@mutant("packed", by="labels_equal_ids")
 def a_pack_joins_ids_without_labels() -> None:
     def change(table: Any) -> Any:
         at = table.schema.get_field_index("labels")
@@ -942,7 +1074,7 @@ def the_manifest_counts_a_row_too_many() -> None:
     after(description, "_rows", lambda rows: replace(rows, in_=rows.in_ + 1))
 
 
-@mutant("flat")
+@mutant("flat", by="hashes_match")
 def a_shard_is_named_by_another_hash() -> None:
     def change(old: Any, shared: Any, shard: Any) -> Any:
         return replace(old(shared, shard), sha256="0" * 64)
@@ -1018,7 +1150,7 @@ def verdict(found: Mutant, said: str) -> str:
     if said.startswith(("BROKEN", "AttributeError", "NameError")):
         return "BROKEN"
     if said != "published":
-        return "caught"
+        return "caught" if found.by in said else "MISSED"
     return "reason" if found.reason else "MISSED"
 
 
@@ -1026,7 +1158,7 @@ def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
-    chosen = [m for m in MUTANTS if not words or any(word in m.name for word in words)]
+    chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
     bad = 0
     tell = functools.partial(print, flush=True)
     for name in dict.fromkeys(m.build for m in chosen):

@@ -12,6 +12,33 @@ import pytest
 PROGRAM = Path(__file__).parent / "mutants.py"
 
 
+# What each check of written shards says of the faults that it alone catches, or catches first.
+READ_BACK = (
+    "as_encoded",  # tokens that are not those of the part, or of the digest
+    "as_planned",  # names
+    "examples_whole",
+    "labels_equal_ids",
+    "duplicates_as_declared",
+    "counts_match",
+    "row_ids_unique",
+    "hashes_match",  # files that change after they were read
+    "shards_open",
+    "shards_complete",
+    "disagree",  # one of the two that judge is blind
+)
+
+
+@pytest.mark.slow
+def test_each_check_of_written_shards_catches_its_fault() -> None:
+    """By name: a fault that something else stops is not a proof of this check."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *READ_BACK], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in READ_BACK:
+        assert said in done.stdout, said
+
+
 @pytest.mark.slow
 @pytest.mark.skipif("MUTANTS" not in os.environ, reason="a hundred builds: set MUTANTS=1")
 def test_every_mutant_is_caught_or_has_a_reason() -> None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from expectations.checks import holds, none
 from expectations.contract import COMPARES, ENCODER, PADS, ROW, Columns, Invariant, Metrics, Subject
 from expectations.readback.stored_rows import StoredRows
-from expectations.readback.undo_layout import Bools, column
+from expectations.readback.undo_layout import Bools, column, counts
 from stages.columns import Ints, count_per_row, numbers, offsets_of
 
 
@@ -30,11 +30,7 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
         wrong = np.diff(mask_offsets) != width
         mask = np.where(np.repeat(wrong, width), np.int8(-1), np.int8(1))
     real = mask == 1
-    real_count = count_per_row(offsets, real)
-    index = np.arange(len(ids)) - np.repeat(offsets[:-1], width)
-    pads = np.repeat(width - real_count, width)
-    left = model.profile.padding_side == "left"
-    expected = index >= pads if left else index < np.repeat(real_count, width)
+    expected = _in_place(offsets, counts(offsets, real), model.profile.padding_side == "left")
     return {
         "width": width,
         "n_mask_out_of_place": count_per_row(offsets, real != expected),
@@ -44,6 +40,25 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
             rows, prefix, offsets=offsets, ids=ids, real=real
         ),
     }
+
+
+def _in_place(offsets: Ints, real: Ints, left: bool) -> Bools:
+    """Which tokens are no padding where all of it is on its side.
+
+    Args:
+        real: how many of each row's tokens are no padding.
+    """
+    width = np.diff(offsets)
+    wide = int(width[0]) if len(width) else 0
+    expected: Bools
+    if (width == wide).all():
+        index, own = np.arange(wide, dtype=np.int32), real.astype(np.int32)[:, None]
+        expected = (index >= wide - own if left else index < own).reshape(-1)
+    else:
+        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], width)
+        pads = np.repeat(width - real, width)
+        expected = place >= pads if left else place < np.repeat(real, width)
+    return expected
 
 
 def _types_out_of_place(

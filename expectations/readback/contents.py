@@ -1,34 +1,30 @@
-"""What each stored example holds: its lists of numbers, and a 128-bit key of them.
+"""What each stored example holds: its lists of numbers, and the digest of them.
 
 The lists are named as parts have them (``folded`` for ids with their labels), so that they can be
-compared number by number. The keys say which examples of a build are equal. They are not the
-digests that ``--dedup`` goes by: those are computed once, where examples are encoded, and are
-cryptographic, since equal digests drop a row. Two rows that were taken for equal here would only
-end the build, so a faster hash will do; its key keeps collisions that others have published out.
+compared number by number. The digests are those by which the plan knows examples: they were
+computed where examples were encoded, before any part was written, and say which of a build are
+equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import Ids
-from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers
+from stages.columns import Ints, count_per_row, list_parts, numbers
 from stages.tokens.digest import digests, weighted_digests
 from stages.tokens.folded_labels import folded_ids
 
 Lists = tuple[Ints, Ids]  # offsets and flat values; floats by their bits
 
-_KEY = 0x6578616D706C6573
 _UNRATED = -1.0  # stands for a step without a rating
-_HASHED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
-COMPARED = (*_HASHED, "step_positions", "loss_weights")
+_DIGESTED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
+COMPARED = (*_DIGESTED, "step_positions", "loss_weights")
 
 
 def bits(values: npt.NDArray[np.floating]) -> Ids:
@@ -62,43 +58,26 @@ def lists(rows: StoredRows) -> dict[str, Lists]:
     return found
 
 
-def _keys(several: Sequence[Lists]) -> npt.NDArray[np.int64]:
-    """Two halves of a hash of each example's lists: shape (examples, 2)."""
-    hashed = [_hashes(values.view(np.uint8).data, (at * 4).tolist()) for at, values in several]
-    if len(hashed) > 1:  # hashes of lists are hashed again: where one list ends is part of it
-        beside = np.concatenate([one.view(np.uint8) for one in hashed], axis=1)
-        bounds = np.arange(len(beside) + 1) * beside.shape[1]
-        return _hashes(np.ascontiguousarray(beside).reshape(-1).data, bounds.tolist())
-    return hashed[0]
-
-
-def _hashes(data: memoryview, bounds: Sequence[int]) -> npt.NDArray[np.int64]:
-    digest = xxhash.xxh3_128_digest
-    joined = b"".join([digest(data[start:stop], _KEY) for start, stop in pairwise(bounds)])
-    return np.frombuffer(joined, np.int64).reshape(-1, 2)
-
-
 def keys(rows: StoredRows, found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
-    """Two 64-bit halves of a key of each example: equal examples have equal keys.
+    """Two 64-bit halves of the digest of each stored example, computed as in ``encode``.
 
     Args:
         found: the lists of the rows.
     """
-    made = _keys([found[name] for name in _HASHED if name in found])
-    if "loss_weights" in found:
-        made = _weighted(rows, found, made)
-    return made[:, 0], made[:, 1]
-
-
-def _weighted(
-    rows: StoredRows, found: Mapping[str, Lists], plain: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """The keys where examples have weights, which count only where they say more than labels do."""
+    if "loss_weights" not in found:
+        return halves(digests(*(found[name] for name in _DIGESTED if name in found)))
     assert rows.examples.weights is not None
-    offsets = rows.examples.sequences.offsets
-    trained = rows.examples.labels != IGNORED
-    more = count_per_row(offsets, rows.examples.weights[0] != trained) > 0
-    return np.where(more[:, None], _keys([found["folded"], found["loss_weights"]]), plain)
+    offsets, folded = found["folded"]
+    weights = rows.examples.weights[0]
+    return halves(weighted_digests(offsets, folded, trained=folded < 0, weights=weights))
+
+
+def halves(column: pa.Array) -> tuple[Ints, Ints]:
+    """16-byte digests as two columns of int64."""
+    # Arrow stores fixed-size binary as one buffer; a slice keeps the whole buffer and an offset.
+    data = column.buffers()[1]
+    view = np.frombuffer(data or b"", np.int64)[2 * column.offset :][: 2 * len(column)]
+    return view[0::2], view[1::2]
 
 
 def differs(stored: Lists, wanted: Lists) -> npt.NDArray[np.bool_]:
@@ -113,20 +92,3 @@ def differs(stored: Lists, wanted: Lists) -> npt.NDArray[np.bool_]:
         theirs = wanted_values[wanted_at[index] : wanted_at[index + 1]]
         found[index] = not np.array_equal(mine, theirs)
     return found
-
-
-def _taken(column: Lists, which: Ints) -> Lists:
-    at, values = column
-    pieces = [values[at[i] : at[i + 1]] for i in which.tolist()]
-    lengths = [len(piece) for piece in pieces]
-    empty = np.zeros(0, np.int32)
-    return np.cumsum([0, *lengths]).astype(np.int64), np.concatenate([empty, *pieces])
-
-
-def digests_of(stored: Mapping[str, Lists], which: Ints) -> pa.Array:
-    """The digests of some stored examples, computed as in ``encode`` from what is stored."""
-    found = {name: _taken(column, which) for name, column in stored.items()}
-    if "loss_weights" in found:
-        (offsets, folded), weights = found["folded"], found["loss_weights"][1].view(np.float32)
-        return weighted_digests(offsets, folded, trained=folded < 0, weights=weights)
-    return digests(*(found[name] for name in _HASHED if name in found))

@@ -44,15 +44,14 @@ class Planned:
         values: columns of single numbers (``prompt_length``, ``margin``).
         lists: columns of lists by their names in parts: offsets and flat values, as
             ``readback.contents`` has them.
-        sampled: some of the examples; ``digests``: theirs, as ``encode`` computed them.
+        digest: two 64-bit halves of each example's digest, as ``encode`` computed it.
     """
 
     tokens: Ints
     place: Mapping[str, Ints]
     values: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     lists: Mapping[str, tuple[Ints, Ids]] = field(default_factory=dict)
-    sampled: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    digests: pa.Array = field(default_factory=lambda: pa.array([], pa.binary(16)))
+    digest: tuple[Ints, ...] = ()
 
 
 @dataclass(frozen=True)

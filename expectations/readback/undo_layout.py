@@ -28,6 +28,7 @@ SIDES = ("chosen_", "rejected_")
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
+_Mask = tuple[Bools, Ints]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def column(table: pa.Table, name: str) -> pa.ListArray:
 
 def examples(table: pa.Table, context: Context) -> StoredExamples:
     """The examples of a batch after ``encode``, or of a shard in the context's layout."""
-    mask = column(table, "attention_mask") if PADS in context.traits else None
+    mask = _real(column(table, "attention_mask")) if PADS in context.traits else None
     sequences = _unpadded(column(table, "input_ids"), mask)
     rows = sequences.offsets
     labels, fits = _fitted(_unpadded(column(table, "labels"), mask), rows)
@@ -130,7 +131,7 @@ def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
     by_prefix = {}
     for prefix in SIDES:
         padded = PADS in context.traits
-        mask = column(table, f"{prefix}attention_mask") if padded else None
+        mask = _real(column(table, f"{prefix}attention_mask")) if padded else None
         by_prefix[prefix] = _unpadded(column(table, f"{prefix}ids"), mask)
     return by_prefix
 
@@ -143,14 +144,29 @@ def names(table: pa.Table) -> tuple[Ints, pa.Array]:
     return list_parts(column(table, "row_ids"))
 
 
-def _unpadded(ids: pa.ListArray, mask: pa.ListArray | None) -> Sequences:
+def _real(mask: pa.ListArray) -> _Mask:
+    """Which values of a padded column are no padding, and where each row starts among these."""
+    offsets, flat = numbers(mask)
+    real = flat == 1
+    return real, offsets_of(counts(offsets, real))
+
+
+def counts(rows: Ints, marked: Bools) -> Ints:
+    """How many values of each row are marked, where many may be."""
+    widths = np.diff(rows)
+    if len(widths) and widths[0] and (widths == widths[0]).all():
+        matrix = marked.view(np.uint8).reshape(-1, widths[0])
+        found: Ints = matrix.sum(axis=1, dtype=np.uint32).astype(np.int64)
+        return found
+    return count_per_row(rows, marked)
+
+
+def _unpadded(ids: pa.ListArray, mask: _Mask | None) -> Sequences:
     offsets, flat = numbers(ids)
-    if mask is None:
+    if mask is None or len(mask[0]) != len(flat):  # judged by padding_in_place
         return Sequences(offsets, flat)
-    real = numbers(mask)[1] == 1
-    if len(real) != len(flat):  # judged by padding_in_place
-        return Sequences(offsets, flat)
-    return Sequences(offsets_of(count_per_row(offsets, real)), flat[real])
+    real, starts = mask
+    return Sequences(starts, flat[real])
 
 
 def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
@@ -169,7 +185,7 @@ def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
     return placed, fits
 
 
-def _weights(stored: pa.ListArray, mask: pa.ListArray | None, rows: Ints) -> tuple[Floats, Bools]:
+def _weights(stored: pa.ListArray, mask: _Mask | None, rows: Ints) -> tuple[Floats, Bools]:
     """The same for weights, whose bits are treated as int32, so that one function does both."""
     offsets, values = list_parts(stored)
     bits = values.fill_null(np.nan).to_numpy().view(np.int32)

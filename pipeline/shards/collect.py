@@ -148,13 +148,16 @@ class Collector:
         self._sources = sources
         self._starts = starts
         self._tables: dict[int, pa.Table] = {}
+        self._columns: dict[tuple[int, str], pa.Array] = {}
 
     def column(self, part: int, name: str) -> pa.Array:
         """A column of a part, mapped."""
-        if part not in self._tables:
-            path = self._sources[part].path
-            self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
-        return whole(self._tables[part].column(name))
+        if (part, name) not in self._columns:
+            if part not in self._tables:
+                path = self._sources[part].path
+                self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
+            self._columns[part, name] = whole(self._tables[part].column(name))
+        return self._columns[part, name]
 
     def picks(self, order: Ints) -> Picks:
         """Examples by their number in the build."""
@@ -177,7 +180,8 @@ class Collector:
         if kind == IDS or name == "loss_weights":
             return _Lists(picked, column_of)
         column = _taken(picked, column_of)
-        return lambda first, last: column.slice(first, last - first)
+        # Copied, since what is written of a slice depends on the column that it was cut from.
+        return lambda first, last: pa.concat_arrays([column.slice(first, last - first)])
 
     def row_ids(self, picked: Picks) -> Callable[[int, int], pa.Array]:
         """Names of the picked examples from .. to .."""

@@ -19,7 +19,6 @@ from expectations.readback.stored_rows import Planned, Sources
 from pipeline.shards.collect import Collector, PartSource
 from stages.columns import Ints, offsets_of
 
-SAMPLED = 1024  # examples of a shard whose digest is computed again, at least, where it has so many
 _NUMBERS = ("prompt_length", "margin")
 
 
@@ -81,8 +80,7 @@ class Expected:
             self._line[places] += sources[part].first_line + 1  # a part counts from 0
         self._values = {name: self._of(name) for name in _NUMBERS if name in stored}
         self._lists = {n: self._column(n) for n in stored if n in contents.COMPARED}
-        self._sampled = np.arange(0, len(order), max(1, len(order) // SAMPLED))
-        self._digests = self._taken("digest", self._sampled)
+        self._digests = contents.halves(self._taken("digest"))
 
     def _by_part(self, order: Ints) -> Iterator[tuple[int, Ints, Ints]]:
         """Each part: its number, the places of its examples in the order, and their rows in it."""
@@ -102,11 +100,10 @@ class Expected:
             found[places] = values
         return np.zeros(0, np.int64) if found is None else found
 
-    def _taken(self, name: str, chosen: Ints | None = None) -> pa.Array:
+    def _taken(self, name: str) -> pa.Array:
         """A column of any type."""
         taken, at = [], []
-        parts = self._parts if chosen is None else self._by_part(self._order[chosen])
-        for part, places, rows in parts:
+        for part, places, rows in self._parts:
             taken.append(self._collect.column(part, name).take(pa.array(rows)))
             at.append(places)
         return pa.concat_arrays(taken).take(pa.array(np.argsort(np.concatenate(at))))
@@ -127,15 +124,13 @@ class Expected:
         lists = {name: column(start, stop) for name, column in self._lists.items()}
         if "loss_weights" in lists:
             lists["loss_weights"] = _spread(lists["folded"], lists["loss_weights"])
-        sampled = (self._sampled >= start) & (self._sampled < stop)
         place = {"source": self._source, "line": self._line, "sequence": self._sequence}
         return Planned(
             tokens=self._tokens[some],
             place={name: values[some] for name, values in place.items()},
             values={name: values[some] for name, values in self._values.items()},
             lists=lists,
-            sampled=self._sampled[sampled] - start,
-            digests=self._digests.filter(pa.array(sampled)),
+            digest=tuple(half[some] for half in self._digests),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pipeline.shards.expected import Expected
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from stages import layouts
 from stages.chat_template import loss_weights
-from stages.columns import Ints, offsets_of
+from stages.columns import Ints, offsets_of, whole
 from stages.errors import SurroundingsError
 from stages.tokens.folded_labels import unfold
 
@@ -140,10 +140,23 @@ def write(
             tokens += _stored(block)
             table = rows(block, sizes[start:stop])
             writer = writer or pa.ipc.new_stream(sink, table.schema)
-            writer.write_table(table, max_chunksize=BATCH_ROWS)
+            for batch in _batches(table):
+                writer.write_batch(batch)
         if writer is not None:
             writer.close()
     return tokens
+
+
+def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The table in record batches of ``BATCH_ROWS`` rows, each with buffers of its own.
+
+    The bytes of a slice depend on what it was cut from; a shard's do not depend on its blocks.
+    """
+    for start in range(0, len(table), BATCH_ROWS):
+        columns = [whole(column) for column in table.columns]
+        if len(table) > BATCH_ROWS:
+            columns = [pa.concat_arrays([one.slice(start, BATCH_ROWS)]) for one in columns]
+        yield pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
 def _at_once(shared: Gather, sizes: Ints, tokens: Ints) -> int:

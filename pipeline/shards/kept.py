@@ -88,9 +88,7 @@ def key_of(keeping: Keeping, shard: ShardWork) -> str:
     flags = [shared.with_margin, shared.with_weights, shared.tables]
     common = [keeping.recipe, shard.split, shared.width, *flags]
     digest = hashlib.sha256(json.dumps([*common, sources]).encode())
-    rows = shard.order - shared.starts[parts]
-    # The digests follow from the rows: with them no error above can give another example's shard.
-    for numbers in (np.searchsorted(used, parts), rows, shard.sizes, shard.tokens, *shard.digest):
+    for numbers in (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes):
         digest.update(numbers.astype("<i8").tobytes())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -197,8 +195,7 @@ def _unlink(keeping: Keeping, shard: ShardWork) -> None:
     """Remove what was linked of a shard that is made after all: whoever writes to a linked file
     would write into the build that is still in place, or into the cache."""
     folder = Path(keeping.gather.folder)
-    every = metrics_file(folder / METRICS, shard.path, "*")
-    for path in (folder / shard.path, *every.parent.glob(every.name)):
+    for path in (folder / shard.path, *files_of(folder / METRICS, shard.path).values()):
         path.unlink(missing_ok=True)
 
 

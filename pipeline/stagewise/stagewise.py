@@ -30,6 +30,7 @@ from pipeline.shards.measured import read
 from pipeline.verdict import rejects
 from stages import formats, layouts, readers
 from stages.chat_template import loss_weights
+from stages.columns import Ints
 from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
 from stages.tokens.folded_labels import unfold
@@ -250,8 +251,8 @@ def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
     return table.select(["row_id", "length", *kept])
 
 
-def _range(examples: pa.Table, first: int, last: int) -> pa.Table:
-    return examples.slice(first, last - first).combine_chunks()
+def _range(examples: pa.Table, order: Ints, first: int, last: int) -> pa.Table:
+    return examples.take(pa.array(order[first:last])).combine_chunks()
 
 
 def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
@@ -270,7 +271,7 @@ def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
         gather.write(
             output / path,
             sizes,
-            examples=partial(_range, examples.take(pa.array(order))),
+            examples=partial(_range, examples, order),
             rows=lambda block, sizes: layout.rows(block, sizes, shape),
         )
         files.append(path)

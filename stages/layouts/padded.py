@@ -34,13 +34,11 @@ def _padded(
             f"An example has {lengths.max()} tokens, more than the width {size}.",
             "Give --pad-to a larger one.",
         )
-    # The row and the column of each value in the padded matrix, which is filled flat.
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    column = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
-    if left:
-        column += np.repeat(size - lengths, lengths)
+    # Which places of the padded matrix hold values: they follow one another there as they do flat.
+    column, own = np.arange(size, dtype=np.int32), lengths.astype(np.int32)[:, None]
+    real = column >= size - own if left else column < own
     flat = np.full(len(lengths) * size, fill, values.dtype)
-    flat[rows * size + column] = values
+    flat[real.reshape(-1)] = values
     return make_list(np.arange(len(lengths) + 1) * size, pa.array(flat))
 
 

@@ -1,0 +1,181 @@
+"""Parts to shards: whatever is picked, in whatever blocks, the shard holds exactly that."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from expectations import tallies
+from expectations.contract import EXAMPLE, PLANNED, Context
+from expectations.readback.dataset import as_one, n_distinct, n_distinct_pairs
+from expectations.readback.stored_rows import Sources
+from pipeline.shards.collect import Collector, PartSource
+from pipeline.shards.expected import Expected
+from pipeline.shards.gather import BATCH_ROWS, write
+from pipeline.tasks import kind_of
+from stages import columns, layouts
+from stages.columns import offsets_of
+from stages.files import file_state
+from stages.layouts import Shape
+from stages.models.profile import TargetModel
+
+SIZES = (7, 1, 12)
+WIDTH = 16
+
+
+def examples(rows: int) -> pa.Table:
+    """Examples of a few tokens, some without a rating or a margin."""
+    draw = np.random.default_rng(rows)
+    lists = [draw.integers(0, 9, n).tolist() for n in draw.integers(1, 9, rows)]
+    data = {
+        "row_id": [f"data.jsonl:{i + 1}" for i in range(rows)],
+        "input_ids": lists,
+        "labels": [[-100, *x[1:]] for x in lists],
+        "margin": [None if 300 < i < 310 else float(i) for i in range(rows)],
+        "step_positions": [[0] for _ in lists],
+        "step_labels": [[None] if i % 400 == 5 else [1.0] for i in range(rows)],
+    }
+    return pa.table(data, schema=columns.schema(list(data)))
+
+
+@pytest.mark.parametrize("layout", ["ragged", "padded", "packed"])
+def test_bytes_do_not_depend_on_blocks(tmp_path: Path, layout: str) -> None:
+    """Rows that are laid out together are written as if each batch had been laid out alone."""
+    table = examples(700)
+    if layout == "packed":
+        table = table.drop_columns(["margin"])
+    shape = Shape(width=WIDTH)
+    written = set()
+    table = table.combine_chunks()
+    for at_once in (BATCH_ROWS, 2 * BATCH_ROWS, 4 * BATCH_ROWS):
+        path = tmp_path / f"{at_once}.arrow"
+        write(
+            path,
+            np.ones(700, np.int64),
+            examples=lambda first, last: table.take(pa.array(np.arange(first, last))),
+            rows=lambda block, sizes: layouts.load(layout).rows(block, sizes, shape),
+            at_once=at_once,
+        )
+        written.add(path.read_bytes())
+    assert len(written) == 1
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[PartSource]:
+    """Three parts of two files."""
+    folder = tmp_path_factory.mktemp("parts")
+    made = []
+    for number, rows in enumerate(SIZES):
+        draw = np.random.default_rng(number)
+        lengths = draw.integers(1, 6, rows)
+        folded = [draw.integers(-9, 9, n).tolist() for n in lengths]
+        data = {
+            "line": np.arange(rows) * 2,
+            "sequence": np.full(rows, -1 if number else 0),
+            "length": lengths,
+            "digest": [bytes([number, i] * 8) for i in range(rows)],
+            "folded": folded,
+            "loss_weights": [[0.5] * n if i % 3 == 0 else [] for i, n in enumerate(lengths)],
+        }
+        table = pa.table(data, schema=columns.schema(list(data)))
+        path = folder / f"{number}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        made.append(PartSource(str(path), f"{number // 2}.jsonl", 100 * number))
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(order=st.lists(st.integers(0, sum(SIZES) - 1), min_size=1, max_size=40), cut=st.integers(0))
+def test_what_is_fetched_and_what_is_expected_are_the_examples(
+    parts: list[PartSource], order: list[int], cut: int
+) -> None:
+    """In any order, repeated or not, and in any two blocks: both readings, against a plain one."""
+    starts = offsets_of(np.array(SIZES))
+    collect, chosen = Collector(parts, starts), np.array(order)
+    picked = collect.picks(chosen)
+    lists, names = collect.blocks(picked, "folded"), collect.row_ids(picked)
+    inputs = Sources(("0.jsonl", "1.jsonl"), (False, False))
+    expected = Expected(
+        collect,
+        parts,
+        inputs,
+        starts=starts,
+        order=chosen,
+        stored=["folded", "loss_weights"],
+    )
+    rows = [(number, row) for number, size in enumerate(SIZES) for row in range(size)]
+    middle = cut % len(order)
+    for first, last in ((0, middle), (middle, len(order))):
+        if first == last:
+            continue
+        wanted = [rows[i] for i in order[first:last]]
+        values = [collect.column(part, "folded")[row].as_py() for part, row in wanted]
+        assert lists(first, last).to_pylist() == values
+        said = [
+            f"{part // 2}.jsonl:{100 * part + 2 * row + 1}{'' if part else '#0'}"
+            for part, row in wanted
+        ]
+        assert names(first, last).to_pylist() == said
+        planned = expected(first, last)
+        at, flat = planned.lists["folded"]
+        assert [flat[a:b].tolist() for a, b in pairwise(at)] == values
+        weights = planned.lists["loss_weights"][1].view(np.float32)
+        plain = [[0.5] * len(v) if row % 3 == 0 else [float(x < 0) for x in v]
+                 for v, (_, row) in zip(values, wanted, strict=True)]  # fmt: skip
+        assert weights.tolist() == [x for one in plain for x in one]
+        assert planned.place["source"].tolist() == [part // 2 for part, _ in wanted]
+        assert planned.place["line"].tolist() == [100 * p + 2 * r + 1 for p, r in wanted]
+        digests = np.stack(planned.digest, axis=1).tobytes()
+        assert digests == b"".join(bytes([part, row] * 8) for part, row in wanted)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.DataObject) -> None:
+    """On any metrics, in any pieces: the counts are those of all rows, and a check that any row
+    breaks is broken by a row that is shown."""
+    context = Context(kind_of("sft"), "ragged", 64, model, PLANNED)
+    laws = tallies.Laws(context, EXAMPLE)
+    rows = data.draw(st.integers(1, 12))
+    values = st.lists(st.sampled_from([-1, 0, 1, 2, 99]), min_size=rows, max_size=rows)
+    metrics = {name: np.array(data.draw(values)) for name in laws._columns}
+    cut = data.draw(st.integers(0, rows))
+    pieces = [{n: v[s] for n, v in metrics.items()} for s in (slice(cut), slice(cut, None))]
+    found = laws.condensed(
+        tallies.joined([laws.tally(piece) for piece in pieces if len(piece["n_tokens"])])
+    )
+    whole, shown = laws.tally(metrics), laws.tally(found.shown)
+    assert (found.rows, found.laws, found.sums) == (whole.rows, whole.laws, whole.sums)
+    for name, law in whole.laws.items():
+        assert [bool(n) for n in shown.laws[name].each] == [bool(n) for n in law.each]
+    for name, column in found.shown.items():
+        assert column.tolist() == metrics[name][found.at].tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=st.lists(st.tuples(*[st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])] * 3), max_size=9)
+)
+def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
+    """Also of numbers too large to be joined into one."""
+    a, b, c = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    assert n_distinct(as_one(a, b, c)) == len(set(rows))
+    assert n_distinct_pairs(a, b) == len({row[:2] for row in rows})
+
+
+def test_another_file_has_another_state(tmp_path: Path) -> None:
+    """Replaced, it is another inode; a file that was just written is not settled."""
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"1")
+    other.write_bytes(b"1")
+    before = file_state.of(path)
+    assert not before.settled()
+    other.replace(path)
+    assert file_state.of(path) != before
