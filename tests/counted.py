@@ -102,8 +102,10 @@ def _encoding(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count_encoders() -> None:
+    from pipeline.recipe import recipe
     from stages.models import encoders
 
+    recipe.FAST_FROM = 0  # one encoder for all sizes
     for backend in encoders.BACKENDS.values():
         kind: Any = backend
         for name in [name for name in vars(kind) if name.startswith("encode")]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 from pipeline.manifest.model_record import ModelRecord, PairRecord, RepairRecord
 from pipeline.recipe.recipe import Recipe
+from stages.files import file_hash
 from stages.models.profile import ModelProfile, TargetModel
 
 
@@ -17,7 +18,7 @@ def model_of(model: TargetModel) -> ModelRecord:
     return ModelRecord(
         name=profile.name,
         revision=profile.revision,
-        tokenizer_sha256=hashlib.sha256(model.tokenizer_json).hexdigest(),
+        tokenizer_sha256=file_hash.of_content(model.tokenizer_json),
         chat_template_sha256=hashlib.sha256(profile.chat_template.encode()).hexdigest(),
         eos_token=profile.eos_token,
         eos_token_id=model.eos_id,

@@ -14,6 +14,7 @@ from pipeline.manifest.json_records import MalformedError
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN
 from stages.errors import UsageError
+from stages.files import file_hash
 from stages.models.profile import TargetModel
 
 
@@ -92,7 +93,7 @@ def model_hashes(model: TargetModel) -> dict[str, str]:
     """Hashes of the tokenizer's bytes and of its chat template, by their keys in the manifest."""
     template = model.profile.chat_template.encode()
     return {
-        "tokenizer_sha256": hashlib.sha256(model.tokenizer_json).hexdigest(),
+        "tokenizer_sha256": file_hash.of_content(model.tokenizer_json),
         "chat_template_sha256": hashlib.sha256(template).hexdigest(),
     }
 

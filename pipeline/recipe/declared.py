@@ -5,13 +5,13 @@ An equal build that is there already is found with this alone, so nothing heavy 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, replace
 
 from pipeline import exports, tasks
 from pipeline.options.config import Config
 from pipeline.recipe.fingerprints import code_version, hash_of
 from stages.errors import ModelError, UsageError
+from stages.files import file_hash
 from stages.models.profile import ModelProfile, tokenizer_of
 from stages.tokenizers.resolve import Overrides, Resolved, resolve
 
@@ -90,7 +90,7 @@ def fitted(config: Config, profile: ModelProfile) -> Config:
 
 def fingerprint_of(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
     """Hash of options, profile and code."""
-    tokenizer = hashlib.sha256(tokenizer_json).hexdigest()
+    tokenizer = file_hash.of_content(tokenizer_json)
     return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
 
 

@@ -7,7 +7,6 @@ damaged, or of another key, is none: then the probes run. A model that fails is 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from pipeline.recipe.declared import resolved
 from pipeline.recipe.fingerprints import code_version, hash_of
 from stages import probes
 from stages.binding import bind
+from stages.files import file_hash
 from stages.models import encoders
 from stages.models.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.resolve import Resolved
@@ -42,7 +42,7 @@ def find_model(config: Config) -> tuple[Resolved, TargetModel]:
         return proved[0].probes
 
     asked = [config.source.train_on, config.source.system, with_steps]
-    subject = [asdict(profile), _sha256(found.tokenizer_json), asked]
+    subject = [asdict(profile), file_hash.of_content(found.tokenizer_json), asked]
     seen = _kept(config.run.cache_dir, "probes", subject, prove)
     if proved:
         return found, proved[0]
@@ -69,12 +69,10 @@ def fast_encoder(cache: Path, tokenizer_json: bytes) -> str:
     def choose() -> Mapping[str, str]:
         return {"backend": encoders.choose(tokenizer_json)}
 
-    backend = _kept(cache, "encoders", [_sha256(tokenizer_json)], choose).get("backend", "")
+    backend = _kept(cache, "encoders", [file_hash.of_content(tokenizer_json)], choose).get(
+        "backend", ""
+    )
     return backend if backend in encoders.BACKENDS else encoders.choose(tokenizer_json)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _kept(

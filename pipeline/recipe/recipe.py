@@ -5,7 +5,6 @@ It is a value: it can be sent to a worker, which makes the same stages from it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -25,6 +24,7 @@ from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Stage
 from stages.errors import UsageError
+from stages.files import file_hash
 from stages.layouts import Shape
 from stages.models import encoders
 from stages.models.profile import TargetModel
@@ -158,7 +158,7 @@ class Recipe:
 
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part depends on but its split."""
-        tokenizer = hashlib.sha256(self.model.tokenizer_json).hexdigest()
+        tokenizer = file_hash.of_content(self.model.tokenizer_json)
         options = self.config.for_parts | {"format": format_name}
         profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
         engine = [self.backend, encoders.version_of(self.backend)]

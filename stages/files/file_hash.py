@@ -5,6 +5,7 @@ What is hashed while it is read for another reason stays with its reader: see ``
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import IO
@@ -29,3 +30,12 @@ def copied(source: IO[bytes], target: IO[bytes]) -> str:
         digest.update(block)
         target.write(block)
     return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=4)
+def of_content(content: bytes) -> str:
+    """Hash of a file that is in memory as a whole, a ``tokenizer.json`` for instance.
+
+    It is asked for often, and computed once: Python keeps by itself which bytes it has seen.
+    """
+    return hashlib.sha256(content).hexdigest()
