@@ -21,7 +21,7 @@ from pipeline.build_dir.files import hash_files
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
-from pipeline.shards import margins
+from pipeline.shards import dedup, margins
 from pipeline.shards import plan as planning
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
@@ -86,8 +86,11 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    plan = planning.make_plan(prepared.config.plan, planning.read_examples(works, reports))
+    examples = planning.read_examples(works, reports)
     sources = sources_of(prepared, works, reports)
+    if prepared.config.plan.dedup:
+        dedup.require_equal(examples, sources, prepared.recipe.task.stored)
+    plan = planning.make_plan(prepared.config.plan, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)

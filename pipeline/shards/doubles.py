@@ -61,6 +61,13 @@ def repeats(digests: Digests) -> npt.NDArray[np.bool_]:
     return mask
 
 
+def pairs(digests: Digests) -> tuple[Ints, Ints]:
+    """The examples that equal an earlier one, and for each the first that it equals."""
+    members, firsts = _groups(digests)
+    again = members != firsts
+    return members[again], firsts[again]
+
+
 def count_in(some: Digests, others: Digests) -> int:
     """How many of some examples equal one of the others."""
     # The others come first, so a group that has one of them begins with one.

@@ -5,7 +5,7 @@ checks of a finished build can compare what is stored with what was encoded.
 
 XXH3 is ten times as fast as a cryptographic hash and as unlikely to collide by chance: among a
 billion examples, with a probability of about 1e-21. Whoever writes the data could make two examples
-collide, so nothing is left out of a build for its digest alone: see ``pipeline.shards.doubles``.
+collide, so nothing is left out of a build for its digest alone: see ``pipeline.shards.dedup``.
 """
 
 from __future__ import annotations
