@@ -241,6 +241,26 @@ def test_two_judges_that_disagree_stop_the_build(
         gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
 
 
+def test_telling_rows_that_tell_something_else_stop_the_build(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows of a table, counted where they were, against the rows that stand for them."""
+    (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
+    for module in (suites, gate, tallies):
+        monkeypatch.setattr(module, "applying", lambda *_: [law])
+    loaded = [s for s in suites.shipped(context) if s.table == EXAMPLE]
+    all_rows = tallies.Laws(context, EXAMPLE).tally({"n_trained": np.array([1, 0, 0, 7, 2])})
+    shown = pl.DataFrame(dict(all_rows.shown))
+    told = Table(EXAMPLE, len(shown), lambda: iter([shown]), all_rows)
+    (finding,) = gate.judge({EXAMPLE: told}, loaded, context, places).findings
+    assert (finding.checked, finding.broken, finding.rows) == (5, 2, (1, 2))
+    assert (finding.checks[0].broken, finding.seen) == (2, {"n_trained": 0})
+    good = shown.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
+    blind = Table(EXAMPLE, len(good), lambda: iter([good]), all_rows)
+    with pytest.raises(GateError, match="disagree on something_trained"):
+        gate.judge({EXAMPLE: blind}, loaded, context, places)
+
+
 TASK_OF = {kind_of(name): name for name in catalog.names("pipeline.tasks")}
 
 
