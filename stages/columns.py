@@ -86,6 +86,7 @@ TYPES: dict[str, pa.DataType] = {
     "merged_cuts": pa.int32(),
     "controls": pa.int32(),
     "digest": pa.binary(16),
+    "encoded": pa.string(),  # "columns" or "segments": which path ran
     # training rows
     "seq_lengths": IDS,
     "row_ids": pa.list_(pa.string()),

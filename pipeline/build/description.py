@@ -187,6 +187,7 @@ def _encoder(outcome: Outcome) -> EncoderRecord:
         parity=_parity(outcome),
         rendered=dict(sorted(outcome.counts.get("rendered", Counter()).items())),
         merged_cuts=outcome.counts.get("sums", Counter())["merged_cuts"],
+        encoded=dict(sorted(outcome.counts.get("encoded", Counter()).items())) or None,
     )
 
 

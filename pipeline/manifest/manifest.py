@@ -156,6 +156,8 @@ class EncoderRecord(JsonRecord):
 
     Attributes:
         rendered: conversations by how their template was rendered.
+        encoded: examples by how they were encoded: as columns, many at once, or by the segments of
+            each row.
         merged_cuts: places where training starts inside what the tokenizer would have merged.
     """
 
@@ -164,6 +166,7 @@ class EncoderRecord(JsonRecord):
     parity: Parity
     rendered: Mapping[str, int]
     merged_cuts: int
+    encoded: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

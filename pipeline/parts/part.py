@@ -211,9 +211,10 @@ def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
         report.tally("sums", {name: total})
-    if "rendered" in batch.schema.names:
-        pairs = batch.column("rendered").drop_null().value_counts().to_pylist()
-        report.tally("rendered", {pair["values"]: pair["counts"] for pair in pairs})
+    for name in ("rendered", "encoded"):
+        if name in batch.schema.names:
+            pairs = batch.column(name).drop_null().value_counts().to_pylist()
+            report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
     if "note" in batch.schema.names:
         report.tally("note", notes.tally(batch))
     if recipe.splits_turns and "messages" in batch.schema.names:

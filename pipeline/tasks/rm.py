@@ -16,7 +16,11 @@ class _RenderPair:
 
     name = "render"
     reads = ("chosen_messages", "rejected_messages", "tools")
-    writes = ("chosen_segments", "rejected_segments", "rendered")
+    writes = (
+        *("chosen_outline", "chosen_texts", "chosen_segments"),
+        *("rejected_outline", "rejected_texts", "rejected_segments"),
+        "rendered",
+    )
 
     def __init__(self, tools: Tools) -> None:
         from stages.chat_template.render import Render

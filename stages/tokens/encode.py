@@ -25,7 +25,8 @@ from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import Encoded, SegmentEncoder
 
 Bools = npt.NDArray[np.bool_]
-_COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest")
+_COUNTS = ("length", "trained", "controls", "truncated", "merged_cuts", "digest", "encoded")
+COLUMNS, SEGMENTS = "columns", "segments"  # the ways in which rows are encoded
 
 
 def _put(batch: Batch, name: str, values: npt.NDArray[np.generic]) -> Batch:
@@ -37,6 +38,10 @@ def _too_long(batch: Batch, lengths: Ints, limit: int, name: str = "") -> Batch:
     over = lengths > limit
     details = [f"{n} tokens{name}; --max-length is {limit}" for n in lengths[over]]
     return columns.refuse(batch, over, "too_long", details)
+
+
+def _by(encode: Callable[[Batch], Batch], way: str, batch: Batch) -> Batch:
+    return columns.put(encode(batch), "encoded", pa.repeat(pa.scalar(way), batch.num_rows))
 
 
 def _both_ways(
@@ -55,9 +60,9 @@ def _both_ways(
     plain = np.full(batch.num_rows, encoder.outlines is not None)
     for prefix in prefixes:
         if encoder.outlines is None or f"{prefix}outline" not in batch.schema.names:
-            return careful(batch)
+            return _by(careful, SEGMENTS, batch)
         plain &= encoder.outlines.takes(batch.column(f"{prefix}outline"))
-    made = fast(batch if plain.all() else batch.filter(pa.array(plain)))
+    made = _by(fast, COLUMNS, batch if plain.all() else batch.filter(pa.array(plain)))
     if encoder.trims:  # which segments stay is decided segment by segment
         over = made.column("length").to_numpy() > encoder.max_length
         if over.any():
@@ -65,7 +70,7 @@ def _both_ways(
             made = made.filter(pa.array(~over))
     if plain.all():
         return made
-    others = careful(batch.filter(pa.array(~plain)))
+    others = _by(careful, SEGMENTS, batch.filter(pa.array(~plain)))
     order = np.argsort(np.concatenate([np.flatnonzero(plain), np.flatnonzero(~plain)]))
     together = pa.Table.from_batches([made, others.select(made.schema.names)])
     return together.take(pa.array(order)).combine_chunks().to_batches()[0]
@@ -247,6 +252,9 @@ class EncodeSteps:
     writes: tuple[str, ...] = ("input_ids", "labels", "step_positions", "step_labels", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
+        return _by(self._segments, SEGMENTS, batch)
+
+    def _segments(self, batch: Batch) -> Batch:
         encoded = self.encoder(segments_of(batch, ""))
         model = self.model
         batch, ratings, label_offsets = self._kept_labels(batch, encoded)
