@@ -87,7 +87,7 @@ def test_a_killed_part_or_shard_is_named_in_words() -> None:
     with pytest.raises(SurroundingsError, match=r"data.jsonl, lines (1 to 4|5 to 8), killed its"):
         dict(pmap(_die_at_once, None, works, 2))
     ids = np.arange(1000)
-    shard = ShardWork("train/data-00000-of-00001.arrow", "train", ids, ids, ids, (ids, ids))
+    shard = ShardWork("train/data-00000-of-00001.arrow", "train", ids, ids)
     with pytest.raises(SurroundingsError, match=r"^Shard train/data-00000-of-00001.arrow killed"):
         dict(pmap(_die_at_once, None, [shard, shard], 2))
 
