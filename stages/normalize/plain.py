@@ -25,7 +25,7 @@ from stages.conversations import stop_text, templated
 from stages.conversations.unfinished import opens_reasoning
 from stages.format import Format
 from stages.kinds import Kind
-from stages.rows import column_names
+from stages.rows import column_names, null_fields
 
 _ROLES = ("system", "user", "assistant")
 _SYSTEM, _USER, _ASSISTANT = range(3)
@@ -219,6 +219,12 @@ def _of_one_kind(
     own = [(number, row) for number in numbers if (row := rows[number]) is not None]
     for name in reading.meaning:
         own = [(n, row) for n, row in own if not column_names.means_more(name, row[name], kind)]
+    for name in reading.unread:  # a typed table may have added nulls to calls in any column
+        own = [
+            (n, row)
+            for n, row in own
+            if type(row[name]) not in (list, dict) or null_fields.is_settled(row[name])
+        ]
 
     def make(which: list[int]) -> Plain | None:
         some = [own[at] for at in which]
