@@ -23,6 +23,7 @@ from stages.conversations import stop_text
 from stages.files import strict_json
 from stages.models import encoders
 from stages.models.profile import TargetModel
+from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
 from stages.readers import jsonl
@@ -181,7 +182,7 @@ def _rows(name: str) -> st.SearchStrategy[Row]:
     elif name == "sharegpt":
         own = {"conversations": _dialogue(("human", "gpt", "from", "value"))}
     else:
-        odd = st.none() | st.just([]) | st.just(3)
+        odd: st.SearchStrategy[Any] = st.none() | st.just([]) | st.just(3)
         names = {"alpaca": ("instruction", "output"), "prompt_completion": ("prompt", "completion")}
         own = dict.fromkeys(names.get(name, ("question", "answer")), texts | texts | texts | odd)
     others = {key: value for key, value in MORE.items() if key not in own}
@@ -224,7 +225,9 @@ def test_plain_rows_become_the_columns_of_careful_ones(
         )
         if not plain:
             vars(normalize)["_may_be_plain"] = False
-        batch = normalize(_records(rows, typed))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plain_rows, "_FEW", 1)
+            batch = normalize(_records(rows, typed))
         batch.validate(full=True)
         made.append((batch, normalize.tally))
     assert made[0] == made[1]

@@ -38,7 +38,7 @@ _SPELLED = {
 }
 _FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
 _FOLLOWS[_SYSTEM, _USER] = _FOLLOWS[_USER, _ASSISTANT] = _FOLLOWS[_ASSISTANT, _USER] = True
-_FEW = 4  # rows that are not looked at apart, where one of them is not plain
+_FEW = 16  # rows that columns would not save time for, where others of the batch differ
 
 _Made = TypeVar("_Made")
 
@@ -208,7 +208,7 @@ def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Pl
             by_columns.setdefault(tuple(row), []).append(number)
     for names, numbers in by_columns.items():
         reading = _reading(names, format_, kind)
-        if reading is not None:
+        if reading is not None and (len(numbers) > _FEW or len(numbers) == len(rows)):
             yield from _of_one_kind(rows, numbers, reading=reading, kind=kind)
 
 
