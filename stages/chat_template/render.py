@@ -253,7 +253,8 @@ class Render:
             if ours is not None and self.ends_with_turn:
                 ours = ours.ended()
             if ours is not None and key[1]:
-                ours = ours.given(0, self.system or "")
+                marker, system = self.renderer.marker, self.system or ""
+                ours = None if marker and marker.search(system) else ours.given(0, system)
             self._programs[key] = ours
         return self._programs[key]
 

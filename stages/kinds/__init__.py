@@ -41,7 +41,7 @@ class Kind(ABC):
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
         legend: what its tokens are coloured as, by the names of ``pipeline.view.drawing``.
         end_of_turn: what a token that ends a turn is for.
-        plain: rows of one question and one answer take the fast path of ``exchanges``.
+        plain: rows of one question and one answer take the fast path of ``normalize.plain``.
     """
 
     name: str

@@ -25,7 +25,7 @@ from stages.conversations import stop_text, templated
 from stages.conversations.unfinished import opens_reasoning
 from stages.format import Format
 from stages.kinds import Kind
-from stages.rows import column_names
+from stages.rows import column_names, null_fields
 
 _ROLES = ("system", "user", "assistant")
 _SYSTEM, _USER, _ASSISTANT = range(3)
@@ -38,7 +38,7 @@ _SPELLED = {
 }
 _FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
 _FOLLOWS[_SYSTEM, _USER] = _FOLLOWS[_USER, _ASSISTANT] = _FOLLOWS[_ASSISTANT, _USER] = True
-_FEW = 4  # rows that are not looked at apart, where one of them is not plain
+_FEW = 16  # rows that columns would not save time for, where others of the batch differ
 
 _Made = TypeVar("_Made")
 
@@ -208,7 +208,7 @@ def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Pl
             by_columns.setdefault(tuple(row), []).append(number)
     for names, numbers in by_columns.items():
         reading = _reading(names, format_, kind)
-        if reading is not None:
+        if reading is not None and (len(numbers) > _FEW or len(numbers) == len(rows)):
             yield from _of_one_kind(rows, numbers, reading=reading, kind=kind)
 
 
@@ -219,6 +219,12 @@ def _of_one_kind(
     own = [(number, row) for number in numbers if (row := rows[number]) is not None]
     for name in reading.meaning:
         own = [(n, row) for n, row in own if not column_names.means_more(name, row[name], kind)]
+    for name in reading.unread:  # a typed table may have added nulls to calls in any column
+        own = [
+            (n, row)
+            for n, row in own
+            if type(row[name]) not in (list, dict) or null_fields.is_settled(row[name])
+        ]
 
     def make(which: list[int]) -> Plain | None:
         some = [own[at] for at in which]

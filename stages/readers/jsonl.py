@@ -74,15 +74,16 @@ def _one_by_one(lines: list[bytes], first: int, offset: int, at_start: bool) -> 
 def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
     """Whole lines in blocks, the last without its end; or the beginning of one line that is too
     long to be kept, and its number of bytes (else 0)."""
+    longest = MAX_LINE + len(_BOM) + 1  # with a mark and a carriage return, which do not count
     rest, length = b"", 0  # of the line that the next block goes on with
     while block := file.read(BATCH_BYTES):
         cut = block.rfind(b"\n")
         if cut < 0:
-            rest += block if length <= MAX_LINE else b""
+            rest += block if length <= longest else b""
             length += len(block)
             continue
         whole = block[:cut]
-        if length > MAX_LINE:
+        if length > longest:
             end, separator, whole = whole.partition(b"\n")
             yield rest, length + len(end)
             if separator:
@@ -92,7 +93,7 @@ def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         rest = block[cut + 1 :]
         length = len(rest)
     if length:
-        yield rest, length if length > MAX_LINE else 0
+        yield rest, length if length > longest else 0
 
 
 def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
@@ -104,7 +105,8 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
     number = offset = 0
     for block, too_long in _blocks(file):
         if too_long:
-            yield Lines([_too_long(number, offset, block, too_long)], 1)
+            mark = len(_BOM) if at_start and not offset and block.startswith(_BOM) else 0
+            yield Lines([_too_long(number, offset + mark, block[mark:], too_long - mark)], 1)
             number, offset = number + 1, offset + too_long + 1
             continue
         lines = block.split(b"\n")

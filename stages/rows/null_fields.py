@@ -50,6 +50,13 @@ def _require(choice: str | None, where: str) -> None:
         )
 
 
+def is_settled(value: Any) -> bool:
+    """Whether a column that is neither ``tools`` nor ``functions`` holds no such null."""
+    turns = value if isinstance(value, list) else [value]
+    calls = (turn.get(key) for turn in turns if isinstance(turn, dict) for key in _OF_TURNS)
+    return not any(map(_has_null, calls))
+
+
 def settled(row: Row, choice: str | None) -> Row:
     """A row of a typed table with its nulls as ``--null-fields`` says.
 

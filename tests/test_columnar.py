@@ -1,0 +1,322 @@
+"""Rows that are read, normalized, rendered and encoded as columns come out as one by one."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_tokenizers import small
+
+from pipeline.parts.chain import through
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.binding import bind
+from stages.chat_template.render import Render, Renderer
+from stages.contract import Batch, FormatOptions, Record, Row
+from stages.conversations import stop_text
+from stages.files import strict_json
+from stages.models import encoders
+from stages.models.profile import TargetModel
+from stages.normalize import plain as plain_rows
+from stages.normalize.stage import Normalize
+from stages.profiles import all_profiles
+from stages.readers import jsonl
+from stages.tokens.encode import Encode
+from stages.tokens.outline_tokens import segments_of
+from stages.tokens.segment_encoder import SegmentEncoder
+
+FEW = settings(deadline=None, max_examples=60)
+BITS = (
+    *(
+        "",
+        " ",
+        "\n",
+        "\n\n",
+        "\t",
+        "\u3000",
+        "\x1c",
+        "\x85",
+        "\u2028",
+        "\u200b",
+        "\ufeff",
+        "\ue000",
+    ),
+    *("hello", "9", "B", "é", "中", "'", "{{ x }}", "###", "</think>\n\n", "<think>", "[INST]"),
+    *("<|im_end|>", "</s>", "<end_of_turn>", "<|im_start|>user\n"),
+)
+texts = st.lists(st.sampled_from(BITS), max_size=4).map("".join) | st.just("What is 2+2?")
+LINES = (
+    *(
+        b"",
+        b" ",
+        b"\r",
+        b"\x0b",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"a":1}',
+        b'{"a":1}\r',
+        b'{"b":2,"a":1} ',
+    ),
+    *(b'{"a":1,"a":2}', b'{"a" :1,"a":2}', b'{"a":{"c":1,"c":1}}', b'{"\\u0061":1,"a":2}'),
+    *(b'{"a\\\\":1}', b'{"a\\\\":1,"a\\\\":2}', b'{"a\\"":1,"a\\"":2}', b'{"a":"x\\":y"}'),
+    *(b'{"a":":"}', b'{"a":"\\\\\\":"}', b'{"a":"\\"","b":":\\":"}', b'{"a":"\\", \\"a\\":"}'),
+    *(b'{"a":9223372036854775807}', b'{"a":9223372036854775808}', b'{"a":[-9223372036854775809]}'),
+    *(b'{"a":1e30}', b'{"a":NaN}', b'{"a":"\xff"}', b'\xef\xbb\xbf{"a":1}', b'{"a":"\\ud800"}'),
+    *(b'{"a":' + b"[" * n + b"]" * n + b"}" for n in (62, 63, 64)),
+)
+
+
+def _read(blob: bytes) -> list[Any]:
+    """Every record of a file's bytes, and the number of its lines."""
+    read = list(jsonl.records(io.BytesIO(blob), at_start=True))
+    found = [(r.line, r.offset, r.raw, r.data, r.error) for lines in read for r in lines.records]
+    return [*found, sum(lines.lines for lines in read)]
+
+
+def _line_by_line(blob: bytes) -> list[Any]:
+    """The same, each line by itself."""
+    found, offset = [], 0
+    lines = blob.split(b"\n")
+    lines = lines if lines[-1] else lines[:-1]
+    for number, line in enumerate(lines):
+        mark = 3 if not number and line.startswith(b"\xef\xbb\xbf") else 0
+        raw = line[mark:].removesuffix(b"\r")
+        if raw.strip():
+            record = jsonl._record(number, offset + mark, raw)
+            found.append((number, record.offset, record.raw, record.data, record.error))
+        offset += len(line) + 1
+    return [*found, len(lines)]
+
+
+@FEW
+@given(
+    st.lists(st.sampled_from(LINES), max_size=8),
+    st.sampled_from([b"", b"\n"]),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    st.sampled_from([1, 2, 7, 16, 64, 1 << 20]),
+    st.sampled_from([1, 3, 8192]),
+)
+def test_lines_are_read_as_one_by_one(
+    lines: list[bytes], end: bytes, mark: bytes, block: int, rows: int
+) -> None:
+    blob = mark + b"\n".join(lines) + end
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "BATCH_BYTES", block)
+        patch.setattr(jsonl, "BATCH_ROWS", rows)
+        assert _read(blob) == _line_by_line(blob)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n"])
+def test_a_line_is_too_long_wherever_blocks_end(
+    end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = b"\xef\xbb\xbf"
+    longest, longer = b'{"a":"%s"}' % (b"x" * 12), b'{"a":"%s"}' % (b"x" * 20)
+    monkeypatch.setattr(jsonl, "MAX_LINE", len(longest))
+    for block in range(1, 60):
+        monkeypatch.setattr(jsonl, "BATCH_BYTES", block)
+        assert _read(longest + end)[0][3] == _read(mark + longest + end)[0][3] == {"a": "x" * 12}
+        _, offset, raw, data, error = _read(mark + longer + end)[0]
+        assert (offset, raw[:20], data, error[0]) == (3, longer[:20], None, "line_too_long")
+
+
+@FEW
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=5))
+def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
+    rows = strict_json.parse_all(lines, b"\n".join(lines))
+    assert rows is None or rows == [strict_json.parse(line) for line in lines]
+
+
+CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": None}}}]}
+MORE: dict[str, st.SearchStrategy[Any]] = {
+    "id": st.sampled_from([1, None, {}]),
+    "meta": st.sampled_from([{}, [CALL], CALL, {"a": 1}]),
+    "system": st.sampled_from(["", " ", "s"]),
+    "history": st.sampled_from([[], [["a", "b"]]]),
+    "tools": st.sampled_from([None, [], [{"type": "function", "function": {"name": "f"}}]]),
+    "score": st.sampled_from([None, 1, "x"]),
+    "loss_mask": st.sampled_from([None, [1]]),
+    "mask": st.sampled_from([None, "", "gpt"]),
+    "input": texts | st.none(),
+    "question": st.sampled_from(["", " "]),
+}
+_SPEAKERS = st.sampled_from(("user", "assistant", "human", "gpt", "system", "User", "tool", ""))
+
+
+@st.composite
+def _turn(draw: st.DrawFn, speaker: str, role: str, said: str) -> Any:
+    turn: dict[str, Any] = {role: speaker, said: draw(texts)}
+    odd = draw(st.integers(0, 40))
+    if odd == 0:
+        turn[role] = draw(_SPEAKERS)
+    elif odd == 1:
+        turn[said] = draw(st.sampled_from([None, 5, [{"type": "text", "text": "p"}]]))
+    elif odd == 2:
+        turn |= draw(st.sampled_from([{"weight": 0.5}, {"weight": 0}, {"name": "n"}, CALL]))
+    return dict(reversed(turn.items())) if odd == 3 else turn
+
+
+@st.composite
+def _dialogue(draw: st.DrawFn, spelling: tuple[str, str, str, str]) -> Any:
+    odd = draw(st.integers(0, 20))
+    if odd == 0:
+        return draw(st.sampled_from([None, [], "x", [1], [[]], {}]))
+    user, assistant, role, said = spelling
+    speakers = ["system"] * (odd > 14) + [user, assistant] * draw(st.integers(1, 3))
+    if odd == 1:
+        speakers = speakers[:-1]
+    return [draw(_turn(speaker, role, said)) for speaker in speakers]
+
+
+def _rows(name: str) -> st.SearchStrategy[Row]:
+    own: dict[str, st.SearchStrategy[Any]]
+    if name == "openai":
+        own = {"messages": _dialogue(("user", "assistant", "role", "content"))}
+    elif name == "sharegpt":
+        own = {"conversations": _dialogue(("human", "gpt", "from", "value"))}
+    else:
+        odd: st.SearchStrategy[Any] = st.none() | st.just([]) | st.just(3)
+        names = {"alpaca": ("instruction", "output"), "prompt_completion": ("prompt", "completion")}
+        own = dict.fromkeys(names.get(name, ("question", "answer")), texts | texts | texts | odd)
+    others = {key: value for key, value in MORE.items() if key not in own}
+    plain = st.fixed_dictionaries(own)
+    return plain | plain | st.fixed_dictionaries(own, optional=others)
+
+
+NAMES = ("openai", "sharegpt", "alpaca", "prompt_completion", "query_response")
+tables = st.sampled_from(NAMES).flatmap(
+    lambda name: st.tuples(st.just(name), st.lists(_rows(name) | st.none(), max_size=9))
+)
+
+
+def _records(rows: list[Any], typed: bool = False) -> list[Record]:
+    """Records on lines with gaps; None is a row that could not be parsed."""
+    error = ("bad_json", "broken")
+    return [
+        Record(3 * i, None, b"", row, error=error if row is None else None, typed=typed)
+        for i, row in enumerate(rows)
+    ]
+
+
+@settings(FEW, max_examples=150)
+@given(
+    tables,
+    st.sampled_from(["assistant", "last", "all"]),
+    st.sampled_from(stop_text.POLICIES),
+    st.booleans(),
+    st.sampled_from([None, "drop", "keep"]),
+)
+def test_plain_rows_become_the_columns_of_careful_ones(
+    table: tuple[str, list[Any]], train_on: str, stops: str, typed: bool, nulls: str | None
+) -> None:
+    name, rows = table
+    made = []
+    for plain in (True, False):
+        options = FormatOptions(null_fields=nulls)
+        normalize = Normalize(
+            kind_of("sft"), formats.load(name), options, train_on, stop_text=stops
+        )
+        if not plain:
+            vars(normalize)["_may_be_plain"] = False
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plain_rows, "_FEW", 1)
+            batch = normalize(_records(rows, typed))
+        batch.validate(full=True)
+        made.append((batch, normalize.tally))
+    assert made[0] == made[1]
+
+
+def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns() -> None:
+    row = {"prompt": "q", "completion": "a", "meta": [CALL]}
+    normalize = Normalize(kind_of("sft"), formats.load("prompt_completion"), FormatOptions())
+    assert normalize(_records([row], typed=True)).column("reject_code").to_pylist() == [
+        "null_fields"
+    ]
+    assert normalize(_records([row])).column("reject_code").to_pylist() == [None]
+
+
+FAMILIES = ("gemma-3-1b-it", "smollm2-1.7b-instruct", "phi-4")
+
+
+@functools.cache
+def _small(name: str) -> TargetModel:
+    return bind(*small(name), with_steps=False)
+
+
+@functools.cache
+def _renderer(name: str, train_on: str) -> Renderer:
+    return Renderer(_small(name), train_on)
+
+
+def _both_ways(
+    renderer: Renderer, model: TargetModel, batch: Batch, system: str | None, limit: tuple[int, str]
+) -> tuple[Any, Any]:
+    """Rows and refusals of rendering and encoding, as columns and row by row."""
+    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
+    results = []
+    for columnar in (True, False):
+        render = Render(renderer, system=system)
+        encode = Encode(SegmentEncoder(model, encoder, *limit))
+        if not columnar:
+            vars(render)["_shapes"] = lambda batch, column: []
+            encode.encoder.outlines = None
+        made, gone = through(batch, [render, encode])
+        kept = made.drop_columns(["outline", "texts", "segments"])
+        refused = [(one.stage, one.rows.select(["line", "reject_code"])) for one in gone]
+        details = [one.rows.column("reject_detail").to_pylist() for one in gone]
+        results.append((kept.to_pylist(), segments_of(made, "").to_pylist(), refused, details))
+    return results[0], results[1]
+
+
+@FEW
+@given(
+    tables,
+    st.sampled_from(FAMILIES),
+    st.sampled_from(["assistant", "last", "all"]),
+    st.sampled_from([None, "", " Be brief. ", "</think>", "<|im_end|>"]),
+    st.sampled_from([(1 << 20, "reject"), (60, "reject"), (60, "trim-turns")]),
+)
+def test_shapes_are_rendered_and_encoded_as_rows_are(
+    table: tuple[str, list[Any]],
+    family: str,
+    train_on: str,
+    system: str | None,
+    limit: tuple[int, str],
+) -> None:
+    name, rows = table
+    normalize = Normalize(kind_of("sft"), formats.load(name), FormatOptions(), train_on)
+    batch = normalize(_records(rows))
+    columnar, careful = _both_ways(
+        _renderer(family, train_on), _small(family), batch, system=system, limit=limit
+    )
+    assert columnar == careful
+
+
+@pytest.mark.parametrize("system", [None, "[INST] x", "Be brief."])
+def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
+    model: TargetModel, system: str | None
+) -> None:
+    renderer = Renderer(model)
+    renderer._markers = all_profiles()["mistral-7b-instruct-v0.1"].text_markers
+    renderer.marker = re.compile("|".join(map(re.escape, renderer._markers)))
+    rows = [
+        {"messages": [{"role": r, "content": c} for r, c in zip(itertools.cycle(turns), said)]}
+        for turns, said in (
+            (("user", "assistant"), ("q", "a")),
+            (("user", "assistant"), ("[INST]", "a")),
+            (("system", "user", "assistant"), ("s", "q", "a")),
+        )
+    ]
+    normalize = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions())
+    batch = normalize(_records(rows))
+    columnar, careful = _both_ways(renderer, model, batch, system=system, limit=(99, "reject"))
+    assert columnar == careful
+    refused = {line for _, gone in columnar[2] for line in gone.column("line").to_pylist()}
+    assert refused == ({0, 3} if system == "[INST] x" else {3})
