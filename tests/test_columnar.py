@@ -268,7 +268,7 @@ def _both_ways(
             vars(render)["_shapes"] = lambda batch, column: []
             encode.encoder.outlines = None
         made, gone = through(batch, [render, encode])
-        kept = made.drop_columns(["outline", "texts", "segments"])
+        kept = made.drop_columns(["outline", "texts", "segments", "encoded"])
         refused = [(one.stage, one.rows.select(["line", "reject_code"])) for one in gone]
         details = [one.rows.column("reject_detail").to_pylist() for one in gone]
         results.append((kept.to_pylist(), segments_of(made, "").to_pylist(), refused, details))
