@@ -253,3 +253,33 @@ def test_renamed_rows_are_written_anew(workshop: Workshop) -> None:
     made = workshop.again("sft", [workshop.write("other.jsonl", ROWS)], layout="ragged")
     assert not workshop.parts
     assert made == len(shards(workshop.folder / "out"))
+
+
+def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link shares its inode with the build in place: its times change with the other name."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    taken_over = kept._taken_over
+
+    def touched(keeping: Any, shard: Any, there: Any) -> Any:
+        report = taken_over(keeping, shard, there)
+        os.chmod(there.path, 0o640)
+        return report
+
+    monkeypatch.setattr(kept, "_taken_over", touched)
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    assert workshop.again("sft", data, layout="ragged") < len(shards(workshop.folder / "out"))
+
+
+def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop: Workshop) -> None:
+    """A build holds its own bytes, or what becomes of the other file becomes of the build."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    shard = _old_shard(workshop.folder)
+    shard.rename(workshop.folder / "elsewhere.arrow")
+    shard.symlink_to(workshop.folder / "elsewhere.arrow")
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    workshop.again("sft", data, layout="ragged")
+    assert not any(path.is_symlink() for path in shards(workshop.folder / "out"))

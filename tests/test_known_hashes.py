@@ -148,3 +148,11 @@ def test_an_equal_build_is_found_without_reading_it(
 
 def _manifest(config: Config) -> str:
     return (config.run.output / "manifest.json").read_text("utf-8")
+
+
+def test_a_cache_that_takes_no_record_stops_nothing(tmp_path: Path, later: None) -> None:
+    """The file that could not be written cannot be removed either."""
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    (tmp_path / "hashes").write_text("a file, not a folder")
+    assert _twice(tmp_path / "hashes" / "kept.json", path) == file_hash.sha256(path)

@@ -115,3 +115,13 @@ def test_encoders_are_compared_once(config: Config, asked: list[str]) -> None:
     names = [fast_encoder(config.run.cache_dir, content) for _ in range(2)]
     assert names == ["fastokens", "fastokens"]
     assert asked == ["encoder"]
+
+
+def test_a_cache_that_takes_no_verdict_stops_no_model(config: Config, asked: list[str]) -> None:
+    """It is proved each time; the file that could not be written cannot be removed either."""
+    config.run.cache_dir.mkdir(parents=True, exist_ok=True)
+    (config.run.cache_dir / "proved").write_text("a file, not a folder")
+    for _ in range(2):
+        asked.clear()
+        find_model(config)
+        assert asked == ["tokens", "template"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -92,7 +93,8 @@ def _kept(
         write_json(temporary, seal.sealed({"key": key, "proved": proved}))
         temporary.replace(path)
     except OSError:  # without a writable cache it is proved again each time
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
     return proved
 
 

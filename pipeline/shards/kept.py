@@ -151,11 +151,13 @@ def _link(source: Path, target: Path, sha256: str | None = None) -> None:
         sha256: that it must have.
 
     Raises:
-        ValueError: its bytes are not those that were written.
+        ValueError: its bytes are not those that were written, or are in another place.
         OSError: it cannot be read or written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
+    if source.is_symlink():  # a link to it would leave the bytes where somebody else has them
+        raise ValueError(source)
     try:
         os.link(source, target)
     except OSError:  # another disk, or a file system without links

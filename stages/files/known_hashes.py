@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -94,7 +95,8 @@ class KnownHashes:
             temporary.write_text(json.dumps(content))
             temporary.replace(self._path)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # a read-only disk refuses this even without such a file
+                temporary.unlink()
 
 
 def _seal(files: Mapping[str, Any]) -> str:

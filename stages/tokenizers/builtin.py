@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from stages.errors import ModelError
@@ -28,7 +29,8 @@ def _keep(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk refuses this even without such a file
+            temporary.unlink()
 
 
 def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> bytes:
