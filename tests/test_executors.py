@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pipeline.executors import local
 from pipeline.executors.local import pmap
 from pipeline.parts.part import Work
 from pipeline.shards.gather import ShardWork
@@ -97,3 +99,21 @@ def test_an_exception_arrives_as_it_was_raised() -> None:
     with pytest.raises(DataError) as caught:
         dict(pmap(_refuse, None, range(3), 2))
     assert (caught.value.what, caught.value.remedy) == ("row 7 is bad.", "Correct it.")
+
+
+class _Fatal:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (7,)
+
+
+def test_a_worker_that_dies_at_its_start_is_no_riddle() -> None:
+    """Whoever starts it does not wait for a reader that is gone, however much there is to read."""
+    shared = (b"x" * (1 << 22), _Fatal(), b"y" * (1 << 22))
+    with pytest.raises(SurroundingsError, match="killed its worker 3 times"):
+        dict(local.pooled(_first, shared, range(4), 2))
+
+
+def _first(shared: Any, item: int) -> int:
+    return item

@@ -31,7 +31,7 @@ def _differs(
     differs = np.zeros(len(key[0]), bool)
     for name, wanted in planned.lists.items():
         differs |= contents.differs(stored[name], wanted)
-    for half, planned_half in zip(key, planned.digest, strict=False):
+    for half, planned_half in zip(key, planned.digest, strict=True):
         differs |= half != fitted(planned_half, len(half), 0)
     return differs
 

@@ -120,16 +120,17 @@ def write_shards(
         cache=str(cache),
     )
     (folder / METRICS).mkdir()
-    shards = in_parallel(
-        kept.make,
-        keeping,
-        _Shards(plan),
-        run=recipe.config.run,
-        report=report,
-        what="write",
-    )
-    gather.forget()
-    return shards
+    try:
+        return in_parallel(
+            kept.make,
+            keeping,
+            _Shards(plan),
+            run=recipe.config.run,
+            report=report,
+            what="write",
+        )
+    finally:
+        gather.forget()
 
 
 def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:

@@ -35,15 +35,25 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def _serve(
-    pipe: Connection, function: Callable[[Any, Any], Any], shared: Any, pandas: bool
-) -> None:
+_Work = tuple[Callable[[Any, Any], Any], Any]  # a function, and what all its calls share
+
+
+def _serve(pipe: Connection, work: _Work | None, pandas: bool) -> None:
+    """What a process does.
+
+    Args:
+        work: None where it comes first through the pipe.
+    """
     die_with_parent()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()
     if not pandas:
         memory.without_pandas()
+    try:
+        function, shared = work or pipe.recv()
+    except EOFError:
+        return
     while True:
         try:
             item = pipe.recv()
@@ -106,17 +116,24 @@ class Pool:
     def start(self) -> None:
         """Start one more process."""
         mine, theirs = self._context.Pipe()
-        arguments = (theirs, self._function, self._shared, self._pandas)
+        work = (self._function, self._shared)
+        copied = self._context.get_start_method() == "fork"
+        arguments = (theirs, work if copied else None, self._pandas)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         # Ctrl-C and SIGTERM reach the whole process group. A worker inherits the blocked signals,
         # so only the parent handles them, and not while it sends a worker its arguments.
-        if self._context.get_start_method() != "fork":
+        if not copied:
             resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             process.start()
             theirs.close()
-            self.workers.append(Worker(process, mine))
+            worker = Worker(process, mine)
+            self.workers.append(worker)
+            if not copied:
+                # Not with the arguments: the process that writes those waits for ever for a reader
+                # that has died. This pipe has no other end once that has.
+                send(worker, work)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
