@@ -102,10 +102,8 @@ def _encoding(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count_encoders() -> None:
-    from pipeline.recipe import recipe
     from stages.models import encoders
 
-    recipe.FAST_FROM = 0  # one encoder for all sizes
     for backend in encoders.BACKENDS.values():
         kind: Any = backend
         for name in [name for name in vars(kind) if name.startswith("encode")]:
@@ -180,6 +178,9 @@ def main() -> None:
         _count_hashes()
         _count_encoders()
         _count_files()
+    from pipeline.recipe import recipe
+
+    recipe.FAST_FROM = 0  # one encoder for all sizes
     measure = {"calls": counted, "memory": peak}[what]
     with tempfile.TemporaryDirectory() as name:
         for number, source in enumerate([files[0], *files]):

@@ -180,8 +180,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a byte of a shard": lambda folder: _flip(_old_shard(folder)),
     "no shard": lambda folder: _old_shard(folder).unlink(),
     "a byte of what is remembered": lambda folder: _flip(_memory(folder, ".json")),
-    "a byte of its metrics": lambda folder: _flip(_memory(folder, ".examples.arrow")),
-    "no metrics": lambda folder: _memory(folder, ".examples.arrow").unlink(),
+    "a byte of its metrics": lambda folder: _flip(_memory(folder, ".identities")),
+    "no metrics": lambda folder: _memory(folder, ".identities").unlink(),
 }
 
 
