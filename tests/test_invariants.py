@@ -226,7 +226,8 @@ def planned(frame: pl.DataFrame) -> Planned:
     """The plan of what is stored."""
     tokens = "n_tokens" if "n_tokens" in frame.columns else "chosen_n_tokens"
     place = {name: frame[name].to_numpy() for name in ("source", "line", "sequence")}
-    return Planned(frame[tokens].to_numpy(), place)
+    digest = (frame["digest_a"].to_numpy(), frame["digest_b"].to_numpy())
+    return Planned(frame[tokens].to_numpy(), place, digest=digest)
 
 
 def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame:

@@ -41,17 +41,17 @@ class Planned:
     Attributes:
         tokens: of each example; of the longer side of a pair.
         place: ``source``, ``line`` (from 1) and ``sequence`` (-1 for none) of each.
+        digest: two 64-bit halves of each example's digest, as ``encode`` computed it.
         values: columns of single numbers (``prompt_length``, ``margin``).
         lists: columns of lists by their names in parts: offsets and flat values, as
             ``readback.contents`` has them.
-        digest: two 64-bit halves of each example's digest, as ``encode`` computed it.
     """
 
     tokens: Ints
     place: Mapping[str, Ints]
+    digest: tuple[Ints, Ints]
     values: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     lists: Mapping[str, tuple[Ints, Ids]] = field(default_factory=dict)
-    digest: tuple[Ints, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,19 @@ def _named(prepared: Prepared) -> Sources:
     return Sources(names, tuple(map(formats.rates_to_first_error, prepared.recipe.formats)))
 
 
+def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:
+    """What shards are taken over by."""
+    run = shared.recipe.config.run
+    cache = run.cache_dir / kept.FOLDER
+    return Keeping(
+        gather=shared,
+        recipe=shared.recipe.fingerprint,
+        parts=tuple(part.sha256 for part in parts),
+        previous=kept.previous(run.output, cache),
+        cache=str(cache),
+    )
+
+
 def write_shards(
     prepared: Prepared,
     plan: ShardPlan,
@@ -111,19 +124,11 @@ def write_shards(
         with_weights=any(part.weighted for part in parts),
         tables=tables,
     )
-    cache = recipe.config.run.cache_dir / kept.FOLDER
-    keeping = Keeping(
-        gather=shared,
-        recipe=recipe.fingerprint,
-        parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(recipe.config.run.output, cache),
-        cache=str(cache),
-    )
     (folder / METRICS).mkdir()
     try:
         return in_parallel(
             kept.make,
-            keeping,
+            _keeping(shared, parts),
             _Shards(plan),
             run=recipe.config.run,
             report=report,

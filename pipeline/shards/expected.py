@@ -130,7 +130,7 @@ class Expected:
             place={name: values[some] for name, values in place.items()},
             values={name: values[some] for name, values in self._values.items()},
             lists=lists,
-            digest=tuple(half[some] for half in self._digests),
+            digest=(self._digests[0][some], self._digests[1][some]),
         )
 
 
