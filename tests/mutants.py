@@ -43,7 +43,7 @@ from stages.chat_template import compile as compiling
 from stages.chat_template import loss_weights, reasoning, render, render_steps, shapes
 from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
-from stages.columns import IGNORED, make_list, numbers
+from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Lines
 from stages.conversations import loss_mask
 from stages.files import file_state
@@ -58,7 +58,6 @@ from stages.rows import batches
 from stages.tokenizers import builtin
 from stages.tokens import (
     encode,
-    folded_labels,
     merged_cuts,
     outline_tokens,
     segment_encoder,
@@ -323,6 +322,7 @@ def splits_overlap() -> None:
 def a_user_turn_is_marked_as_trained() -> None:
     wrap(loss_mask, "_is_plain", lambda old, messages: False)
     wrap(loss_mask, "_decide", lambda old, message, *rest: message.role in ("user", "assistant"))
+    _trained(lambda trained, roles: trained | (roles == plain._USER))
 
 
 @mutant("weights")
@@ -334,6 +334,22 @@ def the_flag_of_a_turn_is_not_read() -> None:
 def last_trains_every_answer() -> None:
     wrap(loss_mask, "_is_plain", lambda old, messages: False)
     wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
+    _trained(lambda trained, roles: roles == plain._ASSISTANT)
+
+
+def _trained(change: Callable[[Any, Any], Any]) -> None:
+    """Change which turns of plain rows are trained; gets what is, and the numbers of the roles."""
+
+    def changed(old: Any, self: Any, train_on: str) -> Any:
+        made = old(self, train_on)
+        offsets, turns = list_parts(made["messages"])
+        fields = [turns.field(i) for i in range(4)]
+        trained = fields[3].to_numpy(zero_copy_only=False)
+        fields[3] = pa.array(change(trained, self.roles))
+        flat = pa.StructArray.from_arrays(fields, fields=list(turns.type))
+        return made | {"messages": make_list(offsets, flat)}
+
+    wrap(plain.Turns, "columns", changed)
 
 
 @mutant("sft")
@@ -341,7 +357,16 @@ def a_system_turn_is_dropped() -> None:
     def change(old: Any, conversations: Any) -> Any:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
+    def dropped(found: Any) -> Any:
+        if not found or not (found.roles == plain._SYSTEM).any():
+            return found
+        kept = found.roles != plain._SYSTEM
+        sizes = np.add.reduceat(kept.astype(np.int64), found.offsets[:-1])
+        texts = [text for text, stays in zip(found.texts, kept.tolist(), strict=True) if stays]
+        return plain.Turns(found.roles[kept], texts, offsets_of(sizes))
+
     wrap(batches, "turns_column", change)
+    after(plain, "_dialogues", dropped)
 
 
 @mutant("sft")
@@ -578,9 +603,9 @@ def own_texts_go_to_the_row_before() -> None:
 
 
 def _turned(lists: Any) -> Any:
-    """Lists of which each row has those of the next."""
-    order = [*range(1, len(lists)), 0]
-    return lists.take(pa.array(order)) if len(set(map(len, lists))) == 1 else lists
+    """The same texts, each in the place of the one before it."""
+    offsets, flat = list_parts(lists)
+    return make_list(offsets, flat.take(pa.array(np.roll(np.arange(len(flat)), -1))))
 
 
 @mutant("sft", "rm", "prm")
@@ -800,7 +825,7 @@ def folding_loses_a_label() -> None:
         folded[np.flatnonzero(folded < 0)[:1]] ^= -1
         return folded
 
-    after(folded_labels, "folded_ids", change)
+    after(encode, "_first_untrained", change)
 
 
 @mutant("refused")
