@@ -6,6 +6,7 @@ one per cent of rows was added. ``memory``: the most that a build takes, by size
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -61,7 +62,7 @@ def starts(repeats: int, unchanged: int) -> Cell:
                 source = place.rows("english", "messages", count)
                 command = build("sft", source, folder / "out", place.cache(folder))
                 process.run(command, folder)
-                again = _times(lambda c=command, f=folder: process.run(c, f), repeats)  # type: ignore[misc]
+                again = _times(functools.partial(process.run, command, folder), repeats)
                 made[f"build again, nothing changed, {count:,} rows"] = again
         return made
 

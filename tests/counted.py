@@ -191,7 +191,8 @@ def main() -> None:
             parts = Path(name) / f"parts{number}"
             parts.mkdir()
             os.symlink(Path(cache) / "tokenizers", parts / "tokenizers")
-            print(json.dumps(measure(task, Path(source), parts, out)), flush=True)  # noqa: T201
+            sys.stdout.write(json.dumps(measure(task, Path(source), parts, out)) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

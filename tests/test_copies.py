@@ -18,6 +18,7 @@ import test_copies as here
 from pipeline.executors import local
 from pipeline.executors._copies import copies
 from stages.errors import SurroundingsError
+from worker_tasks import die, die_once, square
 
 def pmap(function, shared, items, workers=2):
     return dict(local.pmap(function, shared, items, workers))
@@ -32,27 +33,9 @@ print("done")
 """
 
 
-def _square(shared: int, item: int) -> int:
-    return shared + item * item
-
-
 def _parent(shared: None, item: int) -> tuple[int, int, bool]:
     blocked = {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
     return os.getppid(), os.getpid(), blocked
-
-
-def _die_once(shared: str, item: int) -> int:
-    mark = Path(shared) / str(item)
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
-
-
-def _die(shared: None, item: int) -> int:
-    if item == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
 
 
 def _kill_the_copied(shared: str, item: int) -> int:
@@ -83,7 +66,7 @@ def _ran(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
 _LAWS = {
     "every item is done once, in the pools of every phase": """
         for n in (1, 2):
-            assert pmap(here._square, n, range(7)) == {i: n + i * i for i in range(7)}
+            assert pmap(square, n, range(7)) == {i: n + i * i for i in range(7)}
     """,
     "all are children of one process, and leave interruptions to this one": """
         seen = pmap(here._parent, None, range(8)).values()
@@ -91,7 +74,7 @@ _LAWS = {
         assert all(blocked for _, _, blocked in seen)
     """,
     "a dead worker is replaced": """
-        assert pmap(here._die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
+        assert pmap(die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
     """,
     "an exception arrives, and the next phase has workers again": """
         try:
@@ -100,11 +83,11 @@ _LAWS = {
             assert str(error) == "not this one"
         else:
             raise AssertionError
-        assert pmap(here._square, 0, range(3)) == {0: 0, 1: 1, 2: 4}
+        assert pmap(square, 0, range(3)) == {0: 0, 1: 1, 2: 4}
     """,
     "an item that kills three workers is named": """
         try:
-            pmap(here._die, None, range(4))
+            pmap(die, None, range(4))
         except SurroundingsError as error:
             assert "2 killed its worker 3 times" in str(error)
         else:
@@ -116,7 +99,7 @@ _LAWS = {
         assert local.copied is None
     """,
     "a phase that is left early leaves nothing behind": """
-        for _ in local.pmap(here._square, 0, range(9), 2):
+        for _ in local.pmap(square, 0, range(9), 2):
             break
         time.sleep(0)
     """,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worker_tasks import die, die_once, square
 
 from pipeline.executors import local
 from pipeline.executors.local import pmap
@@ -18,24 +19,6 @@ from pipeline.parts.part import Work
 from pipeline.shards.gather import ShardWork
 from stages.contract import Split
 from stages.errors import DataError, SurroundingsError
-
-
-def _square(shared: int, item: int) -> int:
-    return shared + item * item
-
-
-def _die_once(shared: str, item: int) -> int:
-    mark = Path(shared) / str(item)
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
-
-
-def _die(shared: None, item: int) -> int:
-    if item == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
 
 
 def _refuse(shared: None, item: int) -> int:
@@ -62,18 +45,18 @@ def test_every_worker_leaves_interruptions_to_its_parent() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_every_item_is_done_once(workers: int) -> None:
     """Results come with their index, whatever the number of workers."""
-    assert dict(pmap(_square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
+    assert dict(pmap(square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
 
 
 def test_killed_workers_are_replaced(tmp_path: Path) -> None:
     """Each task whose worker was killed is tried again."""
-    assert dict(pmap(_die_once, str(tmp_path), range(3), 2)) == {0: 0, 1: 1, 2: 2}
+    assert dict(pmap(die_once, str(tmp_path), range(3), 2)) == {0: 0, 1: 1, 2: 2}
 
 
 def test_a_task_that_kills_its_workers_is_named() -> None:
     """Three deaths, then an error that says which item, and no hang."""
     with pytest.raises(SurroundingsError, match="2 killed its worker 3 times"):
-        dict(pmap(_die, None, range(4), 2))
+        dict(pmap(die, None, range(4), 2))
 
 
 def _die_at_once(shared: None, item: object) -> object:

@@ -18,18 +18,25 @@ if {part}:
 from expectations.gx.runner import Runner
 from expectations.gx.suites import DeclaredExpectation, Suite
 declared = [
-    ("expect_column_values_to_be_between", {{"column": "n", "min_value": 0, "max_value": {{"$PARAMETER": "most"}}}}),
-    ("expect_column_pair_values_to_be_equal", {{"column_A": "n", "column_B": "m", "ignore_row_if": "neither"}}),
+    (
+        "expect_column_values_to_be_between",
+        {{"column": "n", "min_value": 0, "max_value": {{"$PARAMETER": "most"}}}},
+    ),
+    (
+        "expect_column_pair_values_to_be_equal",
+        {{"column_A": "n", "column_B": "m", "ignore_row_if": "neither"}},
+    ),
     ("expect_column_values_to_be_in_set", {{"column": "m", "value_set": [1, 2]}}),
     ("expect_column_sum_to_be_between", {{"column": "m", "max_value": 6}}),
 ]
-suite = Suite("shipped.x", "x", tuple(DeclaredExpectation(t, t, k, "critical", "why") for t, k in declared))
+made = tuple(DeclaredExpectation(t, t, k, "critical", "why") for t, k in declared)
+suite = Suite("shipped.x", "x", made)
 runner = Runner()
 definition = runner.definition(suite, {{"most": 8}})
 frame = pl.DataFrame({{"n": [1, 2, 9], "m": [1, 3, 9]}})
 judged = runner.run(definition, suite, parameters={{"most": 8}}, frame=frame, first=5)
 print(json.dumps([[asdict(j) for j in judged], len(library.registry()), len(sys.modules)]))
-"""  # noqa: E501
+"""
 
 
 def _output(code: str) -> str:

@@ -316,7 +316,7 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     content = _lines(ROWS)
     path.write_bytes(content)
     assert file_version.take(str(path), 1000).look is None
-    monkeypatch.setattr(file_version, "_SETTLED", 0)
+    monkeypatch.setattr(file_version.file_state, "COARSE", 0)
     version = file_version.take(str(path), 1000)
     assert version.look is not None
     hashed: list[int] = []

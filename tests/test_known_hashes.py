@@ -17,7 +17,7 @@ from pipeline.recipe import equal_build
 from stages.files import file_hash, file_version, known_hashes
 from stages.files.known_hashes import KnownHashes
 
-LATER = known_hashes.SETTLED + 1
+LATER = known_hashes.file_state.COARSE + 1
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 _SECOND = 1_000_000_000
 _TICK = _SECOND // 10  # longer than the ticks of the clock that kernels take such times from
-_COARSE = 2 * _SECOND  # some file systems keep whole seconds, or every other one
+COARSE = 2 * _SECOND  # some file systems keep whole seconds, or every other one
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,17 @@ class FileState:
 
     def settled(self) -> bool:
         """Whether a change from now on gives the file another state."""
-        tick = _TICK if self.changed % _SECOND else _COARSE
+        tick = _TICK if self.changed % _SECOND else COARSE
         return time.time_ns() - self.changed > tick
 
 
-def of(path: Path) -> FileState:
-    """The state of a file.
+def of(path: str | Path | IO[bytes]) -> FileState:
+    """The state of a file, or of one that is open, whatever its name names by now.
 
     Raises:
         OSError: there is none.
     """
-    said = os.stat(path)
+    said = os.stat(path) if isinstance(path, str | Path) else os.fstat(path.fileno())
     return FileState(
         device=said.st_dev,
         inode=said.st_ino,

@@ -18,9 +18,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from stages.errors import SurroundingsError
+from stages.files import file_state
+from stages.files.file_state import FileState
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -28,22 +30,6 @@ if TYPE_CHECKING:
 PIECE = 16 << 20  # bytes; a piece extends to the next line end, at most to twice as many
 BUFFER = 1 << 20
 _HEAD = 8
-_SETTLED = 2_000_000_000  # ns after a write; later ones give a file other times, wherever it is
-
-
-class Look(NamedTuple):
-    """What the file system says of a file. No write leaves all of it as it was."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-def _look(file: IO[bytes]) -> Look:
-    of = os.fstat(file.fileno())
-    return Look(of.st_dev, of.st_ino, of.st_size, modified=of.st_mtime_ns, changed=of.st_ctime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +63,7 @@ class FileVersion:
     sha256: str
     head: bytes
     pieces: tuple[FilePiece, ...]
-    look: Look | None = None
+    look: FileState | None = None
 
     def open(self, again: bool = False) -> IO[bytes]:
         """The bytes of the pieces, at their places in the file.
@@ -137,7 +123,7 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
     head = b""
     now = time.time_ns()
     with Path(path).open("rb", buffering=BUFFER) as file, _Whole() as whole:
-        before = _look(file)
+        before = file_state.of(file)
         for content in _contents(file, piece):
             start = pieces[-1].stop if pieces else 0
             head = head or content[:_HEAD]
@@ -148,11 +134,11 @@ def take(path: str, piece: int = PIECE) -> FileVersion:
             digest = hashlib.sha256(content).hexdigest()
             ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
             pieces.append(FilePiece(start, stop, sha256=digest, ends=ends, whole=is_whole))
-        after = _look(file)
+        after = file_state.of(file)
     size = pieces[-1].stop if pieces else 0
     if (before.size, before.modified) != (after.size, after.modified) or size != before.size:
         raise changed(path)
-    settled = before == after and max(before.modified, before.changed) < now - _SETTLED
+    settled = before == after and max(before.modified, before.changed) < now - file_state.COARSE
     return FileVersion(
         path,
         size,
@@ -241,7 +227,7 @@ class _Compared(io.RawIOBase):
             self._file.seek(piece.start)
             content = self._file.read(piece.stop - piece.start)
             # After the read: what changes the file later has not changed these bytes.
-            same = self._look is not None and _look(self._file) == self._look
+            same = self._look is not None and file_state.of(self._file) == self._look
             if not same and hashlib.sha256(content).hexdigest() != piece.sha256:
                 raise changed(self._path)
             self._checked = (number, memoryview(content))

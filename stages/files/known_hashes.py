@@ -12,12 +12,12 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stages.files import file_hash
+from stages.files import file_hash, file_state
 
-SETTLED = 2_000_000_000  # nanoseconds; the coarsest clock of a file system ticks every two seconds
 _VERSION = 1
 
 Identity: TypeAlias = tuple[int, ...]
@@ -29,9 +29,7 @@ def identity(path: str | Path) -> Identity:
     Raises:
         OSError: there is no such file.
     """
-    status = os.stat(path)  # inputs keep the paths that the user wrote
-    times = (status.st_mtime_ns, status.st_ctime_ns)
-    return (status.st_dev, status.st_ino, status.st_size, *times)
+    return astuple(file_state.of(path))
 
 
 class KnownHashes:
@@ -78,7 +76,7 @@ class KnownHashes:
             before: the file's identity before it was read; ``began``: when that was, in
                 nanoseconds since the epoch.
         """
-        settled = max(before[-2:]) + SETTLED <= began
+        settled = max(before[-2:]) + file_state.COARSE <= began
         if settled and identity(path) == before:
             self._new[os.path.realpath(path)] = (before, sha256)
 
