@@ -34,7 +34,7 @@ from stages.tokens.folded_labels import unfold
 # Sized by tokens, since that is what a second reading costs and what a fault would train.
 HEAD = 2048  # tokens at the start of a split, all of whose rows are sampled
 LEAST = 4  # rows at the start of a split, however long
-EVERY = 1 << 17  # and then a row wherever so many tokens have passed
+EVERY = 1 << 19  # and then a row wherever so many tokens have passed
 SHAPES = 8  # and the first row of so many shapes of conversation
 _READ = (  # columns that are compared, or needed to compare
     *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
