@@ -27,6 +27,7 @@ from stages.contract import (
 )
 from stages.conversations import stop_text
 from stages.errors import RowError
+from stages.files.line_block import LineBlock
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import plain
@@ -35,6 +36,10 @@ from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
 from stages.rows.unread import Tally, left_over, require_asked
 from stages.rows.watched import EMPTY, Watched
+
+
+def _lines(records: Sequence[Record], which: Sequence[int]) -> list[int]:
+    return [records[number].line for number in which]
 
 
 @dataclass(frozen=True)
@@ -197,23 +202,26 @@ class Normalize:
 
     def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
         """Batches of plain rows, each with their places among the records."""
-        rows = [record.data for record in records]
-        for some in plain.find(rows, self.format, self.kind) if self._may_be_plain else ():
-            for column in some.unread:
-                for number in some.rows:
-                    value = (rows[number] or {})[column]
+        if not self._may_be_plain or not len(records):
+            return
+        block = records if isinstance(records, LineBlock) else None
+        every = range(len(records))
+        rows = block.data(every) if block else [record.data for record in records]
+        for some in plain.find(rows, self.format, self.kind):
+            for column, values in some.unread.items():
+                for value in values:
                     if value not in EMPTY:
                         self.tally.add(column, value)
-            lines = [records[number].line for number in some.rows]
+            lines = block.lines[some.rows].tolist() if block else _lines(records, some.rows)
             made = some.turns.columns(self.train_on)
             made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
             yield some.rows, batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
-        pieces = list(self._plain(records))
-        taken = {number for numbers, _ in pieces for number in numbers}
-        if len(taken) == len(records) and len(pieces) == 1:
+        pieces = [(numbers, batch) for numbers, batch in self._plain(records) if numbers]
+        if len(pieces) == 1 and len(pieces[0][0]) == len(records):
             return pieces[0][1]
+        taken = {number for numbers, _ in pieces for number in numbers}
         left = [number for number in range(len(records)) if number not in taken]
         others = self._one_by_one(self._selected([records[number] for number in left]))
         if not pieces:
