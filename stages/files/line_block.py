@@ -137,10 +137,15 @@ class LineBlock(Sequence[Record]):
     def _record(self, place: int) -> Record:
         if place in self._odd:
             return self._odd[place]
-        raw = self.raw(place)
-        taken = self._taken is not None and self._taken[place]
-        data = strict_json.parse(raw) if taken else self._rows[place]
-        return Record(self._first + place, self._offset + int(self.starts[place]), raw, data)
+        line, offset, raw = (
+            self._first + place,
+            self._offset + int(self.starts[place]),
+            self.raw(place),
+        )
+        if self._taken is None or not self._taken[place]:
+            return Record(line, offset, raw, self._rows[place])
+        self._odd[place] = Record(line, offset, raw, strict_json.parse(raw))
+        return self._odd[place]
 
     @property
     def places(self) -> Ints:
@@ -158,7 +163,7 @@ class LineBlock(Sequence[Record]):
         self._parse()
         if len(rows) == self.line_count and not self._odd and isinstance(self._rows, list):
             return self._rows
-        places = self.places[list(rows)].tolist()
+        places = self.places[np.array(rows, np.int64)].tolist()
         return [self._record(place).data for place in places]
 
     @property
@@ -195,6 +200,14 @@ class LineBlock(Sequence[Record]):
         if blank or not 0 <= place < self.line_count:
             raise KeyError(line)
         return self._record(place)
+
+
+def lines_of(records: Sequence[Record], rows: Sequence[int]) -> list[int]:
+    """The numbers of the lines of some records."""
+    if isinstance(records, LineBlock):
+        lines: list[int] = records.lines[np.array(rows, np.int64)].tolist()
+        return lines
+    return [records[row].line for row in rows]
 
 
 class _ByLine(Mapping[int, Record]):

@@ -121,13 +121,13 @@ class Turns:
         return self._without(rows, odd) if odd else rows
 
 
-def templated_among(texts: pa.StringArray) -> Bools:
-    """Which texts carry a chat template already."""
-    found = begin_with(texts, templated.FIRST)
-    odd = np.flatnonzero(found)
-    said = texts.take(pa.array(odd)).to_pylist()
-    found[odd] = [templated.read(text) is not None for text in said]
-    return found
+def _templated(texts: pa.StringArray, each: int = 1) -> Ints:
+    """Of every so many texts, the first: which of these carry a chat template already."""
+    odd: Ints = np.flatnonzero(begin_with(texts, templated.FIRST)[::each])
+    said = texts.take(pa.array(each * odd)).to_pylist()
+    found = np.array([templated.read(text) is not None for text in said], bool)
+    templated_ones: Ints = odd[found]
+    return templated_ones
 
 
 def exchanges(asked: pa.StringArray, more: pa.StringArray, answers: pa.StringArray) -> pa.Array:
@@ -148,9 +148,11 @@ def asked_and_answered(texts: pa.StringArray, asked: pa.StringArray | None) -> t
     count = len(texts) // 2
     roles = np.tile(np.array([USER, ASSISTANT], np.int8), count)
     turns = Turns(roles, texts, 2 * np.arange(count + 1))
-    questions = texts.take(pa.array(np.arange(0, len(texts), 2)))
-    plain = turns.ordinary(may_be_blank=True) & ~templated_among(questions)
-    return turns, plain if asked is None else plain & ~templated_among(asked)
+    plain = turns.ordinary(may_be_blank=True)
+    plain[_templated(texts, each=2)] = False
+    if asked is not None:
+        plain[_templated(asked)] = False
+    return turns, plain
 
 
 def dialogues(
