@@ -154,7 +154,11 @@ def may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) 
     """Which rows of a column that is not read are still the same examples without it."""
     fine = [True] * len(values)
     if name in how.meaning:
-        fine = [not column_names.means_more(name, value, kind) for value in values]
+        # An empty list says no more than nothing, but a format refuses it where a text belongs.
+        bad = ({}, []) if "system" in name.lower() else ({},)
+        fine = [
+            not column_names.means_more(name, value, kind) and value not in bad for value in values
+        ]
     if not {list, dict}.isdisjoint(map(type, values)):
         # A typed table may have added nulls to calls in any column.
         settled = [type(v) not in (list, dict) or null_fields.is_settled(v) for v in values]
