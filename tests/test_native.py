@@ -450,6 +450,24 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def test_a_build_reads_its_lines_with_it(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No part of a build asks for rows before they could become columns."""
+    data, taken = tmp_path / "data.jsonl", []
+    data.write_bytes(b"\n".join([WHOLE] * 30))
+    read = native_rows._read
+
+    def counted(*arguments: Any) -> Any:
+        found = read(*arguments)
+        taken.append(len(found.lines))
+        return found
+
+    monkeypatch.setattr(native_rows, "_read", counted)
+    make("sft", data)
+    assert sum(taken) == 30
+
+
 @pytest.mark.parametrize("name", ["query_response", "sharegpt"])
 def test_builds_have_the_same_bytes_with_and_without_it(
     name: str, tmp_path: Path, cache_home: Path

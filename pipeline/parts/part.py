@@ -276,10 +276,11 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     for lines in readers.load(work.split.reader).read(work.split):
         records = lines.by_line
         report.lines += lines.lines
+        report.damage = lines.damage or report.damage
+        # First of all: rows that were asked for already are not read as columns.
+        normalized = normalize(lines.records)
         report.rows += len(lines.records)
         last = max(records, default=last)
-        report.damage = lines.damage or report.damage
-        normalized = normalize(lines.records)
         report.made += checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
         if not normalize.example_kind.given:  # token ids of users may break invariants

@@ -155,7 +155,7 @@ def may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) 
     fine = [True] * len(values)
     if name in how.meaning:
         # An empty list says no more than nothing, but a format refuses it where a text belongs.
-        bad = ({}, []) if "system" in name.lower() else ({},)
+        bad: tuple[Any, ...] = ({}, []) if "system" in name.lower() else ({},)
         fine = [
             not column_names.means_more(name, value, kind) and value not in bad for value in values
         ]
