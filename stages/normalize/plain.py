@@ -60,6 +60,7 @@ class Reading:
 
 
 def reading(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
+    """How plain rows with these columns are read; None where rows with them are not plain."""
     for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
         there = [[name for name in some if name in names] for some in wanted or ()]
         if wanted and all(len(some) == 1 for some in there):

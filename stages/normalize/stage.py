@@ -204,12 +204,14 @@ class Normalize:
         read: set[int] = set()
         for some in native_rows.find(block, self.format, self.kind) if block is not None else ():
             read.update(some.rows)
-            yield some.rows, self._columns(records, some)
+            if some.rows:
+                yield some.rows, self._columns(records, some)
         left = [number for number in range(len(records)) if number not in read]
         rows = block.data(left) if block is not None else [record.data for record in records]
         for some in plain.find(rows, self.format, self.kind):
             some = replace(some, rows=[left[at] for at in some.rows])
-            yield some.rows, self._columns(records, some)
+            if some.rows:
+                yield some.rows, self._columns(records, some)
 
     def _columns(self, records: Sequence[Record], some: plain.Plain) -> Batch:
         for column, values in some.unread.items():
@@ -222,7 +224,7 @@ class Normalize:
         return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
-        pieces = [(numbers, batch) for numbers, batch in self._plain(records) if numbers]
+        pieces = list(self._plain(records))
         if len(pieces) == 1 and len(pieces[0][0]) == len(records):
             return pieces[0][1]
         taken = {number for numbers, _ in pieces for number in numbers}
