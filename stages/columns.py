@@ -7,7 +7,6 @@ arrays with numpy instead of looping over rows in Python.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import native
 from stages.contract import Batch
 
 IGNORED = -100  # a label that no loss reads
@@ -147,23 +145,6 @@ def offsets_of(lengths: npt.NDArray[np.integer]) -> Ints:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
-
-
-def strings(texts: pa.StringArray) -> list[str]:
-    """The texts of a column without nulls, as Python has them."""
-    _, ends, content = texts.buffers()
-    if texts.null_count or content is None or not len(texts):
-        return list(texts.to_pylist())
-    offsets = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    module = native.module()
-    if module is not None:
-        return module.strings(content, offsets)
-    first = int(offsets[0])
-    some = content.slice(first, int(offsets[-1]) - first).to_pybytes()
-    if not some.isascii():
-        return list(texts.to_pylist())
-    joined = some.decode("ascii")
-    return [joined[a:b] for a, b in itertools.pairwise((offsets - first).tolist())]
 
 
 def sum_per_row(offsets: Ints, values: npt.NDArray[np.integer]) -> Ints:

@@ -27,10 +27,6 @@ class Native(Protocol):
         """Flat rows of JSON lines; see ``stages.normalize.native_rows``."""
         ...
 
-    def strings(self, content: Any, offsets: Any) -> list[str]:
-        """The texts of a column."""
-        ...
-
     def assemble(self, *arguments: Any) -> None:
         """Runs of ids one behind the other; see ``stages.tokens.outline_tokens``."""
         ...

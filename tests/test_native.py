@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -352,16 +351,6 @@ def test_labels_are_unfolded_alike(found: list[tuple[int, bool]]) -> None:
         assert quick == [one.tolist() for one in unfolded(folded)]
 
 
-@FEW
-@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)))), st.integers(0, 3))
-def test_texts_of_a_column_are_pythons(texts: list[str], first: int) -> None:
-    column = pa.array(texts, pa.string()).slice(min(first, len(texts)))
-    with pytest.MonkeyPatch.context() as patch:
-        assert columns.strings(column) == texts[first:]
-        patch.setattr(native, "module", lambda: None)
-        assert columns.strings(column) == texts[first:]
-
-
 # Wrong arguments are exceptions, never memory that is not ours.
 
 ids32, ids64 = np.arange(4, dtype=np.int32), np.array([0, 2, 4], np.int64)
@@ -370,12 +359,6 @@ WRONG: list[tuple[str, tuple[Any, ...]]] = [
     ("unfold", (b"12345", -100, ids32.copy(), ids32.copy())),
     ("unfold", (ids32, -100, bytes(16), ids32.copy())),
     ("unfold", (ids32[::2], -100, ids32[:2].copy(), ids32[:2].copy())),
-    ("strings", (b"abc", np.array([0, 4], np.int32))),
-    ("strings", (b"abc", np.array([2, 1], np.int32))),
-    ("strings", (b"abc", np.array([-1, 1], np.int32))),
-    ("strings", (b"abc", np.array([], np.int32))),
-    ("strings", (b"\xff", np.array([0, 1], np.int32))),
-    ("strings", ("abc", np.array([0, 1], np.int32))),
     *(
         ("assemble", (ids32, bounds, ids32, own, flags, places, ids32[:2].copy(), room))
         for bounds, own, flags, places, room in [

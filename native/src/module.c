@@ -166,41 +166,6 @@ done:
     return result;
 }
 
-static const char strings_doc[] =
-    "strings(content, offsets)\n"
-    "--\n\n"
-    "The list of texts whose UTF-8 stands in content; offsets: int32, one more than texts.";
-
-static PyObject *strings(PyObject *self, PyObject *args)
-{
-    PyObject *content, *offsets, *list = NULL;
-    buffers held = {.count = 0};
-    size_t size, count;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &content, &offsets))
-        return NULL;
-    const char *bytes = take(&held, content, 1, 0, &size);
-    const int32_t *at = bytes ? take(&held, offsets, sizeof(int32_t), 0, &count) : NULL;
-    if (!at)
-        goto done;
-    int fine = count > 0 && at[0] >= 0 && (size_t)at[count - 1] <= size;
-    for (size_t i = 0; fine && i + 1 < count; i++)
-        fine = at[i] <= at[i + 1];
-    if (!fine || at[count - 1] < 0) {
-        wrong("the offsets do not rise within the content");
-        goto done;
-    }
-    list = PyList_New((Py_ssize_t)count - 1);
-    for (size_t i = 0; list && i + 1 < count; i++) {
-        PyObject *one = PyUnicode_DecodeUTF8(bytes + at[i], at[i + 1] - at[i], "strict");
-        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0)
-            Py_CLEAR(list);
-    }
-done:
-    release(&held);
-    return list;
-}
-
 static const char assemble_doc[] =
     "assemble(fixed, fixed_bounds, own, own_bounds, trained, places, ids, bounds)\n"
     "--\n\n"
@@ -288,7 +253,6 @@ done:
 
 static PyMethodDef functions[] = {
     {"read_rows", read_rows, METH_VARARGS, read_doc},
-    {"strings", strings, METH_VARARGS, strings_doc},
     {"assemble", assemble, METH_VARARGS, assemble_doc},
     {"unfold", unfold, METH_VARARGS, unfold_doc},
     {NULL, NULL, 0, NULL},

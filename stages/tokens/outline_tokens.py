@@ -179,10 +179,10 @@ class OutlineEncoder:
         """Where the ids of each text start, and the ids; a text that is often there once."""
         sample = flat.slice(0, 64)
         if pc.count_distinct(sample).as_py() == len(sample):
-            ids, starts = self._encoder.encode(columns.strings(flat))
+            ids, starts = self._encoder.encode(flat.to_pylist())
             return starts, ids
         distinct = flat.dictionary_encode()
-        ids, starts = self._encoder.encode(columns.strings(distinct.dictionary))
+        ids, starts = self._encoder.encode(distinct.dictionary.to_pylist())
         pieces = make_list(starts, pa.array(ids)).take(distinct.indices)
         return numbers(pieces)
 
