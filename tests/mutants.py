@@ -50,7 +50,8 @@ from stages.files import file_state
 from stages.layouts import packed, padded
 from stages.models import encoders
 from stages.models.profile import with_step_tokens
-from stages.normalize import plain, stage
+from stages.normalize import stage
+from stages.normalize import turns as plain_turns
 from stages.parity import sample
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
@@ -322,7 +323,7 @@ def splits_overlap() -> None:
 def a_user_turn_is_marked_as_trained() -> None:
     wrap(loss_mask, "_is_plain", lambda old, messages: False)
     wrap(loss_mask, "_decide", lambda old, message, *rest: message.role in ("user", "assistant"))
-    _trained(lambda trained, roles: trained | (roles == plain._USER))
+    _trained(lambda trained, roles: trained | (roles == plain_turns.USER))
 
 
 @mutant("weights")
@@ -334,7 +335,7 @@ def the_flag_of_a_turn_is_not_read() -> None:
 def last_trains_every_answer() -> None:
     wrap(loss_mask, "_is_plain", lambda old, messages: False)
     wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
-    _trained(lambda trained, roles: roles == plain._ASSISTANT)
+    _trained(lambda trained, roles: roles == plain_turns.ASSISTANT)
 
 
 def _trained(change: Callable[[Any, Any], Any]) -> None:
@@ -349,7 +350,7 @@ def _trained(change: Callable[[Any, Any], Any]) -> None:
         flat = pa.StructArray.from_arrays(fields, fields=list(turns.type))
         return made | {"messages": make_list(offsets, flat)}
 
-    wrap(plain.Turns, "columns", changed)
+    wrap(plain_turns.Turns, "columns", changed)
 
 
 @mutant("sft")
@@ -358,15 +359,13 @@ def a_system_turn_is_dropped() -> None:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
     def dropped(found: Any) -> Any:
-        if not found or not (found.roles == plain._SYSTEM).any():
-            return found
-        kept = found.roles != plain._SYSTEM
+        kept = found.roles != plain_turns.SYSTEM
         sizes = np.add.reduceat(kept.astype(np.int64), found.offsets[:-1])
-        texts = [text for text, stays in zip(found.texts, kept.tolist(), strict=True) if stays]
-        return plain.Turns(found.roles[kept], texts, offsets_of(sizes))
+        texts = found.texts.filter(pa.array(kept))
+        return plain_turns.Turns(found.roles[kept], texts, offsets_of(sizes))
 
     wrap(batches, "turns_column", change)
-    after(plain, "_dialogues", dropped)
+    wrap(plain_turns.Turns, "rows", lambda old, *rest: dropped(old(*rest)))
 
 
 @mutant("sft")
@@ -383,10 +382,9 @@ def _own_texts(change: Callable[[list[str]], list[str]]) -> None:
     """Change the texts of plain rows."""
 
     def changed(found: Any) -> Any:
-        return found and replace(found, texts=change(found.texts))
+        return replace(found, texts=pa.array(change(found.texts.to_pylist()), pa.string()))
 
-    after(plain, "_exchanges", changed)
-    after(plain, "_dialogues", changed)
+    wrap(plain_turns.Turns, "rows", lambda old, *rest: changed(old(*rest)))
 
 
 @mutant("flat")

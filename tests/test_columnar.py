@@ -20,7 +20,7 @@ from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.conversations import stop_text
-from stages.files import strict_json
+from stages.files import line_block, strict_json
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize import plain as plain_rows
@@ -89,7 +89,7 @@ def _line_by_line(blob: bytes) -> list[Any]:
         mark = 3 if not number and line.startswith(b"\xef\xbb\xbf") else 0
         raw = line[mark:].removesuffix(b"\r")
         if raw.strip():
-            record = jsonl._record(number, offset + mark, raw)
+            record = line_block.record(number, offset + mark, raw, jsonl.MAX_LINE)
             found.append((number, record.offset, record.raw, record.data, record.error))
         offset += len(line) + 1
     return [*found, len(lines)]

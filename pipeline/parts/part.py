@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -194,7 +194,7 @@ class _Rejects:
         self.lines: list[bytes] = []
         self.refused: list[checks.Refused] = []
 
-    def take(self, gone: Iterable[chain.Gone], records: dict[int, Record]) -> None:
+    def take(self, gone: Iterable[chain.Gone], records: Mapping[int, Record]) -> None:
         for stage, line, sequence, code, detail in chain.refusals(gone):
             record = records[line]
             entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
@@ -274,12 +274,13 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     report, rejects, batches = PartReport(), _Rejects(), []
     last = -1  # the last line that held a row
     for lines in readers.load(work.split.reader).read(work.split):
-        records = {record.line: record for record in lines.records}
+        records = lines.by_line
         report.lines += lines.lines
+        report.damage = lines.damage or report.damage
+        # First of all: rows that were asked for already are not read as columns.
+        normalized = normalize(lines.records)
         report.rows += len(lines.records)
         last = max(records, default=last)
-        report.damage = lines.damage or report.damage
-        normalized = normalize(lines.records)
         report.made += checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
         if not normalize.example_kind.given:  # token ids of users may break invariants

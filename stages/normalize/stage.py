@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,10 @@ from stages.contract import (
 )
 from stages.conversations import stop_text
 from stages.errors import RowError
+from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import plain
+from stages.normalize import native_rows, plain
 from stages.rows import notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
@@ -197,23 +198,36 @@ class Normalize:
 
     def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
         """Batches of plain rows, each with their places among the records."""
-        rows = [record.data for record in records]
-        for some in plain.find(rows, self.format, self.kind) if self._may_be_plain else ():
-            for column in some.unread:
-                for number in some.rows:
-                    value = (rows[number] or {})[column]
-                    if value not in EMPTY:
-                        self.tally.add(column, value)
-            lines = [records[number].line for number in some.rows]
-            made = some.turns.columns(self.train_on)
-            made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
-            yield some.rows, batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
+        if not self._may_be_plain:
+            return
+        block = records if isinstance(records, LineBlock) else None
+        read: set[int] = set()
+        for some in native_rows.find(block, self.format, self.kind) if block is not None else ():
+            read.update(some.rows)
+            if some.rows:
+                yield some.rows, self._columns(records, some)
+        left = [number for number in range(len(records)) if number not in read]
+        rows = block.data(left) if block is not None else [record.data for record in records]
+        for some in plain.find(rows, self.format, self.kind):
+            some = replace(some, rows=[left[at] for at in some.rows])
+            if some.rows:
+                yield some.rows, self._columns(records, some)
+
+    def _columns(self, records: Sequence[Record], some: plain.Plain) -> Batch:
+        for column, values in some.unread.items():
+            for value in values:
+                if value not in EMPTY:
+                    self.tally.add(column, value)
+        lines = lines_of(records, some.rows)
+        made = some.turns.columns(self.train_on)
+        made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
+        return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         pieces = list(self._plain(records))
-        taken = {number for numbers, _ in pieces for number in numbers}
-        if len(taken) == len(records) and len(pieces) == 1:
+        if len(pieces) == 1 and len(pieces[0][0]) == len(records):
             return pieces[0][1]
+        taken = {number for numbers, _ in pieces for number in numbers}
         left = [number for number in range(len(records)) if number not in taken]
         others = self._one_by_one(self._selected([records[number] for number in left]))
         if not pieces:

@@ -22,6 +22,7 @@ from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
 from stages.models.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
+from stages.tokens.put_together import put_together
 
 Ids = npt.NDArray[np.int32]
 _MOST = 4096  # outlines, and texts of templates, that are kept encoded
@@ -170,15 +171,8 @@ class OutlineEncoder:
                 merged[rows] += self._cuts.behind(
                     cut.left, cut.ids, texts=flat, odd=odd, which=behind, pieces=(ids, starts)
                 )
-        lengths = np.diff(starts)
-        own_ids = np.where(np.repeat(trained, lengths), ~ids, ids)
         runs = [run for _, one in used for run in one.fixed]
-        sizes = [len(run) for run in runs]
-        pool = make_list(
-            offsets_of(np.concatenate([np.array(sizes, np.int64), lengths])),
-            pa.array(np.concatenate([*runs, own_ids])),
-        )
-        bounds, folded = numbers(pool.take(pa.array(place)))
+        folded, bounds = put_together(runs, (ids, starts), trained=trained, places=place)
         return Encoded(folded, bounds[places], controls=controls, merged_cuts=merged)
 
     def _own(self, flat: pa.StringArray) -> tuple[Ints, Ids]:
