@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stages import columns
 from stages.chat_template import outline
-from stages.chat_template.segments import CONTROL, TRAINED
+from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
 from stages.models.encoders import Encoder
@@ -34,13 +34,14 @@ class Encoded:
     Attributes:
         folded: int32, all rows one after the other.
         offsets: where each row's tokens start.
-        controls: control tokens that the template prints, per row.
+        controls: control tokens that the template prints, per row; ``markers``: those of steps.
         merged_cuts: per row, how often the tokenizer would have merged across a cut.
     """
 
     folded: Ids
     offsets: Ints
     controls: Ints
+    markers: Ints
     merged_cuts: Ints
 
 
@@ -72,6 +73,7 @@ class _Tokens:
     fixed: tuple[Ids, ...]
     trained: tuple[bool, ...]
     controls: int
+    markers: int
     merged: int
     cuts: tuple[_Cut, ...]
 
@@ -118,9 +120,14 @@ class OutlineEncoder:
                 merged += bool(before) and joint.tolist() != [*self._ids(before), *ids]
                 fixed[-1] += (~ids if kind & TRAINED else ids).tolist()
             before = "" if kind & CONTROL else text
-        controls = sum(kind & CONTROL for _, kind in segments)
-        runs = tuple(np.array(ids, np.int32) for ids in fixed)
-        return _Tokens(runs, tuple(trained), controls=controls, merged=merged, cuts=tuple(cuts))
+        return _Tokens(
+            fixed=tuple(np.array(ids, np.int32) for ids in fixed),
+            trained=tuple(trained),
+            controls=sum(bool(kind & CONTROL) for _, kind in segments),
+            markers=sum(bool(kind & MARKER) for _, kind in segments),
+            merged=merged,
+            cuts=tuple(cuts),
+        )
 
     def _ids(self, text: str) -> Ids:
         # Templates print a few texts again and again.
@@ -151,7 +158,7 @@ class OutlineEncoder:
         place = np.empty(int(places[-1]), np.int64)
         own_base = int(first_fixed[-1])
         odd = may_merge(flat, np.arange(len(flat))) if any(one.cuts for _, one in used) else trained
-        controls, merged = np.zeros(len(which), np.int64), np.zeros(len(which), np.int64)
+        controls, markers, merged = (np.zeros(len(which), np.int64) for _ in range(3))
         for number, one in used:
             rows = np.flatnonzero(which == number)
             turn = np.arange(len(one.trained))
@@ -163,7 +170,7 @@ class OutlineEncoder:
                 len(one.fixed)
             )
             place[begin + 2 * turn + 1] = own_base + own
-            controls[rows] = one.controls
+            controls[rows], markers[rows] = one.controls, one.markers
             merged[rows] = one.merged
             for cut in one.cuts:
                 behind = own[:, cut.text]
@@ -179,7 +186,7 @@ class OutlineEncoder:
             pa.array(np.concatenate([*runs, own_ids])),
         )
         bounds, folded = numbers(pool.take(pa.array(place)))
-        return Encoded(folded, bounds[places], controls=controls, merged_cuts=merged)
+        return Encoded(folded, bounds[places], controls, markers=markers, merged_cuts=merged)
 
     def _own(self, flat: pa.StringArray) -> tuple[Ints, Ids]:
         """Where the ids of each text start, and the ids; a text that is often there once."""
