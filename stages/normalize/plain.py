@@ -7,10 +7,11 @@ by its format, one by one, which would give these the same columns.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,20 +28,37 @@ from stages.format import Format
 from stages.kinds import Kind
 from stages.rows import column_names, null_fields
 
+if TYPE_CHECKING:
+    from stages.normalize.stage import Normalize
+
 _ROLES = ("system", "user", "assistant")
 _SYSTEM, _USER, _ASSISTANT = range(3)
-_SPELLED = {
+SYSTEM, USER, ASSISTANT = _SYSTEM, _USER, _ASSISTANT
+SPELLED = {
     "system": _SYSTEM,
     "user": _USER,
     "human": _USER,
     "assistant": _ASSISTANT,
     "gpt": _ASSISTANT,
 }
-_FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
-_FOLLOWS[_SYSTEM, _USER] = _FOLLOWS[_USER, _ASSISTANT] = _FOLLOWS[_ASSISTANT, _USER] = True
+FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
+FOLLOWS[_SYSTEM, _USER] = FOLLOWS[_USER, _ASSISTANT] = FOLLOWS[_ASSISTANT, _USER] = True
 _FEW = 16  # rows that columns would not save time for, where others of the batch differ
 
-_Made = TypeVar("_Made")
+
+class Made(Protocol):
+    """Rows that were read many at a time."""
+
+    def columns(self, normalize: Normalize) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``."""
+        ...
+
+    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+        """The notes of some rows, by index."""
+        ...
+
+
+Found: TypeAlias = Iterator[tuple[list[int], Made]]  # some rows by index, and what is made of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +75,25 @@ class Turns:
     texts: list[str]
     offsets: Ints
 
-    def columns(self, train_on: str) -> dict[str, Any]:
-        """The columns that normalize writes, but for ``note``.
-
-        Args:
-            train_on: ``assistant`` or ``last``.
-        """
+    def columns(self, normalize: Normalize) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``."""
         trained = self.roles == _ASSISTANT
-        if train_on == "last":
+        if normalize.train_on == "last":
             trained[:] = False
             trained[self.offsets[1:] - 1] = True
+        count = len(self.offsets) - 1
+        return {
+            "messages": self.messages(trained),
+            "turn_weights": loss_weights.lists({}, count),
+            "tools": pa.nulls(count, pa.string()),
+        }
+
+    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+        """Turns that alternate have no notes of their own."""
+        return {}
+
+    def messages(self, trained: npt.NDArray[np.bool_]) -> pa.ListArray:
+        """A column of these turns, given which of them are trained."""
         arrays = [
             pa.array(_ROLES).take(pa.array(self.roles)),
             pa.array(self.texts, pa.string()),
@@ -74,12 +101,7 @@ class Turns:
             pa.array(trained),
         ]
         turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
-        count = len(self.offsets) - 1
-        return {
-            "messages": make_list(self.offsets, turns),
-            "turn_weights": loss_weights.lists({}, count),
-            "tools": pa.nulls(count, pa.string()),
-        }
+        return make_list(self.offsets, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +114,35 @@ class Plain:
     """
 
     rows: list[int]
-    turns: Turns
+    made: Made
     unread: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class Reading:
     """How rows with the same columns are read.
 
     Attributes:
-        columns: of the texts: a question, its answer and perhaps the rest of the question; or a
-            column of turns alone.
+        columns: that are read, for instance a question, its answer and perhaps the rest of the
+            question; or a column of turns alone.
         unread: the other columns; ``meaning``: those of them that must not be left out of an
             example, unless they are empty.
+        read: given rows and ``columns``, finds those that are plain.
+        absent: columns that the format would read; only rows in which they are null are plain.
     """
 
     columns: tuple[str, ...]
     unread: tuple[str, ...]
     meaning: tuple[str, ...]
+    read: Callable[[Sequence[Row], tuple[str, ...]], Found]
+    absent: tuple[str, ...] = ()
 
 
-def _reading(names: Sequence[str], format_: Format, kind: Kind) -> _Reading | None:
+ReadingOf: TypeAlias = Callable[[Sequence[str], Format, Kind], Reading | None]
+
+
+def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
+    """How rows of a question and its answer, or of one conversation, are read."""
     for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
         there = [[name for name in some if name in names] for some in wanted or ()]
         if wanted and all(len(some) == 1 for some in there):
@@ -123,7 +153,8 @@ def _reading(names: Sequence[str], format_: Format, kind: Kind) -> _Reading | No
             taken += tuple(more) if wanted is format_.exchange else ()
             unread = tuple(name for name in names if name not in taken)
             meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
-            return _Reading(taken, unread, meaning)
+            read = _exchanges if len(taken) > 1 else _dialogues
+            return Reading(taken, unread, meaning, functools.partial(_runs, read))
     return None
 
 
@@ -169,14 +200,14 @@ def _dialogues(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
     who, said = ("role", "content") if "role" in turns[0] else ("from", "value")
     try:
         speakers, texts = [turn[who] for turn in turns], [turn[said] for turn in turns]
-        roles = np.fromiter(map(_SPELLED.__getitem__, speakers), np.int8, len(turns))
+        roles = np.fromiter(map(SPELLED.__getitem__, speakers), np.int8, len(turns))
     except (KeyError, TypeError):
         return None
     if {*map(type, texts)} != {str} or not all(map(str.strip, texts)):
         return None
     offsets = offsets_of(np.fromiter(map(len, lists), np.int64, len(lists)))
     firsts, lasts = offsets[:-1], offsets[1:] - 1
-    follows = _FOLLOWS[roles[:-1], roles[1:]]
+    follows = FOLLOWS[roles[:-1], roles[1:]]
     follows[lasts[:-1]] = True  # what follows there is another conversation
     whole = (roles[firsts] != _ASSISTANT).all() and (roles[lasts] == _ASSISTANT).all()
     if not whole or not follows.all():
@@ -185,38 +216,47 @@ def _dialogues(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
     return Turns(roles, texts, offsets) if _ordinary(answers) else None
 
 
-def _runs(rows: list[int], make: Callable[[list[int]], _Made | None]) -> Iterator[_Made]:
+def _runs(
+    read: Callable[[Sequence[Row], tuple[str, ...]], Turns | None],
+    rows: Sequence[Row],
+    names: tuple[str, ...],
+    first: int = 0,
+) -> Found:
     """What is made of rows: of all at once, else of halves, as long as these are not few."""
-    made = make(rows)
+    made = read(rows, names)
     if made is not None:
-        yield made
+        yield list(range(first, first + len(rows))), made
     elif len(rows) > _FEW:
         half = len(rows) // 2
-        yield from _runs(rows[:half], make)
-        yield from _runs(rows[half:], make)
+        yield from _runs(read, rows[:half], names, first)
+        yield from _runs(read, rows[half:], names, first + half)
 
 
-def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Plain]:
+def find(
+    rows: Sequence[Row | None], format_: Format, kind: Kind, read: ReadingOf = reading_of
+) -> Iterator[Plain]:
     """The plain rows of a batch, in groups.
 
     Args:
         rows: None for those that could not be parsed.
+        read: how rows of the kind are read.
     """
     by_columns: dict[tuple[str, ...], list[int]] = {}
     for number, row in enumerate(rows):
         if row is not None:
             by_columns.setdefault(tuple(row), []).append(number)
     for names, numbers in by_columns.items():
-        reading = _reading(names, format_, kind)
+        reading = read(names, format_, kind)
         if reading is not None and (len(numbers) > _FEW or len(numbers) == len(rows)):
             yield from _of_one_kind(rows, numbers, reading=reading, kind=kind)
 
 
 def _of_one_kind(
-    rows: Sequence[Row | None], numbers: list[int], reading: _Reading, kind: Kind
+    rows: Sequence[Row | None], numbers: list[int], reading: Reading, kind: Kind
 ) -> Iterator[Plain]:
-    read = _exchanges if len(reading.columns) > 1 else _dialogues
     own = [(number, row) for number in numbers if (row := rows[number]) is not None]
+    for name in reading.absent:
+        own = [(n, row) for n, row in own if row[name] is None]
     for name in reading.meaning:
         own = [(n, row) for n, row in own if not column_names.means_more(name, row[name], kind)]
     for name in reading.unread:  # a typed table may have added nulls to calls in any column
@@ -226,12 +266,5 @@ def _of_one_kind(
             if type(row[name]) not in (list, dict) or null_fields.is_settled(row[name])
         ]
 
-    def make(which: list[int]) -> Plain | None:
-        some = [own[at] for at in which]
-        turns = read([row for _, row in some], reading.columns)
-        if turns is None:
-            return None
-        return Plain([number for number, _ in some], turns, reading.unread)
-
-    if own:
-        yield from _runs(list(range(len(own))), make)
+    for which, made in reading.read([row for _, row in own], reading.columns) if own else ():
+        yield Plain([own[at][0] for at in which], made, reading.unread)

@@ -29,7 +29,7 @@ from stages.conversations import stop_text
 from stages.errors import RowError
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import plain
+from stages.normalize import plain, plain_pairs, plain_steps
 from stages.rows import notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
@@ -195,18 +195,29 @@ class Normalize:
             and not self.strip_reasoning
         )
 
+    @functools.cached_property
+    def _reading_of(self) -> plain.ReadingOf:
+        """How plain rows of the kind are read."""
+        if self.kind.compares:
+            return plain_pairs.reading_of
+        if self.kind.marks:
+            return functools.partial(plain_steps.reading_of, options=self.options)
+        return plain.reading_of
+
     def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
         """Batches of plain rows, each with their places among the records."""
+        if not self._may_be_plain:
+            return
         rows = [record.data for record in records]
-        for some in plain.find(rows, self.format, self.kind) if self._may_be_plain else ():
+        for some in plain.find(rows, self.format, self.kind, self._reading_of):
             for column in some.unread:
                 for number in some.rows:
                     value = (rows[number] or {})[column]
                     if value not in EMPTY:
                         self.tally.add(column, value)
             lines = [records[number].line for number in some.rows]
-            made = some.turns.columns(self.train_on)
-            made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
+            made, odd = some.made.columns(self), some.made.odd(self)
+            made["note"] = notes.column(self.kind.texts, columns=made, odd_rows=odd, lines=lines)
             yield some.rows, batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
