@@ -29,7 +29,7 @@ from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
 from stages.readers import jsonl
 from stages.rows.batches import batch_of
-from stages.tokens.encode import Encode, EncodeSteps
+from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.insert_step_tokens import Mark
 from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import SegmentEncoder
@@ -274,13 +274,15 @@ def _both_ways(
     return results[0], results[1]
 
 
-def _came_of(batch: Batch, stages: list[Stage]) -> Any:
+def _came_of(batch: Batch, stages: list[Stage], prefixes: tuple[str, ...] = ("",)) -> Any:
     """What some stages make of a batch, but for the way in which they do."""
     made, gone = through(batch, stages)
-    kept = made.drop_columns(["outline", "texts", "segments", "encoded"])
+    ways = [f"{one}{name}" for one in prefixes for name in ("outline", "texts", "segments")]
+    kept = made.drop_columns([*ways, "encoded"])
     refused = [(one.stage, one.rows.select(["line", "reject_code"])) for one in gone]
     details = [one.rows.column("reject_detail").to_pylist() for one in gone]
-    return (repr(kept.to_pylist()), segments_of(made, "").to_pylist(), refused, details)
+    segments = [segments_of(made, one).to_pylist() for one in prefixes]
+    return (repr(kept.to_pylist()), segments, refused, details)
 
 
 @FEW
@@ -328,6 +330,51 @@ def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
     assert columnar == careful
     refused = {line for _, gone in columnar[2] for line in gone.column("line").to_pylist()}
     assert refused == ({0, 3} if system == "[INST] x" else {3})
+
+
+_QUESTIONS = st.sampled_from(["q", "What is 2+2?", "r"]) | texts
+
+
+@st.composite
+def _pair(draw: st.DrawFn) -> Any:
+    """A prompt of one question or more, and two answers; now and then something else."""
+    asked = draw(_dialogue(("user", "assistant", "role", "content"))) if draw(st.booleans()) else []
+    if not isinstance(asked, list) or draw(st.booleans()):
+        asked = []
+    return {
+        "prompt": [*asked, {"role": "user", "content": draw(_QUESTIONS)}],
+        "chosen": [{"role": "assistant", "content": draw(texts)}],
+        "rejected": [{"role": "assistant", "content": draw(texts)}],
+    }
+
+
+@FEW
+@given(
+    st.lists(_pair() | st.none(), max_size=7),
+    st.sampled_from(FAMILIES),
+    st.sampled_from([None, "", " Be brief. ", "<|im_end|>"]),
+    st.sampled_from([(1 << 20, "reject"), (40, "reject")]),
+)
+def test_pairs_are_rendered_and_encoded_as_one_by_one(
+    rows: list[Any], family: str, system: str | None, limit: tuple[int, str]
+) -> None:
+    """Both sides, whose prompt is encoded once."""
+    model = _small(family)
+    normalize = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
+    batch = normalize(_records(rows))
+    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
+    results = []
+    for columnar in (True, False):
+        sides = ("chosen_", "rejected_")
+        renderer = _renderer(family, "assistant")
+        render = [Render(renderer, side, ends_with_turn=True, system=system) for side in sides]
+        encode = EncodePair(SegmentEncoder(model, encoder, *limit))
+        if not columnar:
+            for one in render:
+                vars(one)["_shapes"] = lambda batch, column: []
+            encode.encoder.outlines = None
+        results.append(_came_of(batch, [*render, encode], sides))
+    assert results[0] == results[1]
 
 
 STEP_FAMILIES = (*FAMILIES, "phi-3-mini-4k")

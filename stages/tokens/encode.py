@@ -176,24 +176,34 @@ class EncodePair:
             batch,
             self.encoder,
             ("chosen_", "rejected_"),
-            fast=lambda rows: self._put(rows, [self._outlines(rows, side) for side in _SIDES]),
+            fast=lambda rows: self._put(rows, self._outlines(rows)),
             careful=lambda rows: self._put(rows, [self._segments(rows, side) for side in _SIDES]),
         )
 
-    def _outlines(self, batch: Batch, side: str) -> _Side:
+    def _outlines(self, batch: Batch) -> list[_Side]:
+        """Both sides in one call, so that a prompt is encoded once."""
         assert self.encoder.outlines is not None
+        outlines = pa.chunked_array([batch.column(f"{side}_outline") for side in _SIDES])
         encoded = self.encoder.outlines(
-            batch.column(f"{side}_outline"), batch.column(f"{side}_texts")
+            outlines.unify_dictionaries().combine_chunks(),
+            pa.concat_arrays([batch.column(f"{side}_texts") for side in _SIDES]),
+            repeat=True,
         )
-        folded = encoded.folded
-        return _Side(
-            ids=folded ^ (folded >> 31),
-            trained=folded < 0,
-            offsets=encoded.offsets,
-            controls=encoded.controls,
-            truncated=np.zeros(batch.num_rows, np.int64),
-            merged_cuts=encoded.merged_cuts,
-        )
+        count = batch.num_rows
+        sides = []
+        for rows in (slice(0, count), slice(count, 2 * count)):
+            offsets = encoded.offsets[rows.start : rows.stop + 1]
+            folded = encoded.folded[offsets[0] : offsets[-1]]
+            side = _Side(
+                ids=folded ^ (folded >> 31),
+                trained=folded < 0,
+                offsets=offsets - offsets[0],
+                controls=encoded.controls[rows],
+                truncated=np.zeros(count, np.int64),
+                merged_cuts=encoded.merged_cuts[rows],
+            )
+            sides.append(side)
+        return sides
 
     def _segments(self, batch: Batch, side: str) -> _Side:
         encoded = self.encoder(segments_of(batch, f"{side}_"))

@@ -144,13 +144,15 @@ class OutlineEncoder:
         rows: npt.NDArray[np.bool_] = usable[column.indices.fill_null(-1).to_numpy()]
         return rows
 
-    def __call__(self, column: pa.DictionaryArray, texts: pa.ListArray) -> Encoded:
-        """Encode rows, all of which ``takes`` has named."""
+    def __call__(
+        self, column: pa.DictionaryArray, texts: pa.ListArray, repeat: bool = False
+    ) -> Encoded:
+        """Encode rows, all of which ``takes`` has named; ``repeat``: many texts are there twice."""
         which = column.indices.to_numpy()
         outlines = [self._of(spelled) for spelled in column.dictionary.to_pylist()]
         used = [(n, one) for n, one in enumerate(outlines) if one is not None]
         at, flat = list_parts(texts)
-        starts, ids = self._own(flat)
+        starts, ids = self._own(flat, repeat)
         each_fixed = [len(one.fixed) if one else 0 for one in outlines]
         first_fixed = offsets_of(np.array(each_fixed, np.int64))
         trained = np.zeros(len(flat), bool)
@@ -188,10 +190,10 @@ class OutlineEncoder:
         bounds, folded = numbers(pool.take(pa.array(place)))
         return Encoded(folded, bounds[places], controls, markers=markers, merged_cuts=merged)
 
-    def _own(self, flat: pa.StringArray) -> tuple[Ints, Ids]:
+    def _own(self, flat: pa.StringArray, repeat: bool) -> tuple[Ints, Ids]:
         """Where the ids of each text start, and the ids; a text that is often there once."""
         sample = flat.slice(0, 64)
-        if pc.count_distinct(sample).as_py() == len(sample):
+        if not repeat and pc.count_distinct(sample).as_py() == len(sample):
             ids, starts = self._encoder.encode(flat.to_pylist())
             return starts, ids
         distinct = flat.dictionary_encode()
