@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import pipeline.build
@@ -50,7 +51,7 @@ from stages.files import file_state
 from stages.layouts import packed, padded
 from stages.models import encoders
 from stages.models.profile import with_step_tokens
-from stages.normalize import stage
+from stages.normalize import plain_pairs, plain_steps, stage
 from stages.normalize import turns as plain_turns
 from stages.parity import sample
 from stages.profiles import all_profiles
@@ -101,6 +102,15 @@ SIDES = [
     {"prompt": f"Say {FORGED}", "chosen": "no", "rejected": f"well, {FORGED}", "margin": 0.5},
     {"prompt": "Go", "chosen": "Gone", "rejected": "Never", "margin": 2.0},
 ]
+TALKS = [  # sides without a margin, which are read as columns
+    {"prompt": "2 + 3?", "chosen": "<think>\nAdd.\n</think>\n\n5", "rejected": "6"},
+    {"prompt": f"Say {FORGED}", "chosen": "no", "rejected": f"well, {FORGED}"},
+    *(
+        {"prompt": turns[0]}
+        | {"chosen": chat(*turns, "So.")["messages"], "rejected": chat(*turns, "No.")["messages"]}
+        for turns in (("Go",), ("Hello", "Hi!", "And now?"))
+    ),
+]
 STEPS = [
     {"prompt": "1+1", "completions": ["Add.", "So 2."], "labels": [1.0, 0.5]},
     {
@@ -109,6 +119,13 @@ STEPS = [
         "labels": [0.0, 1.0],
     },
     {"prompt": "2*3", "completions": ["Multiply.", "So 6.", "Done."], "labels": [1.0, 0.25, 0.0]},
+]
+TAGGED = [
+    {
+        "input": "1+1? Step 1: Add. <extra_0>\nStep 2: So 2. <extra_0>",
+        "label": "1+1? Step 1: Add. +\nStep 2: So 2. -",
+    },
+    {"input": f"{FORGED} Step 1: No. <extra_0>", "label": f"{FORGED} Step 1: No. +"},
 ]
 MASKED = [
     chat("1?", "<think>\nOne.\n</think>\n\n1"),
@@ -186,9 +203,11 @@ BUILDS = {
     "twice": built("sft", TWICE),
     "refused": built("sft", [*CHATS, chat("Nothing?", ""), chat("Go", " ")]),
     "rm": built("rm", SIDES),
+    "rm-plain": built("rm", TALKS),
     "rm-qwen3": built("rm", SIDES, model="qwen3-0.6b"),
     "rm-padded": built("rm", SIDES, layout="padded"),
     "prm": built("prm", STEPS),
+    "prm-text": built("prm", TAGGED),
     "prm-raw": built("prm", STEPS, prm_template="raw"),
     "prm-packed": built("prm", STEPS * 3, layout="packed", max_length=150),
     "trimmed": built("sft", CHATS, max_length=32, too_long="trim-turns"),
@@ -341,8 +360,8 @@ def last_trains_every_answer() -> None:
 def _trained(change: Callable[[Any, Any], Any]) -> None:
     """Change which turns of plain rows are trained; gets what is, and the numbers of the roles."""
 
-    def changed(old: Any, self: Any, train_on: str) -> Any:
-        made = old(self, train_on)
+    def changed(old: Any, self: Any, normalize: Any) -> Any:
+        made = old(self, normalize)
         offsets, turns = list_parts(made["messages"])
         fields = [turns.field(i) for i in range(4)]
         trained = fields[3].to_numpy(zero_copy_only=False)
@@ -415,9 +434,25 @@ def wrap_pairs(change: Callable[[Any], Any]) -> None:
     wrap(type(kinds.load(kinds.PAIR)), "filled", filled)
 
 
-@mutant("rm")
+@mutant("rm", "rm-plain")
 def chosen_and_rejected_change_places() -> None:
     wrap_pairs(lambda row: (row[1], row[0], row[2]))
+    after(plain_pairs, "_pair", lambda found: found and (found[0], found[2], found[1]))
+
+
+@mutant("rm-plain")
+def a_prompt_of_two_conversations_ends_at_its_first_question() -> None:
+    after(plain_pairs, "_shared", lambda count: min(count, 1))
+
+
+@mutant("rm-plain")
+def rejected_answers_move_to_the_next_prompt() -> None:
+    def moved(old: Any, self: Any, prompts: Any) -> Any:
+        if self.texts[-1] == "No.":
+            self.texts[1], self.texts[3] = self.texts[3], self.texts[1]
+        return old(self, prompts)
+
+    wrap(plain_pairs._Side, "messages", moved)
 
 
 @mutant("rm")
@@ -431,7 +466,22 @@ def labels_move_to_the_next_step() -> None:
         made = old(*given)
         return {**made, "step_labels": [[x[-1], *x[:-1]] for x in made["step_labels"]]}
 
+    def rolled(made: Any) -> Any:
+        offsets, flat = list_parts(made["step_labels"])
+        moved = flat.take(pa.array(np.roll(np.arange(len(flat)), 1)))
+        return {**made, "step_labels": make_list(offsets, moved)}
+
     wrap(type(kinds.load(kinds.STEPS)), "filled", change)
+    after(plain_steps.Chains, "columns", rolled)
+
+
+@mutant("prm-text")
+def a_problem_ends_behind_its_first_step() -> None:
+    def change(found: Any) -> Any:
+        problem, steps, pieces = found
+        return problem + steps[0].lstrip()[:1], [steps[0].lstrip()[1:], *steps[1:]], pieces
+
+    after(plain_steps._Cut, "__call__", change)
 
 
 @mutant("weights")
@@ -536,7 +586,12 @@ def steps_are_joined_by_two_newlines() -> None:
         steps = [i for i, kind in enumerate(kinds) if kind & STEP][1:]
         return [f"\n{t}" if i in steps else t for i, t in enumerate(texts)], kinds, path
 
+    def wider(found: Any) -> Any:
+        offsets, flat = list_parts(found)
+        return make_list(offsets, pc.replace_substring_regex(flat, r"\A\n", "\n\n"))
+
     after(render_steps.RenderSteps, "_chat", change)
+    after(render_steps.RenderSteps, "_texts", wider)
 
 
 @mutant("prm", "prm-raw")

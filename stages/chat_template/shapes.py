@@ -40,12 +40,19 @@ _ASKS: Mapping[str, Callable[..., pa.Array]] = {
 Bools = npt.NDArray[np.bool_]
 
 
-def _trimmed(texts: pa.Array, how: str) -> pa.Array:
+def trimmed(texts: pa.Array, how: str) -> pa.Array:
     """Texts after a slot's strips; see ``placeholders.SLOT``."""
     for step in how.split(";")[:-1]:
         chars = bytes.fromhex(step[1:]).decode() or _BLANKS
         texts = _TRIMS[step[0]](texts, characters=chars)
     return texts
+
+
+def asked(guard: Guard, texts: pa.Array) -> Bools:
+    """For which texts the answer to a guard's question is yes, so that its program is wrong."""
+    answers = _ASKS[guard.ask](trimmed(texts, guard.how), pattern=guard.part)
+    yes: Bools = answers.to_numpy(zero_copy_only=False)
+    return yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +134,7 @@ class Conversations:
         return Shape(shape.program, shape.rows[fits], shape.first[fits])
 
     def _asked(self, guard: Guard, shape: Shape) -> Bools:
-        texts = pc.fill_null(self._text(shape, guard.slot), "")
-        answer = _ASKS[guard.ask](_trimmed(texts, guard.how), pattern=guard.part)
-        asked: Bools = answer.to_numpy(zero_copy_only=False)
-        return asked
+        return asked(guard, pc.fill_null(self._text(shape, guard.slot), ""))
 
     def own_texts(self, shape: Shape) -> list[pa.StringArray]:
         """For each segment with a row's own text, that text of every row of a shape."""
@@ -139,7 +143,7 @@ class Conversations:
     def _unit(self, unit: Unit, shape: Shape) -> pa.StringArray:
         parts: list[pa.Array | str] = [unit.literals[0]]
         for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
-            parts += [_trimmed(self._text(shape, slot), how), literal]
+            parts += [trimmed(self._text(shape, slot), how), literal]
         if len(parts) == 3 and not parts[0] and not parts[2]:
             return parts[1]
         return pc.binary_join_element_wise(*parts, "")

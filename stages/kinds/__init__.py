@@ -41,7 +41,8 @@ class Kind(ABC):
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
         legend: what its tokens are coloured as, by the names of ``pipeline.view.drawing``.
         end_of_turn: what a token that ends a turn is for.
-        plain: rows of one question and one answer take the fast path of ``normalize.plain``.
+        plain: rows that say no more than an example needs take the fast path of normalize. A kind
+            that is derived from another says so again, since that path calls none of its methods.
     """
 
     name: str
@@ -61,6 +62,11 @@ class Kind(ABC):
     legend: tuple[str, ...] = ("context", "trained")
     end_of_turn = "trained at the end of every trained turn"
     plain = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "plain" not in vars(cls):
+            cls.plain = False
 
     @property
     def labelled(self) -> bool:

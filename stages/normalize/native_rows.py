@@ -131,7 +131,7 @@ def find(block: LineBlock, format_: Format, kind: Kind) -> Iterator[Plain]:
     if module is None or not block.untouched or b"\r" in block.content:
         return
     row = _first_row(block)
-    how = None if row is None else plain.reading(tuple(row), format_, kind)
+    how = None if row is None else plain.reading_of(tuple(row), format_, kind)
     if row is None or how is None or len(row) > _MOST_COLUMNS:
         return
     if all(map(_is_plainly_spelled, row)):

@@ -7,11 +7,12 @@ by its format, one by one, which would give these the same columns.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,26 @@ from stages.normalize.text_ends import Bools
 from stages.normalize.turns import SPELLED, Turns, asked_and_answered, dialogues, exchanges
 from stages.rows import column_names, null_fields
 
+if TYPE_CHECKING:
+    from stages.normalize.stage import Normalize
+
 SAID = (("role", "content"), ("from", "value"))  # the keys of a turn
 _FEW = 16  # rows that columns would not save time for, where others of the batch differ
 
-_Made = TypeVar("_Made")
+
+class Made(Protocol):
+    """Rows that were read many at a time."""
+
+    def columns(self, normalize: Normalize) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``."""
+        ...
+
+    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+        """The notes of some rows, by index."""
+        ...
+
+
+Found: TypeAlias = Iterator[tuple[list[int], Made]]  # some rows by index, and what is made of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +56,7 @@ class Plain:
     """
 
     rows: list[int]
-    turns: Turns
+    made: Made
     unread: Mapping[str, Sequence[Any]]
 
 
@@ -48,19 +65,26 @@ class Reading:
     """How rows with the same columns are read.
 
     Attributes:
-        columns: of the texts: a question, its answer and perhaps the rest of the question; or a
-            column of turns alone.
+        columns: that are read, for instance a question, its answer and perhaps the rest of the
+            question; or a column of turns alone.
         unread: the other columns; ``meaning``: those of them that must not be left out of an
             example, unless they are empty.
+        read: given rows and ``columns``, finds those that are plain.
+        absent: columns that the format would read; only rows in which they are null are plain.
     """
 
     columns: tuple[str, ...]
     unread: tuple[str, ...]
     meaning: tuple[str, ...]
+    read: Callable[[Sequence[Row], tuple[str, ...]], Found]
+    absent: tuple[str, ...] = ()
 
 
-def reading(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
-    """How plain rows with these columns are read; None where rows with them are not plain."""
+ReadingOf: TypeAlias = Callable[[Sequence[str], Format, Kind], Reading | None]
+
+
+def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
+    """How rows of a question and its answer, or of one conversation, are read."""
     for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
         there = [[name for name in some if name in names] for some in wanted or ()]
         if wanted and all(len(some) == 1 for some in there):
@@ -71,7 +95,8 @@ def reading(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None
             taken += tuple(more) if wanted is format_.exchange else ()
             unread = tuple(name for name in names if name not in taken)
             meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
-            return Reading(taken, unread, meaning)
+            read = _exchanges if len(taken) > 1 else _dialogues
+            return Reading(taken, unread, meaning, functools.partial(_runs, read))
     return None
 
 
@@ -109,15 +134,21 @@ def _dialogues(rows: Sequence[Row], names: tuple[str, ...]) -> tuple[Turns, Bool
     return dialogues(roles, pa.array(texts, pa.string()), sizes)
 
 
-def _runs(rows: list[int], make: Callable[[list[int]], _Made | None]) -> Iterator[_Made]:
+def _runs(
+    read: Callable[[Sequence[Row], tuple[str, ...]], tuple[Turns, Bools] | None],
+    rows: Sequence[Row],
+    names: tuple[str, ...],
+    first: int = 0,
+) -> Found:
     """What is made of rows: of all at once, else of halves, as long as these are not few."""
-    made = make(rows)
-    if made is not None:
-        yield made
+    found = read(rows, names)
+    if found is not None:
+        turns, plain = found
+        yield (first + np.flatnonzero(plain)).tolist(), turns.rows(plain)
     elif len(rows) > _FEW:
         half = len(rows) // 2
-        yield from _runs(rows[:half], make)
-        yield from _runs(rows[half:], make)
+        yield from _runs(read, rows[:half], names, first)
+        yield from _runs(read, rows[half:], names, first + half)
 
 
 def _by_columns(rows: Sequence[Row | None]) -> dict[tuple[str, ...], list[int]]:
@@ -139,14 +170,17 @@ def _by_columns(rows: Sequence[Row | None]) -> dict[tuple[str, ...], list[int]]:
     return by_columns
 
 
-def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Plain]:
+def find(
+    rows: Sequence[Row | None], format_: Format, kind: Kind, read: ReadingOf = reading_of
+) -> Iterator[Plain]:
     """The plain rows of a batch, in groups.
 
     Args:
         rows: None for those that could not be parsed.
+        read: how rows of the kind are read.
     """
     for names, numbers in _by_columns(rows).items():
-        how = reading(names, format_, kind)
+        how = read(names, format_, kind)
         if how is not None and (len(numbers) > _FEW or len(numbers) == len(rows)):
             yield from _of_one_kind(rows, numbers, how=how, kind=kind)
 
@@ -170,26 +204,17 @@ def may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) 
 def _of_one_kind(
     rows: Sequence[Row | None], numbers: list[int], how: Reading, kind: Kind
 ) -> Iterator[Plain]:
-    read = _exchanges if len(how.columns) > 1 else _dialogues
     own = [row for number in numbers if (row := rows[number]) is not None]
-    for name in how.unread:
-        fine = may_be_left_out(how, name, [row[name] for row in own], kind)
+    for name in (*how.absent, *how.unread):
+        values = [row[name] for row in own]
+        fine = (
+            [value is None for value in values]
+            if name in how.absent
+            else may_be_left_out(how, name, values, kind)
+        )
         if not all(fine):
             numbers = list(itertools.compress(numbers, fine))
             own = list(itertools.compress(own, fine))
-
-    def make(which: list[int]) -> Plain | None:
-        some = [own[at] for at in which]
-        found = read(some, how.columns)
-        if found is None:
-            return None
-        turns, plain = found
-        here = [numbers[at] for at in which]
-        if not plain.all():
-            here = list(itertools.compress(here, plain))
-            some = list(itertools.compress(some, plain))
-        unread = {name: [row[name] for row in some] for name in how.unread}
-        return Plain(here, turns.rows(plain), unread)
-
-    if own:
-        yield from _runs(list(range(len(own))), make)
+    for which, made in how.read(own, how.columns) if own else ():
+        unread = {name: [own[at][name] for at in which] for name in how.unread}
+        yield Plain([numbers[at] for at in which], made, unread)

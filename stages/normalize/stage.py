@@ -30,7 +30,7 @@ from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import native_rows, plain
+from stages.normalize import native_rows, plain, plain_pairs, plain_steps
 from stages.rows import notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
@@ -196,19 +196,30 @@ class Normalize:
             and not self.strip_reasoning
         )
 
+    @functools.cached_property
+    def _reading_of(self) -> plain.ReadingOf:
+        """How plain rows of the kind are read."""
+        if self.kind.compares:
+            return plain_pairs.reading_of
+        if self.kind.marks:
+            return functools.partial(plain_steps.reading_of, options=self.options)
+        return plain.reading_of
+
     def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
         """Batches of plain rows, each with their places among the records."""
         if not self._may_be_plain:
             return
         block = records if isinstance(records, LineBlock) else None
         read: set[int] = set()
-        for some in native_rows.find(block, self.format, self.kind) if block is not None else ():
+        answers = self._reading_of is plain.reading_of
+        native = native_rows.find(block, self.format, self.kind) if block and answers else ()
+        for some in native:
             read.update(some.rows)
             if some.rows:
                 yield some.rows, self._columns(records, some)
         left = [number for number in range(len(records)) if number not in read]
         rows = block.data(left) if block is not None else [record.data for record in records]
-        for some in plain.find(rows, self.format, self.kind):
+        for some in plain.find(rows, self.format, self.kind, self._reading_of):
             some = replace(some, rows=[left[at] for at in some.rows])
             if some.rows:
                 yield some.rows, self._columns(records, some)
@@ -219,8 +230,8 @@ class Normalize:
                 if value not in EMPTY:
                     self.tally.add(column, value)
         lines = lines_of(records, some.rows)
-        made = some.turns.columns(self.train_on)
-        made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
+        made, odd = some.made.columns(self), some.made.odd(self)
+        made["note"] = notes.column(self.kind.texts, columns=made, odd_rows=odd, lines=lines)
         return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:

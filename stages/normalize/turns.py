@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from stages.conversations import stop_text, templated
 from stages.conversations.unfinished import opens_reasoning
 from stages.normalize.text_ends import BLANKS, Bools, begin_with, end_with, some_hold
 
+if TYPE_CHECKING:
+    from stages.normalize.stage import Normalize
+
 ROLES = ("system", "user", "assistant")
 SYSTEM, USER, ASSISTANT = range(3)
 SPELLED = {
@@ -28,8 +31,8 @@ SPELLED = {
     "assistant": ASSISTANT,
     "gpt": ASSISTANT,
 }
-_FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
-_FOLLOWS[SYSTEM, USER] = _FOLLOWS[USER, ASSISTANT] = _FOLLOWS[ASSISTANT, USER] = True
+FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
+FOLLOWS[SYSTEM, USER] = FOLLOWS[USER, ASSISTANT] = FOLLOWS[ASSISTANT, USER] = True
 _ODD = BLANKS | stop_text.LAST  # how few answers end; these are looked into
 
 
@@ -47,16 +50,25 @@ class Turns:
     texts: pa.StringArray
     offsets: Ints
 
-    def columns(self, train_on: str) -> dict[str, Any]:
-        """The columns that normalize writes, but for ``note``.
-
-        Args:
-            train_on: ``assistant`` or ``last``.
-        """
+    def columns(self, normalize: Normalize) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``."""
         trained = self.roles == ASSISTANT
-        if train_on == "last":
+        if normalize.train_on == "last":
             trained[:] = False
             trained[self.offsets[1:] - 1] = True
+        count = len(self.offsets) - 1
+        return {
+            "messages": self.messages(trained),
+            "turn_weights": loss_weights.lists({}, count),
+            "tools": pa.nulls(count, pa.string()),
+        }
+
+    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+        """Turns that alternate have no notes of their own."""
+        return {}
+
+    def messages(self, trained: Bools) -> pa.ListArray:
+        """A column of these turns, given which of them are trained."""
         arrays = [
             pa.array(ROLES).take(pa.array(self.roles)),
             self.texts,
@@ -64,12 +76,7 @@ class Turns:
             pa.array(trained),
         ]
         turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
-        count = len(self.offsets) - 1
-        return {
-            "messages": make_list(self.offsets, turns),
-            "turn_weights": loss_weights.lists({}, count),
-            "tools": pa.nulls(count, pa.string()),
-        }
+        return make_list(self.offsets, turns)
 
     def rows(self, which: Bools) -> Turns:
         """The conversations for which ``which`` is true."""
@@ -90,7 +97,7 @@ class Turns:
         """Which conversations alternate as a template expects it, and end in an answer."""
         firsts, lasts = self.offsets[:-1], self.offsets[1:] - 1
         rows: Bools = (self.roles[firsts] != ASSISTANT) & (self.roles[lasts] == ASSISTANT)
-        follows = _FOLLOWS[self.roles[:-1], self.roles[1:]]
+        follows = FOLLOWS[self.roles[:-1], self.roles[1:]]
         follows[lasts[:-1]] = True  # what follows there is another conversation
         return self._without(rows, np.flatnonzero(~follows))
 
