@@ -22,9 +22,10 @@ def parse_ranks(table: bytes) -> list[bytes]:
     """Read a rank table (``base64(token) rank`` a line) into tokens, in rank order."""
     words = table.split()
     encoded, ranks = words[::2], words[1::2]
-    for number, rank in enumerate(map(int, ranks)):
-        if rank != number:
-            raise ValueError(f"rank table: line {number + 1} holds rank {rank}")
+    read = list(map(int, ranks))
+    if read != list(range(len(read))):
+        number = next(number for number, rank in enumerate(read) if rank != number)
+        raise ValueError(f"rank table: line {number + 1} holds rank {read[number]}")
     if not len(encoded) == len(ranks) == len(table.splitlines()):
         raise ValueError("rank table: a line does not hold a token and its rank")
     return list(map(binascii.a2b_base64, encoded))
