@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -115,6 +116,9 @@ def for_shipped_suites() -> None:
     """
     with _hooks(_StandIn):
         great_expectations()
+    # Its progress bars, which are off, take a lock of the system otherwise: a process that is
+    # killed leaves that behind.
+    importlib.import_module("tqdm").tqdm.set_lock(threading.RLock())
     expectation = importlib.import_module(f"{_PACKAGE}.expectations.expectation")
     if hasattr(expectation, "camel_to_snake"):  # it asks for a few names thousands of times
         vars(expectation)["camel_to_snake"] = functools.cache(expectation.camel_to_snake)
