@@ -58,7 +58,16 @@ def _living(group: int) -> list[str]:
 def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     """A build in a real process, in which something happens before a function is called."""
     module, _, name = name.partition(":")
-    arguments = ("run", "sft", str(_DATA), "--model", "qwen2-1.5b", "-o", "out", "--quiet")
+    arguments: tuple[str, ...] = (
+        "run",
+        "sft",
+        str(_DATA),
+        "--model",
+        "qwen2-1.5b",
+        "-o",
+        "out",
+        "--quiet",
+    )
     arguments += ("--cache-dir", str(cache), "--workers", "2")
     code = _RUN.replace("BODY", body).format(module=module, name=name, arguments=arguments)
     process = subprocess.Popen(
@@ -110,10 +119,10 @@ def test_the_verdict_is_said_before_an_audit_that_fails(
     def stumbling(folder: Path, outcome: Any) -> Any:
         raise ZeroDivisionError("no rows")
 
-    measured = assembly.write_dataset
+    written: Any = vars(assembly)["write_dataset"]
 
     def damaging(folder: Path, *others: Any) -> None:
-        measured(folder, *others)
+        written(folder, *others)
         (path,) = folder.glob("train/*.arrow")
         path.write_bytes(path.read_bytes()[:-40])
 
