@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -341,8 +342,8 @@ def test_scripts(model: TargetModel) -> None:
     names = [*vocabulary.SCRIPTS, "none"]
     for text, script in (("hello", "Latin"), ("好", "Han"), ("ки", "Cyrillic"), ("12", "none")):
         ids = min(vocab.spelled(text), key=len)
-        assert {names[vocab.scripts[i]] for i in ids} == {script}
-    assert {names[vocab.scripts[i]] for i in model.controls.values()} == {"none"}
+        assert {names[i] for i in vocab.scripts(np.array([*ids]))} == {script}
+    assert {names[i] for i in vocab.scripts(np.array([*model.controls.values()]))} == {"none"}
 
 
 @given(
@@ -428,3 +429,14 @@ def test_real_pairs_doctored(cases: Path, make: Make, tmp_path: Path, feature: s
     data = pairs_file(tmp_path / "doctored.jsonl", rows)
     with pytest.raises(ExpectationError, match=f"shortcuts, {feature}: "):
         make("rm", data)
+
+
+@pytest.mark.parametrize("blank", [*filter(str.isspace, map(chr, range(0x3001))), ""])
+def test_blanks_of_all_scripts_are_blanks(blank: str) -> None:
+    """A full stop or a mark of a list is one whatever blanks are around it."""
+    if 0x1C <= ord(blank or " ") < 0x20:
+        return  # separators of files and records, which only Python counts as blanks
+    marks = [f"{blank}#{blank}", f".{blank}", f".{blank}x"]
+    found = pc.match_substring_regex(pa.array(marks), shortcuts._MARKDOWN).to_pylist()
+    found += pc.match_substring_regex(pa.array(marks), shortcuts._FULL_STOP).to_pylist()
+    assert found == [True, False, False, False, True, False]
