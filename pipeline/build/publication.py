@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.build import run_record
+from pipeline.build import run_record, unchanged
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
@@ -77,5 +77,6 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: 
     written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
     publish.publish(folder, target)
     failed.clear(target)
+    unchanged.keep(prepared, made, assembled)
     there = Build(config.run.output, written)
     return Built(there, fresh=True, drift=changed, left_out=prepared.left_out)
