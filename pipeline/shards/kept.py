@@ -5,9 +5,9 @@ examples come from, which of their rows it holds in what order, and what its inp
 hash of these is the shard's key. For every shard that is made, the cache remembers its key and what
 was measured of it, under the hash of its bytes. A later build of the same output finds the shards
 of the build that it replaces there; one with the right key is linked into the new build. It is
-hashed again, unless its size and times say that nothing was written to it since it was (``--verify``
-hashes all). Whatever is missing or not as it was written makes the shard a new one, as if there
-were no build before.
+hashed again, unless its size and times say that nothing was written to it since it was
+(``--verify`` hashes all). Whatever is missing or not as it was written makes the shard a new one,
+as if there were no build before.
 """
 
 from __future__ import annotations
