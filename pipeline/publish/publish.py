@@ -191,4 +191,3 @@ def publish(folder: Path, target: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    shutil.rmtree(folder, ignore_errors=True)  # the old build, where the two were exchanged
