@@ -167,9 +167,17 @@ def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> P
         return None
     if not whole:
         return None
-    used = time.time_ns()  # a part in use is not pruned; it was not written to, though
-    os.utime(work.path, ns=(used, work.path.stat().st_mtime_ns))
+    _use(work.path)
     return report
+
+
+def _use(path: Path) -> None:
+    """Set the time of a part's last use: a part in use is not pruned. Nothing was written to it, so
+    the time of modification stays."""
+    try:
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    except PermissionError:  # somebody else's file: they alone may set times of their choice
+        path.touch()
 
 
 class PartReject(NamedTuple):
