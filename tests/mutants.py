@@ -1144,10 +1144,10 @@ def padding_is_the_end_of_turn() -> None:
 
 @mutant("padded")
 def the_mask_covers_the_padding() -> None:
-    def change(old: Any, values: Any, offsets: Any, size: int, left: bool, fill: int) -> Any:
-        return old(values, offsets, size, left, 1 if values.dtype == np.int8 else fill)
+    def change(old: Any, places: Any) -> Any:
+        return places.fill(np.ones(places.offsets[-1], np.int8), 1)
 
-    wrap(padded, "_padded", change)
+    wrap(padded._Places, "mask", change)
 
 
 # Manifest and publication

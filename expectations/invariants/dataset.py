@@ -25,9 +25,10 @@ def _names(dataset: Dataset) -> Columns:
     # A row may become several examples: names are unique per example, sides are compared by row.
     first, *_ = (len(side["line"]) for side in sides)
     row = as_one(source, line)
-    both = np.intersect1d(row[:first], row[first:])
+    train, test = row[:first], row[first:]
+    both = n_distinct(train) + n_distinct(test) - n_distinct(train, test) if len(test) else 0
     repeated = len(row) - n_distinct(as_one(source, line, sequence))
-    return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [len(both)]}
+    return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [both]}
 
 
 def _stored(dataset: Dataset) -> Columns:

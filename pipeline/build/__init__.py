@@ -15,6 +15,7 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
+from pipeline.build import unchanged
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
@@ -67,4 +68,8 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
     refuse_early(prepared)
     with publish.staging(target) as folder:
         made = make_parts(prepared, report)
-        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
+        built, assembled = finish_in(
+            folder, target, prepared=prepared, made=made, judge=judge, report=report
+        )
+    unchanged.keep(prepared, made, assembled)
+    return built

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
 from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
+from stages.files.file_state import FileState
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,12 @@ class Assembled:
     Attributes:
         build: all of it but ``run.json`` and the manifest's file.
         verdict: that it passed.
+        seen: the state of each shard when it was hashed, by path.
     """
 
     build: Build
     verdict: Verdict
+    seen: Mapping[str, FileState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,8 @@ def assemble(
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
-    return Assembled(_completed(outcome, folder, verdict, audits), verdict)
+    seen = {shard.path: shard.measured.state for shard in shards}
+    return Assembled(_completed(outcome, folder, verdict, audits), verdict, seen)
 
 
 def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:

@@ -11,9 +11,10 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -146,8 +147,13 @@ def _first_line(split: Split, before: list[Work]) -> int | None:
     return last.first_line + last.split.lines
 
 
-def finished(work: Work) -> PartReport | None:
-    """The report of a part that is already there; None where any byte of it is not as written."""
+def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> PartReport | None:
+    """The report of a part that is already there; None where any byte of it is not as written.
+
+    Args:
+        known: gives the hash of a file, or None; by default every file is read.
+    """
+    sha256 = known or file_hash.sha256
     try:
         data = work.report.read_bytes()
         if seal.problem(data) is not None:
@@ -155,14 +161,23 @@ def finished(work: Work) -> PartReport | None:
         content = json.loads(data)
         report = PartReport(**content[_REPORT])
         whole = content[_KEY] == work.key and checks.counts_lines(work, report)
-        whole = whole and file_hash.sha256(work.path) == report.sha256
-        whole = whole and file_hash.sha256(work.rejects) == report.rejects_sha256
+        whole = whole and sha256(work.path) == report.sha256
+        whole = whole and sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError, KeyError):
         return None
     if not whole:
         return None
-    work.path.touch()  # a part in use is not pruned
+    _use(work.path)
     return report
+
+
+def _use(path: Path) -> None:
+    """Set the time of a part's last use: a part in use is not pruned. Nothing was written to it, so
+    the time of modification stays."""
+    try:
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    except PermissionError:  # somebody else's file: they alone may set times of their choice
+        path.touch()
 
 
 class PartReject(NamedTuple):

@@ -210,7 +210,7 @@ def lay_out(
     own = lengths[chosen].astype(np.int64)
     apart = 1
     if starts is not None and options.pack_within == "part":
-        apart = len(np.unique(part_of(starts, chosen)))
+        apart = int(np.count_nonzero(np.bincount(part_of(starts, chosen))))
         places, sizes = _within_parts(chosen, own, options, starts)
     else:
         places, sizes = layouts.load(options.layout).plan(own, options.max_length)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stages.files import file_hash, file_state
+from stages.files.file_state import FileState
 
 _VERSION = 1
 
@@ -79,6 +80,17 @@ class KnownHashes:
         settled = max(before[-2:]) + file_state.COARSE <= began
         if settled and identity(path) == before:
             self._new[os.path.realpath(path)] = (before, sha256)
+
+    def keep(self, path: str | Path, sha256: str, seen: FileState) -> None:
+        """Keep a hash of a file that this program has made, or has given another name since.
+
+        Args:
+            seen: its state when it was hashed; the hash is kept if nothing was written since.
+        """
+        with suppress(OSError):
+            now = file_state.of(path)
+            if now.written_as(seen) and now.dated():
+                self._new[os.path.realpath(path)] = (astuple(now), sha256)
 
     def save(self) -> None:
         """Write the hashes down, where there are new ones; the old ones that were not asked for
