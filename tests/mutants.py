@@ -5,6 +5,7 @@ change shows. It is *caught* when the build's own checks end the build, without 
 that a build cannot notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
+    python tests/mutants.py --misfits      those that cannot be put in any more
 """
 
 from __future__ import annotations
@@ -197,6 +198,7 @@ BUILDS = {
     "all": built("sft", CHATS, train_on="all"),
     "last": built("sft", CHATS, train_on="last"),
     "mask": built("sft", MASKED, reasoning="mask"),
+    "mask-breaks": built("sft", [*MASKED, CHATS[3]], reasoning="mask"),
     "weights": built("sft", [json.loads(line) for line in WEIGHED]),
     "qwen3": built("sft", THOUGHTS, model="qwen3-0.6b"),
     "packed": built("sft", FLAT, layout="packed", max_length=128),
@@ -816,6 +818,65 @@ def the_alignment_is_not_proved() -> None:
     wrap(second_ids, "require_aligned", lambda old, *rest: None)
 
 
+# The careful way alone: rows one by one, while rows of shapes come out right
+_PROBED = 20  # segments; a probe has fewer
+
+
+@mutant("mask", "weights", "prm")
+def texts_of_segments_get_the_ids_of_their_neighbours() -> None:
+    def turned(pieces: Any) -> Any:
+        if len(pieces) < _PROBED:
+            return pieces
+        kept = np.arange(len(pieces))
+        kept[1:-1] = np.roll(kept[1:-1], 1)
+        return pieces.take(pa.array(kept))
+
+    after(segment_encoder.SegmentEncoder, "_pieces", turned)
+
+
+def _segments_changed(change: Callable[[Any], Any]) -> None:
+    """Change what rows one by one are encoded to, but not what probes of the model ask."""
+    after(
+        encode.SegmentEncoder,
+        "__call__",
+        lambda found: change(found) if len(found.lengths) >= _PROBED else found,
+    )
+
+
+@mutant("mask", "weights", "prm")
+def an_id_of_a_segment_is_another() -> None:
+    def change(found: Any) -> Any:
+        found.ids = found.ids.copy()
+        found.ids[len(found.ids) // 2] ^= 1
+        return found
+
+    _segments_changed(change)
+
+
+@mutant("mask", "weights")
+def what_is_trained_of_segments_is_shifted() -> None:
+    def change(found: Any) -> Any:
+        found.kinds = np.roll(found.kinds, 1)
+        return found
+
+    _segments_changed(change)
+
+
+@mutant("mask", "weights", "prm")
+def rows_of_segments_end_one_token_late() -> None:
+    def change(found: Any) -> Any:
+        found.offsets = found.offsets.copy()
+        found.offsets[1:-1] += 1
+        return found
+
+    _segments_changed(change)
+
+
+@mutant("mask-breaks")
+def merged_cuts_of_segments_are_not_counted() -> None:
+    after(merged_cuts.MergedCuts, "per_row", np.zeros_like)
+
+
 # The fast way alone: rows of shapes as columns, while rows one by one come out right
 
 
@@ -1393,8 +1454,27 @@ def verdict(found: Mutant, said: str) -> str:
     return "reason" if found.reason else "MISSED"
 
 
+def misfits() -> list[str]:
+    """The mutants that cannot be put in, because what they change is no longer there."""
+    found = []
+    for one in dict.fromkeys(found.apply for found in MUTANTS):
+        child = os.fork()
+        if not child:
+            try:
+                one()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            found.append(one.__name__)
+    return found
+
+
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
+    if words == ["--misfits"]:
+        print("\n".join(misfits()))
+        return 0
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]

@@ -28,6 +28,14 @@ READ_BACK = (
 )
 
 
+def test_every_fault_can_be_put_in() -> None:
+    """What a mutant changes is still there; else it would be caught for that alone."""
+    command = [sys.executable, str(PROGRAM), "--misfits"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
 @pytest.mark.slow
 def test_each_check_of_written_shards_catches_its_fault() -> None:
     """By name: a fault that something else stops is not a proof of this check."""
