@@ -1473,7 +1473,7 @@ def misfits() -> list[str]:
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     if words == ["--misfits"]:
-        print("\n".join(misfits()))
+        sys.stdout.write("\n".join(misfits()))
         return 0
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
