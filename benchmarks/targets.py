@@ -6,7 +6,6 @@ from benchmarks.figures import Figures, least_of, median_of, over, shown
 from benchmarks.programs import OURS, PYTHON
 from benchmarks.starts import FEW, LAYOUTS
 
-_MIB = 1 << 20
 _WHOLE, _COMPARED = 1_000_000, 100_000  # rows
 Line = tuple[str, str, str, str]
 

@@ -48,10 +48,10 @@ CEILINGS: dict[str, dict[str, float]] = {
         "encoded": 525,
         "files": 0.01,
         "hashed": 13_200,
-        "read": 25_000,
-        "written": 5_000,
-        "allocations": 0.05,
-        "allocated": 20_000,
+        "read": 21_500,
+        "written": 3_750,
+        "allocations": 0.04,
+        "allocated": 11_300,
     },
 }
 PEAK = 5_500  # bytes of Python and numpy, of each row of a part
