@@ -1,4 +1,5 @@
-"""What must not grow: calls, hashed and encoded bytes, files and memory of a build, by its rows.
+"""What must not grow by the rows of a build: calls, bytes that are hashed, encoded, read, written
+and allocated, files and memory.
 
 Counts, unlike times, are the same on every machine. A build of four times the rows may do
 four times the work, and per row no more than ``CEILINGS`` says.
@@ -19,11 +20,41 @@ from benchmarks import rows
 
 # Of each row at most. Lower a figure when the code does less; raise none without a reason.
 CEILINGS: dict[str, dict[str, float]] = {
-    "sft": {"calls": 110, "hashed": 12_000, "encoder calls": 0.02, "encoded": 570, "files": 0.01},
-    "rm": {"calls": 290, "hashed": 17_500, "encoder calls": 0.03, "encoded": 1_150, "files": 0.01},
-    "prm": {"calls": 145, "hashed": 14_500, "encoder calls": 0.03, "encoded": 570, "files": 0.01},
+    "sft": {
+        "calls": 21,
+        "encoder calls": 0.006,
+        "encoded": 530,
+        "files": 0.01,
+        "hashed": 10_600,
+        "read": 18_500,
+        "written": 2_800,
+        "allocations": 0.03,
+        "allocated": 6_500,
+    },
+    "rm": {
+        "calls": 195,
+        "encoder calls": 0.012,
+        "encoded": 1_070,
+        "files": 0.01,
+        "hashed": 13_700,
+        "read": 24_500,
+        "written": 3_700,
+        "allocations": 0.2,
+        "allocated": 20_500,
+    },
+    "prm": {
+        "calls": 130,
+        "encoder calls": 0.01,
+        "encoded": 525,
+        "files": 0.01,
+        "hashed": 13_200,
+        "read": 21_500,
+        "written": 3_750,
+        "allocations": 0.04,
+        "allocated": 11_300,
+    },
 }
-PEAK = 12_000  # bytes of Python and numpy, of each row of a part
+PEAK = 5_500  # bytes of Python and numpy, of each row of a part
 SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
 SIZES = (250, 1_000, 4_000)
 WIDE = (2_000, 8_000, 32_000)
@@ -31,10 +62,17 @@ GROWTH = 1.15  # what a row may cost in the larger build, in what it costs in th
 Counts = list[dict[str, Any]]
 
 
-def _counts(what: str, task: str, sizes: tuple[int, ...], cache: Path, folder: Path) -> Counts:
-    """What builds of so many rows count, each in turn."""
+def _counts(
+    what: str, task: str, sizes: tuple[int, ...], cache: Path, folder: Path, *waste: str
+) -> Counts:
+    """What builds of so many rows count, each in turn.
+
+    Args:
+        waste: what they do too much of; see ``wasteful.py``.
+    """
     files = [rows.write(folder / f"{n}.jsonl", "english", SHAPES[task], n) for n in sizes]
-    command = [sys.executable, ROOT / "tests" / "counted.py", what, cache, task, *files]
+    program = ROOT / "tests" / ("wasteful.py" if waste else "counted.py")
+    command = [sys.executable, *map(str, (program, *waste, what, cache, task, *files))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -116,7 +154,22 @@ def test_memory_grows_no_faster_than_rows(
     assert not above(counts, SIZES, {"peak": PEAK})
 
 
-@pytest.mark.parametrize("name", ["calls", "hashed", "encoded"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CEILINGS["sft"], "peak", "quadratic"])
+def test_waste_in_a_build_is_noticed(
+    name: str, cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
+) -> None:
+    """A build that does a little more of one thing for each row, or for each pair of rows."""
+    what = "memory" if name == "peak" else "calls"
+    counts = _counts(what, "sft", SIZES, cache_dir, tmp_path, name)
+    if name == "quadratic":
+        assert any(line.startswith("hashed") for line in grown(counts, SIZES, 0.1))
+        return
+    ceilings = {"peak": float(PEAK)} if name == "peak" else CEILINGS["sft"]
+    assert any(line.startswith(f"{name}:") for line in above(counts, SIZES, ceilings))
+
+
+@pytest.mark.parametrize("name", CEILINGS["sft"])
 def test_growth_is_noticed(name: str) -> None:
     """Work for each pair of rows is no work for each row; a constant is none at all."""
     fixed, allowed = 10_000, CEILINGS["sft"][name]
