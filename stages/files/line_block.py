@@ -151,7 +151,9 @@ class LineBlock(Sequence[Record]):
     def places(self) -> Ints:
         """Which of the lines are rows."""
         self._parse()
-        return np.arange(self.line_count) if self._places is None else self._places
+        if self._places is None:
+            self._places = np.arange(self.line_count)
+        return self._places
 
     @property
     def lines(self) -> Ints:
@@ -194,10 +196,9 @@ class LineBlock(Sequence[Record]):
         Raises:
             KeyError: it is no row of this block.
         """
-        self._parse()
-        place = line - self._first
-        blank = self._places is not None and place not in self._places
-        if blank or not 0 <= place < self.line_count:
+        places, place = self.places, line - self._first
+        row = int(np.searchsorted(places, place))
+        if row == len(places) or places[row] != place:
             raise KeyError(line)
         return self._record(place)
 
