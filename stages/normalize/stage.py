@@ -212,7 +212,9 @@ class Normalize:
         block = records if isinstance(records, LineBlock) else None
         read: set[int] = set()
         answers = self._reading_of is plain.reading_of
-        native = native_rows.find(block, self.format, self.kind) if block and answers else ()
+        native = (
+            native_rows.find(block, self.format, self.kind) if block is not None and answers else ()
+        )
         for some in native:
             read.update(some.rows)
             if some.rows:
