@@ -8,7 +8,6 @@ give the same segments.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from stages.chat_template.placeholders import Guard
 from stages.columns import Ints, list_parts, make_list, offsets_of
 from stages.contract import BARE, Batch
 
+_COMMON = 8  # keys of rows that are looked for as columns
 _ROLES = 32  # roles that have a number; rows with others are rendered one by one
 # What Python's str.strip takes off, which templates use; Arrow's own idea of blanks differs.
 _BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
@@ -106,22 +106,26 @@ class Conversations:
         opens = np.append(pc.equal(self._turns.field(0), "system").to_numpy(False), True)
         return ~opens[self.offsets[:-1]]
 
-    def keys(self, names: dict[str, int]) -> list[bytes | None]:
-        """What each row's shape depends on, but for tools and fields; None for too many roles.
+    def keys(self, names: dict[str, int]) -> tuple[Ints, list[bytes]]:
+        """What each row's shape depends on, but for tools and fields.
 
         Args:
             names: the numbers of roles; new ones get the next.
+
+        Returns:
+            Which key each row has, -1 for those with too many roles; and the keys.
         """
+        rows = len(self.offsets) - 1
         roles = self._turns.field(0).dictionary_encode()
         known = [names.setdefault(role, len(names)) for role in roles.dictionary.to_pylist()]
         if max(known, default=0) >= _ROLES:
-            return [None] * (len(self.offsets) - 1)
+            return np.full(rows, -1), []
         number = np.array([*known, 0], np.uint8)[roles.indices.to_numpy()]
         lengths = pc.fill_null(pc.binary_length(self.texts), 0).to_numpy()
         # A missing text and an empty one are two shapes.
         said = np.where(lengths > 0, 2, self.texts.is_valid().to_numpy(zero_copy_only=False))
-        codes = (number * 8 + said.astype(np.uint8) * 2 + self._trained).astype(np.uint8).tobytes()
-        return [codes[a:b] for a, b in itertools.pairwise(self.offsets.tolist())]
+        codes = (number * 8 + said.astype(np.uint8) * 2 + self._trained).astype(np.uint8)
+        return _numbered(codes, self.offsets)
 
     def _text(self, shape: Shape, slot: int) -> pa.StringArray:
         return self.texts.take(pa.array(shape.first + slot))
@@ -147,6 +151,28 @@ class Conversations:
         if len(parts) == 3 and not parts[0] and not parts[2]:
             return parts[1]
         return pc.binary_join_element_wise(*parts, "")
+
+
+def _numbered(codes: npt.NDArray[np.uint8], offsets: Ints) -> tuple[Ints, list[bytes]]:
+    """The different runs of some bytes, and which of them each run is."""
+    number = np.full(len(offsets) - 1, -1)
+    keys: list[bytes] = []
+    sizes, left = np.diff(offsets), np.arange(len(number))
+    for _ in range(_COMMON):  # most rows have one of a few keys: these are compared as columns
+        if not len(left):
+            return number, keys
+        first, size = offsets[left[0]], int(sizes[left[0]])
+        own = codes[first : first + size]
+        alike = left[sizes[left] == size]
+        alike = alike[(codes[offsets[alike][:, None] + np.arange(size)] == own).all(axis=1)]
+        number[alike] = len(keys)
+        keys.append(own.tobytes())
+        left = left[number[left] < 0]
+    known: dict[bytes, int] = {}
+    for row in left.tolist():
+        key = codes[offsets[row] : offsets[row + 1]].tobytes()
+        number[row] = known.setdefault(key, len(keys) + len(known))
+    return number, [*keys, *known]
 
 
 def outline_columns(
