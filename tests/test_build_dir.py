@@ -64,7 +64,7 @@ RECORDS: dict[str, type[JsonRecord]] = {
 OPTIONAL = {
     "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
     "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread encoder.encoded",
-    "run.json": "files_left_out oracle_compared",
+    "run.json": "files_left_out oracle_compared native",
     "serving.json": "max_new_tokens needs_this_tokenizer step_token good_token bad_token "
     "chat_template repairs",
     "validation.json": "expectations.N.why expectations.N.checks.N.observed",

@@ -123,7 +123,7 @@ def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
     assert all(count["calls"] > size for count, size in zip(counts, sizes, strict=True))
     assert all(count["encoded"] > 100 * size for count, size in zip(counts, sizes, strict=True))
     assert all(count["hashed"] > 100 * size for count, size in zip(counts, sizes, strict=True))
-    assert not grown(counts, sizes, 0.1)
+    assert not grown(counts, sizes, 0.2)  # one more row is sampled in the largest
     assert not above(counts, sizes, CEILINGS[task])
 
 

@@ -47,6 +47,9 @@ def turns(draw: st.DrawFn, first: int, least: int = 1) -> Any:
     return made
 
 
+opening = st.sampled_from([0, 0, 0, 1]).flatmap(turns)
+
+
 @st.composite
 def sides(draw: st.DrawFn) -> dict[str, Any]:
     """A pair: two texts, turns or single turns behind a prompt, or two whole conversations."""
@@ -54,13 +57,13 @@ def sides(draw: st.DrawFn) -> dict[str, Any]:
     names = st.sampled_from(["prompt", "question", "conversations", "messages"])
     name, row = draw(names), {}
     if shape == "whole":
-        start = draw(turns(0))
+        start = draw(opening)
         row = {side: [*start, *draw(turns(len(start) % 2))] for side in ("chosen", "rejected")}
         if draw(st.booleans()):
             row["prompt"] = draw(st.just(start) | st.sampled_from(start).map(_said) | texts)
     else:
         own = {"texts": texts, "turns": turns(1), "turn": turns(1).map(lambda made: made[0])}[shape]
-        row = {"chosen": draw(own), "rejected": draw(own), name: draw(turns(0) | texts)}
+        row = {"chosen": draw(own), "rejected": draw(own), name: draw(opening | texts)}
     if draw(st.integers(0, 9)) == 0:
         row[draw(st.sampled_from([*row]))] = draw(odd | texts)
     return row

@@ -161,7 +161,8 @@ def _restates(value: Any, prompt: Talk) -> bool:
 @functools.lru_cache(4096)
 def _alternates(roles: tuple[int, ...]) -> bool:
     """Whether turns are somebody's question and its answer, again and again."""
-    return all(FOLLOWS[a, b] for a, b in itertools.pairwise(roles)) and roles[-1] == ASSISTANT
+    follow = all(FOLLOWS[a, b] for a, b in itertools.pairwise(roles))
+    return follow and roles[0] != ASSISTANT == roles[-1]
 
 
 def _pair(chosen: Any, rejected: Any, asked: Any, name: str, format_: Format) -> Sequence[Talk]:
