@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -255,6 +256,23 @@ def test_common_shapes_take_the_short_way_beside_others(name: str, row: dict[str
     one = normalize(name)
     assert columnar(one, rows) == [at for at in range(40) if at not in (7, 20, 30)]
     both(one, rows)
+
+
+def test_turns_in_every_order_come_out_the_same() -> None:
+    """Prompts of up to four turns, beside the answers and as a part of both; alone in a batch."""
+    names = ("system", "user", "assistant")
+    orders = [roles for size in range(5) for roles in itertools.product(names, repeat=size)]
+    one = normalize("preference")
+    read = set()
+    for roles in orders:
+        prompt = [{"role": role, "content": f"{at}"} for at, role in enumerate(roles)]
+        answers = {"chosen": talk("", "a")[1:], "rejected": talk("", "b")[1:]}
+        whole = {side: prompt + answer for side, answer in answers.items()}
+        for row in ({"prompt": prompt, **answers}, whole):
+            both(one, [row])
+            read |= {roles} if columnar(one, [row]) else set()
+    turns_of = (("user",), ("user", "assistant", "user"))
+    assert read == {(*system, *rest) for system in ((), ("system",)) for rest in turns_of}
 
 
 def test_conversations_are_split_where_they_differ() -> None:
