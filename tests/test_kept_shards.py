@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pipeline.shards.plan
-from pipeline.build import build
+from pipeline.build import assembly, build
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.shards import gather, kept
@@ -174,6 +174,27 @@ def test_a_part_that_was_written_to_is_made_again(workshop: Workshop, later: Non
     workshop.write("data.jsonl", [*ROWS, ROWS[0]])
     workshop.again("sft", data, layout="ragged")
     assert 2 < len(workshop.parts) <= 4
+
+
+@pytest.mark.parametrize("what", ["input", "part"])
+def test_what_is_written_to_during_a_build_is_read_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, what: str
+) -> None:
+    """Even where the writer sets its times as they were: the build's hash is of other bytes."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    written: Any = vars(assembly)["write_dataset"]
+
+    def changing(*arguments: Any) -> None:
+        written(*arguments)
+        path = workshop.folder / "data.jsonl"
+        _flip_in_place(shards(workshop.folder / "cache")[0] if what == "part" else path)
+
+    monkeypatch.setattr(assembly, "write_dataset", changing)
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    monkeypatch.setattr(assembly, "write_dataset", written)
+    options = {"test_size": 0.1} if what == "part" else {}  # or no part would be asked for
+    workshop.again("sft", data, layout="ragged", **options)
+    assert len(workshop.parts) == 1
 
 
 @pytest.mark.slow

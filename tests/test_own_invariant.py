@@ -157,6 +157,19 @@ def test_metrics_that_would_judge_wrongly_are_refused(
         metric_tables.measured(rows, EXAMPLE)
 
 
+def test_a_metric_that_raises_cannot_be_judged(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever library the error is of, the gate says so."""
+
+    def failing(file: Any) -> Any:
+        return pl.DataFrame({"a": [1]}).select("b")
+
+    monkeypatch.setattr(metric_tables, "shard", failing)
+    with pytest.raises(GateError, match="cannot be checked: ColumnNotFoundError"):
+        make("sft", lines(tmp_path / "good.jsonl", GOOD), layout="ragged")
+
+
 def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A law called like one of ours would hide it."""
     known = invariants.subjects()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
 from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
+from stages.files import file_state
 from stages.files.file_state import FileState
 
 
@@ -44,7 +45,7 @@ class Assembled:
     Attributes:
         build: all of it but ``run.json`` and the manifest's file.
         verdict: that it passed.
-        seen: the state of each shard when it was hashed, by path.
+        seen: the states of the shards that nobody has written to since they were hashed, by path.
     """
 
     build: Build
@@ -115,8 +116,14 @@ def assemble(
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
-    seen = {shard.path: shard.measured.state for shard in shards}
-    return Assembled(_completed(outcome, folder, verdict, audits), verdict, seen)
+    build = _completed(outcome, folder, verdict, audits)
+    return Assembled(build, verdict, _unwritten(folder, shards))
+
+
+def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
+    """The states of the shards that nobody has written to since they were hashed."""
+    found = {shard.path: shard.measured.state for shard in shards}
+    return {path: state for path, state in found.items() if file_state.of(folder / path) == state}
 
 
 def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:

@@ -30,18 +30,20 @@ def keep(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
         _keep_part(hashes, work, made.reports[number])
     for shard in assembled.build.manifest.shards:
         path = Path(config.run.output) / shard.path
-        hashes.keep(path, shard.sha256, assembled.seen[shard.path])
+        if shard.path in assembled.seen:
+            hashes.keep(path, shard.sha256, assembled.seen[shard.path], linked=True)
     hashes.save()
 
 
 def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
-    """Keep the hashes of a part's files, if nothing was written to them since its report was."""
+    """Keep the hashes of a part's files, if nothing was written to them since its report was, or
+    since the part was last found to be as its report has it: both change the report last."""
     try:
         files = {work.path: report.sha256, work.rejects: report.rejects_sha256}
         states = {path: file_state.of(path) for path in files}
-        written = file_state.of(work.report).modified
+        vouched = file_state.of(work.report).changed
     except OSError:  # pruned meanwhile
         return
     for path, sha256 in files.items():
-        if states[path].modified <= written:
+        if states[path].changed <= vouched:
             hashes.keep(path, sha256, states[path])

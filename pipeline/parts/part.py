@@ -167,13 +167,14 @@ def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> P
         return None
     if not whole:
         return None
-    _use(work.path)
+    for path in (work.path, work.rejects, work.report):  # last, as when they were written
+        _use(path)
     return report
 
 
 def _use(path: Path) -> None:
-    """Set the time of a part's last use: a part in use is not pruned. Nothing was written to it, so
-    the time of modification stays."""
+    """Set the time of a file's last use: what is in use is not pruned. Nothing was written to it,
+    so the time of modification stays."""
     try:
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     except PermissionError:  # somebody else's file: they alone may set times of their choice

@@ -31,20 +31,13 @@ from expectations.readback.stored_rows import Planned, Sources, StoredRows, grou
 from expectations.tallies import Laws, Tally
 from stages import layouts
 from stages.columns import Ints
-from stages.errors import GateError
+from stages.errors import GateError, PipelineError
 from stages.files import file_state
 from stages.files.file_state import FileState
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
 _IDENTITIES = "identities"
-_UNMEASURED = (
-    ArithmeticError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-)
+_NOT_OURS = (PipelineError, OSError, MemoryError)  # they say by themselves what is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +228,9 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
             sums = found[EXAMPLE].sums if found else {}
             counts["n_examples"] = found[EXAMPLE].rows if found else 0
             counts["n_tokens"] = sum(n for name, n in sums.items() if name.endswith("n_tokens"))
-    except _UNMEASURED as error:
+    except _NOT_OURS:
+        raise
+    except Exception as error:  # somebody's metric may raise those of any library
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise GateError(
             f"{shard} cannot be checked: {what}.",

@@ -81,15 +81,17 @@ class KnownHashes:
         if settled and identity(path) == before:
             self._new[os.path.realpath(path)] = (before, sha256)
 
-    def keep(self, path: str | Path, sha256: str, seen: FileState) -> None:
-        """Keep a hash of a file that this program has made, or has given another name since.
+    def keep(self, path: str | Path, sha256: str, seen: FileState, linked: bool = False) -> None:
+        """Keep a hash of a file that nobody has written to since.
 
         Args:
-            seen: its state when it was hashed; the hash is kept if nothing was written since.
+            seen: its state when it was hashed.
+            linked: this program has removed another name of it since, so that its time of change
+                says nothing; its time of modification, which a writer can set, must do.
         """
         with suppress(OSError):
             now = file_state.of(path)
-            if now.written_as(seen) and now.dated():
+            if (now.written_as(seen) if linked else now == seen) and now.dated():
                 self._new[os.path.realpath(path)] = (astuple(now), sha256)
 
     def save(self) -> None:
