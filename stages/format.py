@@ -75,6 +75,9 @@ class Format(ABC):
         for part in cls.__mro__[: cls.__mro__.index(Format)]:
             for name in (*vars(part), *vars(part).get("__annotations__", ())):
                 _require_known(cls, name)
+        if "read" in vars(cls):  # which rows are plain was said of what another class reads
+            for name in _OF_PLAIN_ROWS - vars(cls).keys():
+                setattr(cls, name, getattr(Format, name))
         # A method that is still the one below, or an attribute that is still only announced.
         lacking = [n for n in _NEEDED if getattr(cls, n, None) is getattr(Format, n, None)]
         if lacking and not abstract:
@@ -124,6 +127,9 @@ class Format(ABC):
         return None
 
 
+_OF_PLAIN_ROWS = frozenset(
+    ("exchange", "dialogue", "answers", "step_lists", "step_text", "step_texts")
+)
 _KNOWN = sorted(n for n in {*vars(Format), *Format.__annotations__} if not n.startswith("_"))
 
 

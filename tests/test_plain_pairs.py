@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Record
+from stages.contract import Example, FormatOptions, Record, Row
 from stages.conversations import stop_text
 from stages.kinds.pair import Pairs
 from stages.normalize.stage import Normalize
@@ -299,6 +299,26 @@ class OwnPairs(Pairs):
     """A kind that changes what becomes of a pair."""
 
     name = "own_pairs"
+
+
+@pytest.mark.parametrize("name", ["preference", "stepwise", "prompt_completion", "openai"])
+def test_a_format_derived_from_a_plain_one_reads_its_rows_itself(name: str) -> None:
+    """Unless it reads them as the other one does."""
+    base: Any = type(formats.load(name))
+
+    class Own(base):
+        name = "own"
+
+        def read(self, row: Row, options: FormatOptions) -> list[Example]:
+            raise AssertionError
+
+    class Same(base):
+        name = "own"
+
+    hints = ("exchange", "dialogue", "answers", "step_lists", "step_text", "step_texts")
+    assert not any(getattr(Own(), hint) for hint in hints)
+    assert [getattr(Same(), hint) for hint in hints] == [getattr(base(), hint) for hint in hints]
+    assert any(getattr(base(), hint) for hint in hints)
 
 
 def test_a_kind_derived_from_a_plain_one_is_not_plain_itself() -> None:

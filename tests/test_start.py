@@ -102,6 +102,13 @@ def test_ctrl_c_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_behind_the_publication_says_what_is_there(tmp_path: Path, cache_dir: Path) -> None:
+    """While hashes are kept for the next build."""
+    ran = _run("pipeline.build.unchanged:keep", _INTERRUPTED, tmp_path, cache_dir)
+    assert (ran.returncode, ran.stderr.strip()) == (130, "interrupted; out has the new build")
+    assert pp.open(tmp_path / "out").validation.passed
+
+
 def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
     """Killed while it judges: the build is judged where it is made."""
     kill = "os.kill(arguments[0]._pool.workers[0].process.pid, signal.SIGKILL)"

@@ -71,5 +71,8 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
         built, assembled = finish_in(
             folder, target, prepared=prepared, made=made, judge=judge, report=report
         )
-    unchanged.keep(prepared, made, assembled)
+    try:
+        unchanged.keep(prepared, made, assembled)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
     return built
