@@ -47,8 +47,8 @@ $(NATIVE)/.ready: $(READY) $(NATIVE_SOURCES)
 	touch $(NATIVE)/.ready
 
 test-native: $(NATIVE)/.ready  ## Build the native module, and run the tests that it matters to.
-	POSTTRAIN_NATIVE=1 PYTHONPATH=$(NATIVE) $(BIN)/python -m pytest -m "" tests/test_native.py
-	POSTTRAIN_NATIVE=1 PYTHONPATH=$(NATIVE) $(BIN)/python -m pytest $(NATIVE_TESTS)
+	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest -m "" tests/test_native.py
+	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest $(NATIVE_TESTS)
 
 native: $(READY)  ## Build the native module into .venv; it needs a C compiler and Python's headers.
 	$(BIN)/python -m pip install --quiet --force-reinstall ./native

@@ -191,7 +191,7 @@ def require_equal(name: str, lines: list[bytes], module: native.Native) -> int:
     """Each line that the module takes is what the strict parser makes of it; how many it takes."""
     block = LineBlock(b"\n".join(lines), 0, 0, at_start=False, longest=1 << 20)
     first = _strict(lines[0])
-    how = first and plain.reading(tuple(first), formats.load(name), KIND)
+    how = first and plain.reading_of(tuple(first), formats.load(name), KIND)
     if not first or how is None or not all(map(native_rows._is_plainly_spelled, first)):
         return 0
     read = native_rows._read(module, block, first, how)
@@ -280,7 +280,7 @@ def test_a_line_that_is_not_surely_a_plain_row_is_left(line: bytes, module: nati
 def test_a_long_line_is_left(module: native.Native) -> None:
     block = LineBlock(WHOLE + b"\n" + WHOLE + b" ", 0, 0, at_start=False, longest=len(WHOLE))
     row = strict_json.parse(WHOLE)
-    how = plain.reading(tuple(row), formats.load("query_response"), KIND)
+    how = plain.reading_of(tuple(row), formats.load("query_response"), KIND)
     assert how is not None
     assert native_rows._read(module, block, row, how).lines.tolist() == [0]
 
