@@ -15,12 +15,11 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
-from pipeline.build import unchanged
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared, prepare, refuse_early
-from pipeline.build.publication import finish, finish_in
+from pipeline.build.publication import finish, finish_in, remember
 from pipeline.build_dir.built import Built
 from pipeline.options.config import Config
 from pipeline.publish import publish
@@ -71,8 +70,5 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
         built, assembled = finish_in(
             folder, target, prepared=prepared, made=made, judge=judge, report=report
         )
-    try:
-        unchanged.keep(prepared, made, assembled)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
+    remember(prepared, made, assembled)
     return built

@@ -37,8 +37,20 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
         built, assembled = finish_in(
             folder, target, prepared=prepared, made=made, judge=judge, report=report
         )
-    unchanged.keep(prepared, made, assembled)
+    remember(prepared, made, assembled)
     return built
+
+
+def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
+    """Keep the hashes of a build that has just been published, for the next one.
+
+    Raises:
+        KeyboardInterrupt: from here on an interruption says that the build is there.
+    """
+    try:
+        unchanged.keep(prepared, made, assembled)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
 
 
 def finish_in(

@@ -83,6 +83,26 @@ class Reading:
 ReadingOf: TypeAlias = Callable[[Sequence[str], Format, Kind], Reading | None]
 
 
+def reading_beside(
+    taken: tuple[str, ...],
+    names: Sequence[str],
+    format_: Format,
+    kind: Kind,
+    read: Callable[[Sequence[Row], tuple[str, ...]], Found],
+) -> Reading:
+    """How rows are read whose format takes some columns; others that it knows must be null."""
+    known = {*itertools.chain.from_iterable(format_.columns.values())}
+    others = [name for name in names if name not in taken]
+    unread = tuple(name for name in others if name not in known)
+    return Reading(
+        taken,
+        unread=unread,
+        meaning=tuple(name for name in unread if column_names.may_mean_more(name, kind)),
+        read=read,
+        absent=tuple(name for name in others if name in known),
+    )
+
+
 def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
     """How rows of a question and its answer, or of one conversation, are read."""
     for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
@@ -153,16 +173,13 @@ def _runs(
 
 def _by_columns(rows: Sequence[Row | None]) -> dict[tuple[str, ...], list[int]]:
     """The rows with the same columns."""
-    first = rows[0] if rows else None
-    if first is not None:
+    read = [row for row in rows if row is not None]
+    if read and len(read) == len(rows):
         # No row has a key twice: so if all keys together are those of the first row again and
         # again, as often as there are rows, then each row has just these.
-        try:
-            names = list(itertools.chain.from_iterable(rows))  # type: ignore[arg-type]
-        except TypeError:  # a row that could not be parsed
-            names = []
-        if names == list(first) * len(rows):
-            return {tuple(first): list(range(len(rows)))}
+        first = list(read[0])
+        if list(itertools.chain.from_iterable(read)) == first * len(read):
+            return {tuple(first): list(range(len(read)))}
     by_columns: dict[tuple[str, ...], list[int]] = {}
     for number, row in enumerate(rows):
         if row is not None:

@@ -24,9 +24,8 @@ from stages.conversations import stop_text, templated
 from stages.conversations.unfinished import opens_reasoning
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize.plain import Found, Reading
+from stages.normalize.plain import SAID, Found, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Turns
-from stages.rows import column_names
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -106,7 +105,7 @@ def _turns(value: Sequence[Any]) -> Talk | None:
     for turn in value:
         if type(turn) is not dict or len(turn) != 2:
             return None
-        who, said = ("role", "content") if "role" in turn else ("from", "value")
+        who, said = SAID[0] if "role" in turn else SAID[1]
         spelled, text = turn.get(who), turn.get(said)
         role = SPELLED.get(spelled) if type(spelled) is str else None
         if role is None or type(text) is not str or not text.strip():
@@ -212,14 +211,5 @@ def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | N
     asked = [name for name in names if name in format_.asks or name in format_.asks_in_turns]
     if len(asked) > 1:
         return None
-    taken = (*format_.answers, *asked)
-    known = {*itertools.chain.from_iterable(format_.columns.values())}
-    others = [name for name in names if name not in taken]
-    unread = tuple(name for name in others if name not in known)
-    return Reading(
-        taken,
-        unread=unread,
-        meaning=tuple(name for name in unread if column_names.may_mean_more(name, kind)),
-        read=functools.partial(_read, format_=format_),
-        absent=tuple(name for name in others if name in known),
-    )
+    read = functools.partial(_read, format_=format_)
+    return reading_beside((*format_.answers, *asked), names, format_, kind, read)

@@ -25,8 +25,7 @@ from stages.format import Format
 from stages.formats import _steps
 from stages.kinds import Kind
 from stages.kinds.steps import one_text
-from stages.normalize.plain import Found, Reading
-from stages.rows import column_names
+from stages.normalize.plain import Found, Reading, reading_beside
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -237,13 +236,4 @@ def reading_of(
     if any(len(some) != 1 for some in there):
         return None
     taken = tuple(some[0] for some in there)
-    known = {*itertools.chain.from_iterable(format_.columns.values())}
-    others = [name for name in names if name not in taken]
-    unread = tuple(name for name in others if name not in known)
-    return Reading(
-        taken,
-        unread=unread,
-        meaning=tuple(name for name in unread if column_names.may_mean_more(name, kind)),
-        read=wanted[1],
-        absent=tuple(name for name in others if name in known),
-    )
+    return reading_beside(taken, names, format_, kind, wanted[1])
