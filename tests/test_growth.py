@@ -54,7 +54,7 @@ CEILINGS: dict[str, dict[str, float]] = {
         "allocated": 11_300,
     },
 }
-SEVERAL_PARTS = {"allocations": 0.14, "allocated": 11_000}  # whose examples are put together
+SEVERAL_BATCHES = {"allocations": 0.14, "allocated": 11_000}  # each has some of its own
 SAMPLED = 8  # calls of encoders for a row that is read twice; one more may be in a larger build
 PEAK = 6_000  # bytes of Python and numpy, of each row of a part
 SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
@@ -128,7 +128,7 @@ def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
     assert all(count["encoded"] > 100 * size for count, size in zip(counts, sizes, strict=True))
     assert all(count["hashed"] > 100 * size for count, size in zip(counts, sizes, strict=True))
     assert not grown(counts, sizes, 0.1)
-    several = SEVERAL_PARTS if sizes == WIDE else {}
+    several = SEVERAL_BATCHES if sizes == WIDE else {}
     assert not above(counts, sizes, CEILINGS[task] | several)
 
 
