@@ -286,25 +286,25 @@ def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
     assert figures(make("rm", data), "margins")["negative"]["status"] == PASS
 
 
-def test_leaks_between_train_and_test(make: Make, tmp_path: Path) -> None:
-    """Examples and prompts that stand on both sides, counted row by row."""
-    rows = [{"prompt": f"Say {i % 20}", "completion": f"It is {i % 40}"} for i in range(80)]
+def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_path: Path) -> None:
+    """Rows are split by another column, so equal questions stand on both sides: counted by row."""
+    rows = [
+        {"prompt": f"Say {i % 20}", "completion": f"It is {i}", "topic": i % 7} for i in range(80)
+    ]
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = make("sft", data, test_size=0.25, layout="ragged")
+    out = make("sft", data, test_size=0.4, group_by="topic", layout="ragged")
     sides = {}
     for side in ("train", "test"):
         table = read(out / side / "data-00000-of-00001.arrow")
         lines = [int(name.rpartition(":")[2]) - 1 for name in table.column("row_id").to_pylist()]
-        sides[side] = [(n % 20, n % 40) for n in lines]
-    prompts = {prompt for prompt, _ in sides["train"]}
+        sides[side] = [n % 20 for n in lines]
     found = figures(out, "duplicates")
-    examples = sum(row in set(sides["train"]) for row in sides["test"])
-    assert found["leaked examples"]["detail"].startswith(f"{examples} of 20 ")
-    leaked = sum(prompt in prompts for prompt, _ in sides["test"])
-    assert found["leaked prompts"]["detail"].startswith(f"{leaked} of 20 ")
-    assert examples > 0
-    assert found["equal examples"]["status"] == WARN
+    leaked = sum(prompt in set(sides["train"]) for prompt in sides["test"])
+    detail = found["leaked prompts"]["detail"]
+    assert leaked > 0
+    assert detail.startswith(f"{leaked} of {len(sides['test'])} ")
+    assert found["leaked examples"]["value"] == 0
 
 
 def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -> None:

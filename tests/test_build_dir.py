@@ -45,7 +45,7 @@ Run = Callable[..., Ran]
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
     "sft-packed": ("sft", "sft", {}),
     "sft-ragged": ("sft", "sft/chat.jsonl", {"layout": "ragged", "stop": ("</answer>",)}),
-    "sft-padded": ("sft", "sft/zh_dialogues.jsonl", {"layout": "padded", "test_size": 1.0}),
+    "sft-padded": ("sft", "sft/zh_dialogues.jsonl", {"layout": "padded", "test_size": 0.4}),
     "rm-ragged": ("rm", "rm/pairs_margin.jsonl", {"trainer": "trl"}),
     "rm-padded": ("rm", "rm/pairs.jsonl", {"layout": "padded"}),
     "prm-packed": ("prm", "prm/alternatives.jsonl", {}),

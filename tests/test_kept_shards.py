@@ -308,7 +308,7 @@ def test_the_build_in_place_is_never_written_to(
     "options",
     [
         {"shuffle": True},
-        {"test_size": 5.0},
+        {"test_size": 0.2},
         {"dedup": True},
         {"system": "Answer."},
         {"max_length": 48},

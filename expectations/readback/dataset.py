@@ -92,3 +92,15 @@ def n_distinct_pairs(a: Ints, b: Ints) -> int:
     ordered = np.sort(a)
     again = np.isin(a, ordered[1:][ordered[1:] == ordered[:-1]])
     return len(a) - int(again.sum()) + n_distinct(as_one(a[again], b[again]))
+
+
+def n_in_both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> int:
+    """How many pairs of numbers of the second are in the first, too."""
+    few = np.isin(other[0], one[0])
+    if not few.any():
+        return 0
+    known = np.isin(one[0], other[0][few])
+    a = np.concatenate([one[0][known], other[0][few]])
+    b = np.concatenate([one[1][known], other[1][few]])
+    code, split = as_one(a, b), int(known.sum())
+    return int(np.isin(code[split:], code[:split]).sum())

@@ -91,7 +91,8 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    examples = planning.read_examples(works, reports)
+    grouped = prepared.config.groups is not None
+    examples = planning.read_examples(works, reports, grouped)
     sources = sources_of(prepared, works, reports)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)

@@ -20,6 +20,7 @@ from pipeline.manifest.counts import (
     PackingCounts,
     PaddingCounts,
     RowCounts,
+    SidesRecord,
     TokenCounts,
     TurnSplit,
 )
@@ -93,6 +94,23 @@ def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
             ),
         )
     return splits
+
+
+def _sides(outcome: Outcome) -> SidesRecord | None:
+    config, rule = outcome.recipe.config, outcome.plan.rule
+    if rule is None:
+        return None
+    column = config.source.group_by
+    return SidesRecord(
+        by="question" if column is None else "column",
+        column=column,
+        asked=config.plan.test_size,
+        share=rule.share,
+        deviation=rule.deviation,
+        groups=rule.groups,
+        groups_in_test=rule.groups_in_test,
+        largest=rule.largest,
+    )
 
 
 def _packing(outcome: Outcome) -> PackingCounts | None:
@@ -284,6 +302,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         packing=_packing(outcome),
         padding=_padding(outcome),
         splits=splits_of(outcome),
+        sides=_sides(outcome),
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

@@ -31,12 +31,18 @@ from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
-from stages.rows import notes
+from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
+
+
+def columns_of(recipe: Recipe) -> list[str]:
+    """The columns of a part: what plans are made from, and what is stored of an example."""
+    grouped = () if recipe.config.groups is None else (groups.NAME,)
+    return [*PLAN_COLUMNS, *grouped, *recipe.task.stored]
 
 
 @dataclass(slots=True)
@@ -219,8 +225,7 @@ class _Rejects:
 
 
 def _stored(recipe: Recipe, batch: Batch) -> Batch:
-    stored = recipe.task.stored
-    return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
+    return (fold(batch) if "folded" in recipe.task.stored else batch).select(columns_of(recipe))
 
 
 def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
@@ -308,7 +313,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             batches.append(_stored(recipe, batch))
     _count_readings(report, normalize, witness)
     checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
-    schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
+    schema = columns.schema(columns_of(recipe))
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     checks.require_counts(work, report, examples=table, refused=rejects.refused)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)

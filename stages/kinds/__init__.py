@@ -81,6 +81,15 @@ class Kind(ABC):
         """Peculiarities of an example that is kept, by the names of ``notes.WORDS``."""
         return []
 
+    def questions(self, batch: pa.RecordBatch) -> list[str]:
+        """What each of its sequences asks; two that ask the same are on one side of a split."""
+        column = batch.column(self.texts[0])
+        if not hasattr(column, "offsets"):
+            return [text or "" for text in column.to_pylist()]
+        from stages.rows import groups
+
+        return groups.first_questions(column)
+
     @abstractmethod
     def ready(self, example: Any, normalize: Normalize) -> list[Any]:
         """The sequences of an example, each in the form that ``filled`` takes.

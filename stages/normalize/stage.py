@@ -31,7 +31,7 @@ from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
-from stages.rows import notes, null_fields
+from stages.rows import groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
 from stages.rows.unread import Tally, left_over, require_asked
@@ -53,6 +53,8 @@ class Normalize:
         printed: the fields of a turn that the chat template prints.
         tally: what was left out of the rows since ``restart``.
         stop_text: what to do with the text of a stop token at the end of an answer.
+        group_by: what decides which rows are on one side of a split (``rows.groups``); None where
+            rows are not split.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -69,6 +71,7 @@ class Normalize:
     tally: Tally = field(default_factory=Tally, compare=False)
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
+    group_by: str | None = None
 
     @functools.cached_property
     def example_kind(self) -> Kind:
@@ -81,7 +84,8 @@ class Normalize:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return IDENTITY + self.example_kind.columns
+        grouped = () if self.group_by is None else (groups.NAME,)
+        return IDENTITY + self.example_kind.columns + grouped
 
     def _treat_reasoning(self, example: Example) -> None:
         for turns in self.example_kind.turns(example):
@@ -145,7 +149,8 @@ class Normalize:
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
         left = left_over(row, examples, printed=self.printed, taken=self.options.columns.values())
-        left = [one for one in left if one.path not in self.selection.decided]
+        decided = {*self.selection.decided, self.group_by}
+        left = [one for one in left if one.path not in decided]
         for one in left:
             if one.path not in self._settled:
                 require_asked(one, self.kind, examples)
@@ -194,6 +199,7 @@ class Normalize:
             and not self.fans_out
             and self.train_on != "all"
             and not self.strip_reasoning
+            and not self.group_by
         )
 
     @functools.cached_property
@@ -237,6 +243,12 @@ class Normalize:
         return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
+        batch = self._normalized(records)
+        if self.group_by is None:
+            return batch
+        return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)
+
+    def _normalized(self, records: Sequence[Record]) -> Batch:
         pieces = list(self._plain(records))
         if len(pieces) == 1 and len(pieces[0][0]) == len(records):
             return pieces[0][1]
