@@ -212,7 +212,8 @@ NUMBERS = {
     DATASET: (
         "rows_in rows_accounted examples_made examples_accounted examples_kept examples_stored "
         "tokens_kept tokens_stored trained_kept trained_stored n_names_repeated "
-        "n_rows_on_both_sides n_examples_on_both_sides duplicates_declared duplicates_stored n_packs_mergeable"
+        "n_rows_on_both_sides n_examples_on_both_sides duplicates_declared duplicates_stored "
+        "n_packs_mergeable"
     ),
     SHARD: "hash_differs n_columns_differ n_rows n_rows_planned n_rows_polars",
 }
