@@ -1,4 +1,4 @@
-"""``pipeline build``: the build that a TOML recipe describes, for scheduled runs."""
+"""``pipeline build``: the builds that a TOML recipe describes, for scheduled runs."""
 
 from __future__ import annotations
 
@@ -7,34 +7,26 @@ from typing import Any
 
 import click
 
-from pipeline.options.command_line import OUTPUT, with_options
-from stages.errors import UsageError
-from stages.files import toml_file
+from pipeline.options.command_line import CHANGES, OUTPUT, given_flags, with_options
 
-_ALSO = ("task", "data")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = toml_file.read(path)
-    except ValueError as error:
-        raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
-    missing = [name for name in (*_ALSO, "model") if name not in content]
-    if missing:
-        raise UsageError(
-            f"{path} has no {', '.join(missing)}.", "A recipe needs task, model and data."
-        )
-    return content
+SET = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the recipe: max-length=2048, map.prompt=question, source.math.system=...",
+)
 
 
-@click.command(name="build", help="Build from a TOML recipe: task, data and any option.")
+@click.command(name="build", help="Build what a TOML recipe describes; options given here win.")
 @click.argument("recipe", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@with_options(OUTPUT)
-def COMMAND(recipe: Path, as_json: bool, quiet: bool) -> None:
-    """Paths of the recipe are taken from where the command runs."""
-    from pipeline.options.table import config_of
+@with_options((SET,), OUTPUT, CHANGES)
+def COMMAND(
+    recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any
+) -> None:
+    """Paths in the recipe count from its folder, those given here from where the command runs."""
+    from pipeline.options.recipe import builds_of
     from pipeline.run_build import build_and_report
 
-    options = _read(recipe)
-    task, data = (options.pop(name) for name in _ALSO)
-    build_and_report(config_of(task, data, options, str(recipe)), as_json, quiet)
+    for config in builds_of(recipe, changes, given_flags(given)):
+        build_and_report(config, as_json, quiet)
