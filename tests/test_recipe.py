@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_the_schema_takes_the_examples(path: Path) -> None:
     """And the program does, from any folder."""
     VALIDATOR.validate(_json(path.read_text()))
     assert builds_of(path)
+
+
+def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block of the docs that has a task."""
+    monkeypatch.setenv("EXTRA", "/elsewhere")
+    text = (ROOT / "docs" / "recipes.md").read_text("utf-8")
+    blocks = [b for b in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "task" in b]
+    assert len(blocks) >= 3
+    for block in blocks:
+        VALIDATOR.validate(_json(block))
+        assert builds_of(_write(tmp_path, block))
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.options.command_line import CHANGES, OUTPUT, given_flags, with_options
+from pipeline.options.command_line import CHANGES, OUTPUT, SET, given_flags, with_options
+from stages.errors import PipelineError
 
-SET = click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a key of the recipe: max-length=2048, map.prompt=question, source.math.system=...",
-)
+if TYPE_CHECKING:
+    from pipeline.options.config import Config
 
 
 @click.command(name="build", help="Build what a TOML recipe describes; options given here win.")
@@ -28,5 +25,30 @@ def COMMAND(
     from pipeline.options.recipe import builds_of
     from pipeline.run_build import build_and_report
 
-    for config in builds_of(recipe, changes, given_flags(given)):
-        build_and_report(config, as_json, quiet)
+    configs = builds_of(recipe, changes, given_flags(given))
+    if len(configs) == 1:
+        build_and_report(configs[0], as_json, quiet)
+    else:
+        _each(configs, as_json, quiet)
+
+
+def _each(configs: Sequence[Config], as_json: bool, quiet: bool) -> None:
+    """Build one after the other; one that fails keeps none of the others back.
+
+    Parts lie in the cache by what they depend on, so builds that differ in their shards alone
+    encode the rows once. Ends with the status of the first build that failed.
+    """
+    from pipeline.run_build import build_and_report
+
+    status = 0
+    for config in configs:
+        if not quiet:
+            click.echo(f"build     {config.run.output}", err=True)
+        try:
+            build_and_report(config, as_json, quiet)
+        except PipelineError as error:
+            status = status or error.exit_code
+            remedy = f"\n       {error.remedy}" if error.remedy else ""
+            click.echo(f"error: {config.run.output}: {error.what}{remedy}", err=True)
+    if status:
+        raise click.exceptions.Exit(status)

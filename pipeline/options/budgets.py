@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import Any
 
 from pipeline.options import values as v
@@ -32,6 +31,8 @@ class Amount(v.Value):
         found = AMOUNT.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             return value
+        from fractions import Fraction  # few recipes have amounts in words
+
         exact = Fraction(found[1]) * 1000 ** " kmb".index((found[2] or " ").lower())
         return int(exact) if exact.denominator == 1 else value
 
@@ -68,7 +69,7 @@ def _own(name: str, value: v.Value, sentence: str) -> Option:
     return Option(name=name, value=value, help=sentence, default=None, flags=(), by_source=True)
 
 
-NAME = _own("name", v.Text(), "What the source is called in messages and in the manifest.")
+NAME = _own("name", v.Text(), "What a source or build is called in messages and in --set.")
 FILTER = _own("filter", v.Text(), "Use only examples for which this expression is true.")
 OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET, "filter": FILTER}
 

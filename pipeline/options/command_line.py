@@ -11,7 +11,7 @@ import click
 
 from pipeline import tasks
 from pipeline.options.config import Config
-from pipeline.options.phases import OPTIONS, Option, default_cache
+from pipeline.options.phases import OPTIONS, PHASE_OF, Option, default_cache
 from pipeline.options.values import Switch
 from pipeline.tasks import Task
 from stages.errors import UsageError
@@ -53,11 +53,25 @@ OUTPUT = (
 )
 
 
+SET = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the recipe: max-length=2048, map.prompt=question, source.math.system=...",
+)
+
+
 def of_task(task: Task) -> tuple[Decorator, ...]:
     """The options of a build for one task: those that every task reads, and its own."""
     own = set(task.options)
     others = {option for name in tasks.names() for option in tasks.load(name).options} - own
     return tuple(option for name, option in _BY_NAME.items() if name not in others)
+
+
+def of_phase(phase: str) -> tuple[Decorator, ...]:
+    """The options of one phase."""
+    return tuple(option for name, option in _BY_NAME.items() if PHASE_OF[name] == phase)
 
 
 def not_read(name: str, task: str) -> str | None:

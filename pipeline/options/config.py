@@ -7,7 +7,7 @@ room for. A build's recipe is a hash of ``source``, ``parts``, ``plan`` and ``ju
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,21 @@ class Source:
     max_reject: float | None = None
     budget: Budget = field(default_factory=Budget)
 
+    @property
+    def recorded(self) -> dict[str, object]:
+        """The source in a manifest's options."""
+        own = {"name": self.name, "max_reject": self.max_reject}
+        return own | _in_order(_recorded(self.options)) | _recorded(self.budget)
+
+    @classmethod
+    def of_record(cls, recorded: Mapping[str, Any], data: tuple[str, ...]) -> Source:
+        """The source that ``recorded`` gave; ``data``: where its inputs are now."""
+        values = {key: tuple(x) if isinstance(x, list) else x for key, x in recorded.items()}
+        known = {one.name for one in fields(SourceOptions)} - {"data"}
+        options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
+        budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
+        return cls(options, str(values["name"]), values["max_reject"], budget)
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -113,6 +128,26 @@ class Config:
         made = {phase: PHASES[phase](**values[phase]) for phase in values}
         return cls(sources=(source,), **made)
 
+    @classmethod
+    def of_record(
+        cls, recorded: Mapping[str, Any], data: Sequence[tuple[str, ...]], **options: Any
+    ) -> Config:
+        """The options that a manifest holds.
+
+        Args:
+            data: where the inputs of each source are now.
+            options: those that a manifest does not have, ``model`` and ``output`` among them.
+
+        Raises:
+            UsageError, TypeError: see ``of``.
+        """
+        flat = cls.of(data=data[0], **from_record(recorded), **options)
+        named = recorded.get("sources")
+        if named is None:
+            return flat
+        sources = tuple(map(Source.of_record, named, data))
+        return replace(flat, sources=sources)
+
     def but(self, **options: Any) -> Config:
         """The same with other values of some options, in all sources; raises as ``of`` does."""
         values = by_phase(options)
@@ -133,6 +168,11 @@ class Config:
         return replace(self, sources=(self.sources[number],))
 
     @property
+    def data(self) -> tuple[str, ...]:
+        """What all sources are made of."""
+        return tuple(path for one in self.sources for path in one.options.data)
+
+    @property
     def source(self) -> SourceOptions:
         """How the rows of the one source are read.
 
@@ -149,25 +189,20 @@ class Config:
 
     @property
     def for_parts(self) -> dict[str, object]:
-        """What all parts depend on beside the model and the bytes of their splits."""
-        return self._recorded("source", "parts") | {"longest_example": self.plan.longest_example}
+        """What the parts of one source depend on beside the model and the bytes of their splits."""
+        options = _recorded(self.source) | _recorded(self.parts)
+        return _in_order(options) | {"longest_example": self.plan.longest_example}
 
     @property
     def for_build(self) -> dict[str, object]:
-        """What the build's bytes depend on beside its model and inputs: a manifest's options."""
-        return self._recorded("source", "parts", "plan", "judge")
+        """What the build's bytes depend on beside its model and inputs: a manifest's options.
 
-    def _recorded(self, *phases: str) -> dict[str, object]:
-        """The options of some phases, ready for JSON and in a manifest's order."""
-        recorded = {}
-        for phase in phases:
-            options = getattr(self, phase)
-            for option in fields(options):
-                written = option.metadata.get(RECORDED, _plain)
-                if written is not None:
-                    recorded[option.name] = written(getattr(options, option.name))
-        first = {name: recorded[name] for name in _FIRST if name in recorded}
-        return first | recorded
+        Those of named sources are in ``sources``, in their order.
+        """
+        common = _recorded(self.parts) | _recorded(self.plan) | _recorded(self.judge)
+        if self.sources == (Source(self.sources[0].options),):
+            return _in_order(_recorded(self.sources[0].options) | common)
+        return _in_order(common) | {"sources": [one.recorded for one in self.sources]}
 
 
 def by_phase(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -182,6 +217,21 @@ def by_phase(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             raise TypeError(f"there is no option {name!r}")
         values[PHASE_OF[name]][name] = value
     return values
+
+
+def _recorded(options: Any) -> dict[str, object]:
+    """The options of a phase, ready for JSON."""
+    recorded = {}
+    for option in fields(options):
+        written = option.metadata.get(RECORDED, _plain)
+        if written is not None:
+            recorded[option.name] = written(getattr(options, option.name))
+    return recorded
+
+
+def _in_order(recorded: dict[str, object]) -> dict[str, object]:
+    """The same in a manifest's order."""
+    return {name: recorded[name] for name in _FIRST if name in recorded} | recorded
 
 
 def from_record(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,9 +118,6 @@ class Data(Texts):
 class ModelName(Value):
     """A profile, a hub id, a directory or a profile file."""
 
-    def loosened(self, value: Any) -> Any:
-        return plain(value)
-
     def anchored(self, value: Any, folder: str) -> Any:
         if not isinstance(value, str):
             return value

@@ -22,6 +22,7 @@ from stages.files.toml_lines import Place
 _FLAG = re.compile(r"--([a-z-]+)")
 _NEEDED = ("task", "data", "model")
 _EVERY = {**OPTIONS, **OF_SOURCE}
+_BY_KEY = {option.key: name for name, option in _EVERY.items()}
 Values = Mapping[str, Any]
 Made = TypeVar("Made")
 
@@ -44,7 +45,7 @@ def builds_of(
         for _, inner in recipe_file.tables(table):
             inner.pop(option.key, None)
         table[option.key] = value
-        mistakes.said[(option.key,)] = option.flags[-1]
+        mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
     return configs_of(table, mistakes, path.parent, path.stem)
 
 
@@ -62,30 +63,34 @@ def configs_of(
     """
     top = checked(table, mistakes)
     sources, builds = top.pop("source", None), top.pop("build", None)
-    named = _named_sources(sources, mistakes)
+    _require_named("source", sources or (), mistakes, needed=("name", "data"))
+    _require_named("build", builds or (), mistakes)
     every = _Table(top, _places(top, ()))
     made = []
     for number, own in enumerate([{}] if builds is None else builds):
         place: Place = () if builds is None else ("build", number)
-        reading = _Reading(every.below(own, place), named, place, mistakes)
+        reading = _Reading(every.below(own, place), list(sources or ()), place, mistakes)
         made.append(reading.config(folder, stem))
     _require_apart(made, mistakes)
     mistakes.require_none()
     return tuple(filter(None, made))
 
 
-def _named_sources(sources: Sequence[Values] | None, mistakes: Mistakes) -> list[Values]:
-    """The sources of a recipe, each with data and a name of its own; empty where it has none."""
+def _require_named(
+    kind: str, tables: Sequence[Values], mistakes: Mistakes, needed: Sequence[str] = ()
+) -> None:
+    """Each of some tables has the keys that it needs, and no two have one name."""
     seen: set[str] = set()
-    for number, one in enumerate(sources or ()):
-        place: Place = ("source", number)
-        for key in ("name", "data"):
+    for number, one in enumerate(tables):
+        place: Place = (kind, number)
+        for key in needed:
             if key not in one and (*place, key) not in mistakes.places:
-                mistakes.add(place, f"it has no {key}", "A source needs name and data.")
-        if one.get("name") in seen:
-            mistakes.add((*place, "name"), f"{one['name']!r} is the name of two sources")
-        seen.add(one.get("name", number))
-    return list(sources or ())
+                mistakes.add(place, f"it has no {key}", f"A {kind} needs {' and '.join(needed)}.")
+        name = one.get("name")
+        if name == "" or name in seen:
+            why = f"{name!r} is the name of two of them" if name else "the name is empty"
+            mistakes.add((*place, "name"), why, "Give each a name of its own.")
+        seen |= {name} if name else set()
 
 
 def _require_apart(made: Sequence[Config | None], mistakes: Mistakes) -> None:
@@ -121,7 +126,7 @@ class _Table:
     def of(self, error: UsageError) -> Place:
         """The place of the option that an error is about."""
         words = [*_FLAG.findall(error.what), error.what.split()[0]]
-        names = (word.replace("-", "_") for word in words)
+        names = (_BY_KEY[word] for word in words if word in _BY_KEY)
         return next((self.places[name] for name in names if name in self.places), ())
 
 
@@ -136,7 +141,6 @@ class _Reading:
 
     def config(self, folder: Path, stem: str) -> Config | None:
         """Its options; None where there is a mistake."""
-        before = len(self.mistakes)
         missing = [name for name in _NEEDED if self._lacks(name)]
         if missing:
             remedy = "A recipe needs task, model and data."
@@ -157,15 +161,17 @@ class _Reading:
             for phase, kind in PHASES.items()
             if phase != "source"
         }
-        if len(self.mistakes) > before:
+        if None in sources or None in made.values():
             return None
-        made["sources"] = tuple(filter(None, sources))
-        return self._tried(lambda: Config(**made), table)
+        read = tuple(one for one in sources if one is not None)
+        return self._tried(lambda: Config(sources=read, **made), table)
 
     def _lacks(self, name: str) -> bool:
         if name in self.table.values or (name == "data" and self.sources):
             return False
-        return not {(name,), (*self.place, name)} & self.mistakes.places
+        # What is wrong is not missing, and neither is what may be in tables that are wrong.
+        wrong = {(name,), (*self.place, name), ("source" if name == "data" else "build",)}
+        return not wrong & self.mistakes.places
 
     def _sources(self) -> list[Source | None]:
         common = {n: x for n, x in self.table.values.items() if PHASE_OF.get(n) == "source"}
@@ -178,9 +184,11 @@ class _Reading:
         ]
 
     def _source(self, table: _Table, own: Values) -> Source | None:
-        """One source, from its keys and those of the recipe's top."""
+        """One source, from its keys and those of the recipe's top; None where there is a mistake."""
         self._require_read(table, own)
         table = self._settled(table)
+        if "data" not in table.values:
+            return None
         amounts = {name: value for name, value in own.items() if name in BUDGET}
         budget = self._tried(partial(Budget, **amounts), table)
         self._tried(partial(require_planned, own.get("name", ""), own), table)

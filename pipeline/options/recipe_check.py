@@ -42,7 +42,7 @@ def _from_the_end(place: Place) -> tuple[tuple[str, int], ...]:
 
 def _option_of(loc: Place) -> Place:
     """The place of the option that an error of pydantic is in."""
-    return loc[: 3 if loc[0] in TABLES else 1]
+    return loc[:3] if loc[0] in TABLES and len(loc) > 2 else loc[:1]
 
 
 def _known(place: Place) -> dict[str, Option]:
@@ -55,7 +55,7 @@ def _note(place: Place, error: Any, table: Mapping[str, Any], mistakes: Mistakes
     if error["type"] == "extra_forbidden":
         mistakes.add(place, *_unknown(place, key, known))
         return
-    if place[0] in TABLES and len(place) < 3:
+    if place[0] in TABLES and len(place) == 1:
         name = place[0]
         mistakes.add(place, f"{name} must be tables", f"Begin each with a line [[{name}]].")
         return

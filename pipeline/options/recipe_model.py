@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from pipeline.options.budgets import AMOUNT, OF_SOURCE, Amount
+from pipeline.options.budgets import AMOUNT, NAME, OF_SOURCE, Amount
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.values import Pairs, Texts
@@ -25,7 +25,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 # What each table of a recipe may have. ``[[build]]`` names no data: its builds are of one list.
 TOP: dict[str, Option] = dict(OPTIONS)
 SOURCE: dict[str, Option] = OF_SOURCE | {n: o for n, o in OPTIONS.items() if o.by_source}
-BUILD: dict[str, Option] = {name: o for name, o in OPTIONS.items() if name != "data"}
+BUILD: dict[str, Option] = {"name": NAME, **{n: o for n, o in OPTIONS.items() if n != "data"}}
 
 
 def _field(option: Option) -> Any:

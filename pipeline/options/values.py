@@ -53,7 +53,7 @@ class Value:
 
     def loosened(self, value: Any) -> Any:
         """A value in one of the spellings that are also read, in the usual one."""
-        return value.isoformat() if isinstance(value, datetime.date) else value
+        return value.isoformat() if isinstance(value, datetime.date) else plain(value)
 
     def anchored(self, value: Any, folder: str) -> Any:
         """The same, where it is a path that counts from this folder, as it counts from here."""
@@ -222,7 +222,7 @@ class Texts(Value):
         if isinstance(value, Words) and value.startswith("["):
             value = _toml(value)
         if isinstance(value, str | PathLike):
-            return [fspath(value)]
+            return [plain(value)]
         return [plain(one) for one in value] if isinstance(value, tuple | list) else value
 
     def settled(self, value: Any) -> Any:
@@ -325,7 +325,10 @@ class Width(Value):
 
 
 def plain(value: Any) -> Any:
-    return fspath(value) if isinstance(value, PathLike) else value
+    """A text as that and nothing else; other values as they are."""
+    if isinstance(value, PathLike):
+        return fspath(value)
+    return str(value) if isinstance(value, Words) else value
 
 
 def _toml(words: str) -> Any:
