@@ -108,9 +108,9 @@ def _body(
 ) -> list[str]:
     """The data, in sources where it is not read alike, and what may be changed."""
     said = [
-        f"{OPTIONS[name].key} = {_toml(value)}"
+        f"{OPTIONS[name].key} = {_toml(OPTIONS[name].value.loosened(value))}"
         for name, value in given.items()
-        if name in OPTIONS and name != "model" and value not in (OPTIONS[name].default, None, (), "")
+        if name not in ("model", "cache_dir") and value not in (OPTIONS[name].default, None, (), "")
     ]
     offered = _offers(task, given)
     if len(groups) == 1:
@@ -171,6 +171,9 @@ def _name(argument: str, taken: set[str]) -> str:
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        entries = (f"{_toml(key)} = {_toml(one)}" for key, one in value.items())
+        return f"{{ {', '.join(entries)} }}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):

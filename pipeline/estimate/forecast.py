@@ -310,7 +310,8 @@ def would_stop(estimate: Forecast) -> bool:
     reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
     refused = False
     for limit in limits(config):
-        read, lost = (sum(many[number] for number in limit.sources) for many in (made.read, made.lost))
+        read = sum(made.read[number] for number in limit.sources)
+        lost = sum(made.lost[number] for number in limit.sources)
         rows = max(estimate.rows_of(limit.sources), read)
         refused |= too_many(round(lost / max(read, 1) * rows), rows, limit.share)
     return len(made.lengths) <= made.long or refused or reversed_pairs

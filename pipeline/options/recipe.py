@@ -184,7 +184,7 @@ class _Reading:
         ]
 
     def _source(self, table: _Table, own: Values) -> Source | None:
-        """One source, from its keys and those of the recipe's top; None where there is a mistake."""
+        """One source, from its keys and those of the top; None where there is a mistake."""
         self._require_read(table, own)
         table = self._settled(table)
         if "data" not in table.values:

@@ -63,7 +63,9 @@ class Recipe:
 
     def of_source(self, number: int) -> Recipe:
         """The recipe for the rows of one source: what makes stages takes its options from there."""
-        return self if len(self.config.sources) == 1 else replace(self, config=self.config.only(number))
+        if len(self.config.sources) == 1:
+            return self
+        return replace(self, config=self.config.only(number))
 
     @property
     def readings(self) -> tuple[tuple[int, str], ...]:
@@ -201,8 +203,9 @@ def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes)
 
 def _proved(config: Config) -> tuple[Resolved, TargetModel]:
     """The model, proved for what each source asks of it."""
-    asked = {(one.options.train_on, one.options.system): at for at, one in enumerate(config.sources)}
-    first, *others = [find_model(config.only(at)) for at in sorted(asked.values())]
+    asked = [(one.options.train_on, one.options.system) for one in config.sources]
+    places = sorted(asked.index(one) for one in set(asked))
+    first, *others = [find_model(config.only(at)) for at in places]
     for _, model in others:
         first[1].probes.update(model.probes)
     return first

@@ -93,7 +93,8 @@ def refuse_too_many(ledger: Ledger, rows: Mapping[int, int], left: int, config: 
             some = some if left else ledger
             error = error_of(some, read, left=bool(left), config=config, limit=limit)
             listed = failed.folder_of(config.run.output) / REJECTS
-            raise DataError(error.what, f"{error.remedy} Every refused row is in {listed}.".lstrip())
+            remedy = f"{error.remedy} Every refused row is in {listed}.".lstrip()
+            raise DataError(error.what, remedy)
 
 
 def _joined(ledger: Ledger, sources: Sequence[int]) -> Ledger:
