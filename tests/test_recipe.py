@@ -18,7 +18,7 @@ from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
 from pipeline.options import recipe_model as declared
-from pipeline.options.command_line import BUILD, config_from, not_read, with_options
+from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
 from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.phases import OPTIONS, Option

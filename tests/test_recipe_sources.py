@@ -54,7 +54,7 @@ def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
     tables = list(Build.open(folder).splits["train"].tables())
-    return [row for row in pa.concat_tables(tables).to_pylist()]
+    return list(pa.concat_tables(tables).to_pylist())
 
 
 def _parts(cache: Path) -> set[str]:
@@ -238,7 +238,7 @@ def test_budgets_are_checked_and_not_built_yet(
         (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),
         (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":5: build 1: [[build]] has no data"),
         (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
-        (f"task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
+        ("task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
         (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":6: build 1: --thinking is"),
     ],
 )  # fmt: skip

@@ -81,9 +81,7 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
             _require_hopeful(recipe, mine, limit)
 
 
-def _require_hopeful(
-    recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit: Limit
-) -> None:
+def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit: Limit) -> None:
     """The same for the inputs that one limit is for."""
     config = recipe.config
     ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0

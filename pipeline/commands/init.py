@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from pipeline import memory, tasks
-from pipeline.options.command_line import with_options
 from pipeline.options.command_line import of_phase as options_of
+from pipeline.options.command_line import with_options
 from stages.errors import UsageError
 
 MODEL = "qwen2.5-7b-instruct"

@@ -116,9 +116,7 @@ def _head(task: str, model: str) -> list[str]:
     ]
 
 
-def _body(
-    groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: Path
-) -> list[str]:
+def _body(groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: Path) -> list[str]:
     """The data, in sources where it is not read alike, and what may be changed."""
     said = [
         f"{OPTIONS[name].key} = {_toml(OPTIONS[name].value.loosened(value))}"
@@ -146,17 +144,17 @@ def _data(group: _Group, path: Path) -> list[str]:
 def _from(path: Path, argument: str) -> str:
     """An argument as the recipe has it."""
     address = Data().anchored([argument], _NOWHERE)[0] == argument and not os.path.lexists(argument)
-    return argument if address or os.path.isabs(argument) else _relative(path, argument)
+    return argument if address or Path(argument).is_absolute() else _relative(path, argument)
 
 
 def _model(path: Path, model: str) -> str:
     """The model as the recipe has it."""
-    named = ModelName().anchored(model, _NOWHERE) == model and not os.path.isdir(model)
-    return model if named or os.path.isabs(model) else f"./{_relative(path, model)}"
+    named = ModelName().anchored(model, _NOWHERE) == model and not Path(model).is_dir()
+    return model if named or Path(model).is_absolute() else f"./{_relative(path, model)}"
 
 
 def _relative(path: Path, other: str) -> str:
-    return os.path.relpath(os.path.expanduser(other), os.path.dirname(path) or ".")
+    return os.path.relpath(Path(other).expanduser(), path.parent)
 
 
 def _offers(task: str, given: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from pipeline.manifest.manifest import Manifest
 
-
 Named: TypeAlias = tuple[str, str, str]  # name and sha256 of an input; its source, if it has a name
 
 

@@ -146,10 +146,13 @@ class SourceOptions:
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.")
     reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.")
     reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.")
+    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question.")
 
     def __post_init__(self) -> None:
         for text in self.where:
             condition(text)  # raises where it cannot be read
+        if self.group_by == "":
+            raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
         if self.reasoning == "mask" and self.train_on == "all":
             raise UsageError(
                 "--reasoning mask is not for --train-on all.",
@@ -206,7 +209,7 @@ class PlanOptions:
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
     stop: tuple[str, ...] = option((), v.Texts("TEXT"), "Custom stop marker for serving.json.")
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
-    test_size: float = option(0.0, v.Number(least=0), "Rows for a test split: a share below 1, or a number.")
+    test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle and --test-size.")
 
@@ -230,11 +233,10 @@ class PlanOptions:
             )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-        whole = self.test_size < 1 or float(self.test_size).is_integer()
-        if not (0 <= self.test_size < 2**53 and whole):  # NaN included
+        if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
-                f"--test-size must be a share or a number of rows, not {self.test_size}.",
-                "Give a share below 1, or a number of rows.",
+                f"--test-size must be a share below 1, not {self.test_size:g}.",
+                "Give 0.05, say. A number of rows would move rows to the other side as data grows.",
             )
 
     @property

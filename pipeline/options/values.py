@@ -139,28 +139,31 @@ class Number(Value):
     """A number between two others, both included.
 
     Attributes:
-        above: it must be greater than this.
+        above: it must be greater than this; ``below``: less than this.
     """
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
+    below: float | None = None
 
     @property
     def words(self) -> str:
-        return "a number" + _between(self.least, self.most, self.above)
+        return "a number" + _between(self.least, self.most, self.above, self.below)
 
     def of_click(self) -> dict[str, Any]:
         import click
 
-        return {"type": click.FloatRange(self.least, self.most)}
+        return {"type": click.FloatRange(self.least, self.most), "metavar": self.metavar}
 
     def of_pydantic(self) -> Any:
         from typing import Annotated
 
         from pydantic import Field
 
-        limits = Field(ge=self.least, le=self.most, gt=self.above, allow_inf_nan=False)
+        limits = Field(
+            ge=self.least, le=self.most, gt=self.above, lt=self.below, allow_inf_nan=False
+        )
         return Annotated[float, limits]
 
     def loosened(self, value: Any) -> Any:
@@ -171,7 +174,14 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def _between(least: float | None, most: float | None, above: float | None = None) -> str:
+def _between(
+    least: float | None,
+    most: float | None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str:
+    if below is not None:
+        return f" from {least or 0:g} to below {below:g}"
     if above is not None:
         return f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
     if least is not None and most is not None:
