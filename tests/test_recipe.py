@@ -20,10 +20,11 @@ from pipeline import tasks
 from pipeline.options import recipe_model as declared
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
+from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.recipe import builds_of
-from pipeline.options.values import OneOf, Pairs, Switch, Texts, Value, Whole, Width
+from pipeline.options.values import OneOf, Switch, Value, Whole, Width
 from stages import catalog
 from stages.errors import UsageError
 
@@ -52,6 +53,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "stop-text": ('"strip"', '"stripp"'),
     "reasoning-in": ('"think"', '"thinking"'),
     "reasoning": ('"strip"', '"stripped"'),
+    "group-by": ('"topic"', "true"),
     "too-long": ('"trim-turns"', '"trim"'),
     "chat-template": ('"{dir}/a.txt"', "false"),
     "eos": ('"<|im_end|>"', "1"),
@@ -67,7 +69,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "max-length": ("2048", "7"),
     "stop": ('["</a>"]', "[true]"),
     "dedup": ("true", '"yes"'),
-    "test-size": ("0.1", "-1"),
+    "test-size": ("0.1", "1"),
     "shuffle": ("false", "0"),
     "seed": ("-7", "1.5"),
     "max-reject": ("0.5", "2"),
@@ -79,6 +81,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
 }
+NEEDS = {"group-by": "test-size = 0.1\n"}  # what must stand beside a key
 TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
 
 
@@ -88,7 +91,7 @@ def _head(key: str) -> str:
         "model": 'model = "qwen2-1.5b"',
         "data": f'data = ["{DATA}"]',
     }
-    return "".join(f"{line}\n" for name, line in lines.items() if name != key)
+    return "".join(f"{line}\n" for name, line in lines.items() if name != key) + NEEDS.get(key, "")
 
 
 def _write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
@@ -192,7 +195,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         (8, "--neutral is an option of prm, not of sft."),
         (9, "--reasoning mask is not for --train-on all."),
         (12, "stop must be a list of texts, not ['a', True]."),
-        (13, "--test-size must be a share or a number of rows, not 1.5."),
+        (13, "test-size must be a number from 0 to below 1, not 1.5."),
         (14, "There is no audit named 'nothing'."),
     ):
         assert f"recipe.toml:{line}: {words}" in said, said

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support import SAMPLES, Ran
-from test_recipe import KEYS, VALIDATOR, _json
+from test_recipe import KEYS, NEEDS, VALIDATOR, _json
 
 from pipeline.build_dir.build import Build
 from pipeline.inputs.scan import scan
@@ -110,7 +110,7 @@ def test_a_mixture_is_checked_and_rebuilt(pipeline: Run, tmp_path: Path, cache: 
     ran = pipeline("check", one, "--json", "--cache-dir", cache)
     assert ran.status == 0, ran.out
     said = json.loads(ran.out)
-    assert said["rows_made_again"] == _manifest(one)["rows"]["in"], said
+    assert said["rows_made_again"] == _manifest(one)["examples"]["kept"], said
 
 
 def test_one_source_has_the_shards_of_a_command(pipeline: Run, tmp_path: Path, cache: Path) -> None:
@@ -185,7 +185,8 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
     """Right values, wrong ones with their line, and a schema that agrees."""
     right, wrong = KEYS[key]
     task = "prm" if key in ("neutral", "prompt-separator", "step-tag") else "sft"
-    head = f'task = "{task}"\nmodel = "qwen2-1.5b"\n[[source]]\nname = "a"\n'
+    head = f'task = "{task}"\nmodel = "qwen2-1.5b"\n'
+    head += NEEDS.get(key, "") + '[[source]]\nname = "a"\n'
     head += "" if key == "data" else 'data = "x.jsonl"\n'
     assert builds_of(_recipe(tmp_path, f"{head}{key} = {right}\n"))
     assert VALIDATOR.is_valid(_json(f"{head}{key} = {right}\n"))

@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from stages import catalog, layouts
@@ -132,9 +133,9 @@ class SourceOptions:
 
     data: tuple[str, ...] = option(MISSING, paths.Data(), "Files, folders, globs, URLs or hub datasets.", flags=(), recorded=_NAMED)
     format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
-    map: Mapping[str, str] = option({}, v.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
-    ignore: tuple[str, ...] = option((), v.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
-    where: tuple[str, ...] = option((), v.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
+    map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
+    ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
+    where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.")
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.")
@@ -176,7 +177,7 @@ class PartOptions:
     date: str | None = option(None, v.Text("YYYY-MM-DD"), "Date that a template prints [fixed by the profile].")
     prm_template: str = option("chat", v.one_of("chat", "raw"), "Render PRM rows as a chat, or as their own text.")
     thinking: str = option("auto", v.one_of("auto", "on", "off"), "Prompt of hybrid reasoning models: on or off for all answers; auto chooses per answer.")
-    add_token: tuple[str, ...] = option((), v.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
+    add_token: tuple[str, ...] = option((), many.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
 
     def __post_init__(self) -> None:
         trims = self.kind.trims
@@ -207,7 +208,7 @@ class PlanOptions:
     pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
-    stop: tuple[str, ...] = option((), v.Texts("TEXT"), "Custom stop marker for serving.json.")
+    stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.")
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
@@ -255,7 +256,7 @@ class JudgeOptions:
     """What a build is held to before it is published; no row of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
-    tolerance: Mapping[str, float] = option({}, v.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
+    tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
 
     def __post_init__(self) -> None:

@@ -136,16 +136,8 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Wor
         # place are left out, so the same rows elsewhere are the same part.
         source = f"{prints[number, name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
         key = hashlib.sha256(source.encode()).hexdigest()
-        works.append(
-            Work(
-                split=split,
-                format=name,
-                folder=folder,
-                key=key,
-                first_line=_first_line(split, works),
-                source=number,
-            )
-        )
+        line = _first_line(split, works)
+        works.append(Work(split, name, folder, key, first_line=line, source=number))
     return works
 
 
