@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,7 +92,7 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    grouped = prepared.config.groups is not None
+    grouped = prepared.config.plan.test_size > 0
     examples = read_examples(works, reports, grouped)
     sources = sources_of(prepared, works, reports)
     if prepared.config.plan.dedup:
@@ -128,7 +129,9 @@ def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileSta
 
 
 def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
-    rows = sum(report.rows - report.filtered for report in planned.reports)
+    rows: Counter[int] = Counter()
+    for work, report in zip(planned.works, planned.reports, strict=True):
+        rows[work.source] += report.rows - report.filtered
     kept = int(planned.plan.kept.sum())
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 

@@ -100,9 +100,12 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
     config, rule = outcome.recipe.config, outcome.plan.choice.rule
     if rule is None:
         return None
-    column = config.source.group_by
+    (column, *others) = dict.fromkeys(one.options.group_by for one in config.sources)
+    by = "question" if column is None else "column"
+    if others:  # the options of each source say by what
+        by, column = "source", None
     return SidesRecord(
-        by="question" if column is None else "column",
+        by=by,
         column=column,
         asked=config.plan.test_size,
         share=rule.share,
@@ -194,7 +197,7 @@ def _prm(outcome: Outcome) -> PrmRecord | None:
         template=config.parts.prm_template,
         step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
-        neutral=config.source.neutral,
+        neutral=",".join(dict.fromkeys(one.options.neutral for one in config.sources)),
     )
 
 
@@ -256,6 +259,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             evidence=why,
             damage=next((part.damage for part in mine if part.damage), None),
             unread=_unread(mine),
+            source=source.source_name or None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )
