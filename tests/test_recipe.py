@@ -170,6 +170,15 @@ def test_what_was_right_before_is_right_again(
             builds_of(path, check=checked_before.checked)
 
 
+def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
+    """Its cache may be the wrong folder."""
+    path = _write(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
+    before = set(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="NOWHERE, which is not set"):
+        builds_of(path, check=checked_before.checked)
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_the_shipped_schema_is_current() -> None:
     """``make docs`` writes it."""
     assert declared.SCHEMA.read_text("utf-8") == declared.schema_text()
@@ -375,7 +384,7 @@ def test_variables_come_from_the_environment(
     with pytest.raises(UsageError) as raised:
         builds_of(_write(tmp_path, bad))
     assert ":5: layout needs the environment variable NO_LAYOUT" in raised.value.what
-    assert ":7: stop.1 needs the environment variable NO_STOP" in raised.value.what
+    assert ":7: stop needs the environment variable NO_STOP" in raised.value.what
     assert ":7: ${1} names no variable" in raised.value.what
 
 

@@ -227,9 +227,9 @@ def test_budgets_are_checked_and_not_built_yet(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (f'{TOP}[[source]]\ndata = "x"\n', ":3: it has no name"),
-        (f'{TOP}[[source]]\nname = "a"\n', ":3: it has no data"),
-        (f"{TOP}{MATH}{MATH}", ":9: source 2: 'math' is the name of two of them"),
+        (f'{TOP}[[source]]\ndata = "x"\n', ":3: source 1: it has no name"),
+        (f'{TOP}[[source]]\nname = "a"\n', ":3: source 1: it has no data"),
+        (f"{TOP}{MATH}{MATH}", ":9: source 2: two of them are called 'math'"),
         (f'{TOP}data = "x"\n{MATH}', ":3: data is at the top"),
         (f'{TOP}{MATH}layout = "ragged"\n', "source 1: 'layout' is the same for all sources"),
         (f"{TOP}{TALK}reasoning = \"mask\"\ntrain_on = \"all\"\n", "train-on is given twice"),
@@ -239,7 +239,7 @@ def test_budgets_are_checked_and_not_built_yet(
         (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),
         (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":5: build 1: [[build]] has no data"),
         (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
-        ("task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
+        ("task='sft'\ndata='x'\n[[build]]\n", ":3: build 1: it has no model"),
         (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":6: build 1: --thinking is"),
     ],
 )  # fmt: skip
@@ -269,6 +269,20 @@ def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
     assert (one.sources[1].options.system, two.plan.max_length) == ("set", 64)
     with pytest.raises(UsageError, match=r"there is no \[\[source\]\] 'c'"):
         builds_of(path, ["source.c.system=set"])
+
+
+def test_an_option_that_an_error_names_is_of_one_source(pipeline: Run, tmp_path: Path) -> None:
+    """As a flag it would be for all of them."""
+    rated = tmp_path / "rated.jsonl"
+    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
+    rated.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = _recipe(tmp_path, TOP + TALK + _source("rated", rated))
+    for command in ("build", "plan"):
+        ran = pipeline(command, path)
+        assert (ran.status, "--where label=true" in ran.err) == (3, True), ran.err
+        assert "keys of the [[source]] rated" in ran.err
+    path.write_text(path.read_text() + 'where = "label=true"\n')
+    assert pipeline("plan", path).status == 0
 
 
 def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:

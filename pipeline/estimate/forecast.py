@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.inputs.detection import recognise_glimpse, rows_each
+from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
 from pipeline.options.config import Config
 from pipeline.parts import chain
@@ -150,7 +151,9 @@ def glimpses(
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
-    detection = recognise_glimpse(glimpse, file.origin, config.only(file.source))
+    own = config.only(file.source)
+    with said_of_source(*own.sources):
+        detection = recognise_glimpse(glimpse, file.origin, own)
     if detection.change is not None:
         one, other = detection.change
         raise DataError(

@@ -102,7 +102,7 @@ def _require_named(
                 mistakes.add(place, f"it has no {key}", f"A {kind} needs {' and '.join(needed)}.")
         name = one.get("name")
         if name == "" or name in seen:
-            why = f"{name!r} is the name of two of them" if name else "the name is empty"
+            why = f"two of them are called {name!r}" if name else "the name is empty"
             mistakes.add((*place, "name"), why, "Give each a name of its own.")
         seen |= {name} if name else set()
 

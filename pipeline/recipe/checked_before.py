@@ -24,14 +24,14 @@ def checked(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     cache = table.get("cache-dir")
     folder = Path(cache if isinstance(cache, str | PathLike) else default_cache()) / FOLDER
     key = hash_of([code_version(), _typed(table)])
-    known = kept_answers.read(folder, key)
+    # Where something is wrong already, the folder may be wrong too.
+    known = None if len(mistakes) else kept_answers.read(folder, key)
     if known is not None:
         return known
     from pipeline.options import recipe_check
 
-    before = len(mistakes)
     values = recipe_check.checked(table, mistakes)
-    if len(mistakes) == before:
+    if not len(mistakes):
         kept_answers.write(folder, key, values)
     return values
 
