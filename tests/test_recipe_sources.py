@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support import SAMPLES, Ran
-from test_recipe import KEYS, NEEDS, VALIDATOR, _json
+from test_recipe import KEYS, NEEDS, TASK_OF, VALIDATOR, _json
 
 from pipeline.build_dir.build import Build
 from pipeline.inputs.scan import scan
@@ -195,6 +195,29 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
         builds_of(path)
     line = path.read_text().count("\n")
     assert f"mix.toml:{line}: source 1: " in raised.value.what
+    assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
+
+
+@pytest.mark.parametrize("key", sorted(declared.keys(declared.BUILD).keys() & KEYS.keys()))
+def test_a_build_has_every_key_but_data(key: str, tmp_path: Path) -> None:
+    """Right values, wrong ones with their line, and a schema that agrees."""
+    (tmp_path / "a.txt").write_text("x")
+    task = TASK_OF.get(key, "sft")
+    lines = {
+        "task": f'task = "{task}"\n',
+        "model": 'model = "qwen2-1.5b"\n',
+        "data": 'data = "x"\n',
+    }
+    head = "".join(line for name, line in lines.items() if name != key) + NEEDS.get(key, "")
+    right, wrong = (value.replace("{dir}", str(tmp_path)) for value in KEYS[key])
+    path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {right}\n")
+    assert builds_of(path)
+    assert VALIDATOR.is_valid(_json(path.read_text()))
+    path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {wrong}\n")
+    with pytest.raises(UsageError) as raised:
+        builds_of(path)
+    line = path.read_text().count("\n")
+    assert f"mix.toml:{line}: build 1: " in raised.value.what
     assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
 
 
