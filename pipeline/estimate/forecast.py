@@ -39,7 +39,7 @@ MOST_FILES = 48
 MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PLANNED = 50_000  # examples that the packing table is worked out on
 _NO_LIMIT = 1 << 30
-_IDS = {"input_ids", "chosen_ids", "rejected_ids"}
+_IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
 @dataclass(frozen=True, slots=True)
