@@ -80,7 +80,8 @@ def _context(manifest: Manifest, model: TargetModel) -> Context:
 
 def _sources(manifest: Manifest) -> Sources:
     first = (formats.rates_to_first_error(source.format) for source in manifest.inputs)
-    return Sources(tuple(source.path for source in manifest.inputs), tuple(first))
+    named = tuple(source.source for source in manifest.inputs if source.source)
+    return Sources(tuple(source.path for source in manifest.inputs), tuple(first), named)
 
 
 def _measure_shards(

@@ -25,7 +25,6 @@ from pipeline.manifest.model_record import ModelRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
 
 
 @dataclass(frozen=True, slots=True)
