@@ -20,7 +20,8 @@ from expectations.readback.dataset import (
 
 
 def _declared(dataset: Dataset) -> Columns:
-    return {name: [int(value)] for name, value in dataset.declared.items()}
+    declared = {"copies_declared": 0, **dataset.declared}
+    return {name: [int(value)] for name, value in declared.items()}
 
 
 def _names(dataset: Dataset) -> Columns:

@@ -16,6 +16,7 @@ import numpy as np
 from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build.model_description import repaired
+from pipeline.build.sources import records as source_records
 from pipeline.choice import doubles
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import (
@@ -184,6 +185,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     used = choice.used
     equal = choice.duplicate if used.all() else doubles.repeats(plan.examples.digest[used])
     within = outcome.recipe.config.plan.pack_within == "part"
+    copies = {"copies_declared": made.copies} if made.copies else {}
     apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
     return {
         "rows_in": rows.in_,
@@ -194,7 +196,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "tokens_kept": choice.stored(plan.examples.length),
         "trained_kept": choice.stored(plan.examples.trained),
         "duplicates_declared": int(equal.sum()) + made.copies,
-        "copies_declared": made.copies,
+        **copies,
         **apart,
     }
 
@@ -317,6 +319,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         padding=_padding(outcome),
         splits=splits_of(outcome),
         sides=_sides(outcome),
+        sources=source_records(config, outcome.plan),
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,
