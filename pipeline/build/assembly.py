@@ -8,6 +8,7 @@ from pathlib import Path
 
 from expectations.audits import require
 from expectations.verdict import Verdict
+from pipeline import card
 from pipeline import report as report_page
 from pipeline.build import description
 from pipeline.build.audits import audit, in_lines
@@ -171,5 +172,6 @@ def _completed(outcome: Outcome, folder: Path, verdict: Verdict) -> Build:
     described = replace(described, audits=in_lines(results))
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
+    card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     return Build(folder, replace(described, files=hash_files(folder, known)))

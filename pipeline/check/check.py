@@ -196,6 +196,7 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
     _judge(back, metrics, model, result)
     if (build.folder / "dataset_dict.json").is_file():
+        files.check_copies(build, result)
         files.open_with_datasets(build, result)
 
 
