@@ -13,6 +13,7 @@ import click
 
 from pipeline import tasks
 from pipeline.options.config import PHASES, Config, default_cache
+from pipeline.options.local_path import LocalPath
 from pipeline.tasks import Task
 from stages import layouts
 from stages.errors import UsageError
@@ -40,7 +41,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 BUILD = (
     _option("--model", required=True, help="Profile name, org/name, a directory (./dir) or a profile file (./profile.toml)."),
-    _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
+    _option("-o", "--output", type=LocalPath(), help="Build directory [<stem>-<task>-<model>]."),
     _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--ignore", multiple=True, metavar="COLUMN", default=(), help="Leave a column out on purpose; messages[].name is a key of every turn."),
@@ -77,11 +78,11 @@ BUILD = (
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
     _option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="For --shuffle and --test-size."),
     _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites to check the shards with: JSON of Great Expectations, or Python."),
-    _option("--data-docs", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also write Great Expectations' pages there, usable offline."),
+    _option("--data-docs", type=LocalPath(file_okay=False), metavar="DIR", help="Also write Great Expectations' pages there, usable offline."),
     _option("--verify/--no-verify", default=False, help="Hash inputs and output again where their sizes and times say that nothing changed."),
     _option("--workers", type=click.IntRange(0), help="Processes; 0 is one per core."),
     _option("--engine", help="How work is run in parallel."),
-    _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
+    _option("--cache-dir", type=LocalPath(), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
 )  # fmt: skip
 
 OUTPUT = (
