@@ -202,6 +202,22 @@ class ExportRecord(JsonRecord):
     of: str
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedRecord(JsonRecord):
+    """Of a published copy.
+
+    Attributes:
+        of: ``content_sha256`` of the manifest of the build that it is a copy of.
+        license, sources: as its publisher gave them.
+        with_rejects: ``rejects.jsonl`` has the text of refused rows.
+    """
+
+    of: str
+    license: str | None
+    sources: tuple[str, ...]
+    with_rejects: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Sealed):
     """``manifest.json``.
@@ -213,7 +229,7 @@ class Manifest(Sealed):
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
         for_: the trainer of ``--for``.
-        export: None for builds.
+        export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
 
     schema_version: int
@@ -247,6 +263,7 @@ class Manifest(Sealed):
     columns: tuple[str, ...]
     for_: str | None = field(default=None, metadata=OPTIONAL)
     export: ExportRecord | None = field(default=None, metadata=OPTIONAL)
+    published: PublishedRecord | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def shards(self) -> tuple[ShardRecord, ...]:
