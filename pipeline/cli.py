@@ -79,8 +79,9 @@ def _status(debug: bool) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):  # click raises Abort on a KeyboardInterrupt
-        click.echo("interrupted; nothing was published", err=True)
+    except (KeyboardInterrupt, click.Abort) as stop:  # click raises Abort on a KeyboardInterrupt
+        published = next(iter((stop.__cause__ or stop).args), "nothing was published")
+        click.echo(f"interrupted; {published}", err=True)
         return 130
     except PipelineError as error:
         if debug:

@@ -19,7 +19,7 @@ from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared, prepare, refuse_early
-from pipeline.build.publication import finish, finish_in
+from pipeline.build.publication import finish, finish_in, remember
 from pipeline.build_dir.built import Built
 from pipeline.options.config import Config
 from pipeline.publish import publish
@@ -67,4 +67,8 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
     refuse_early(prepared)
     with publish.staging(target) as folder:
         made = make_parts(prepared, report)
-        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
+        built, assembled = finish_in(
+            folder, target, prepared=prepared, made=made, judge=judge, report=report
+        )
+    remember(prepared, made, assembled)
+    return built

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.build import run_record
+from pipeline.build import run_record, unchanged
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
@@ -34,7 +34,23 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     require_complete(prepared, made)
     with Judge(prepared.config) as judge, publish.staging(target) as folder:
         judge.prepare()
-        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
+        built, assembled = finish_in(
+            folder, target, prepared=prepared, made=made, judge=judge, report=report
+        )
+    remember(prepared, made, assembled)
+    return built
+
+
+def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
+    """Keep the hashes of a build that has just been published, for the next one.
+
+    Raises:
+        KeyboardInterrupt: from here on an interruption says that the build is there.
+    """
+    try:
+        unchanged.keep(prepared, made, assembled)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
 
 
 def finish_in(
@@ -45,8 +61,13 @@ def finish_in(
     *,
     judge: Judge,
     report: Report,
-) -> Built:
+) -> tuple[Built, Assembled]:
     """The same in a staging directory that is there already.
+
+    Returns:
+        The build in its place, and what was assembled, of which ``unchanged`` keeps hashes when
+        the staging directory is gone: to remove it changes what the file system says of shards
+        that both builds have.
 
     Raises:
         DataError: the build is refused; its refused rows stay in ``DIR.failed``.
@@ -57,7 +78,7 @@ def finish_in(
     except DataError:
         failed.keep(folder, target)
         raise
-    return _publish(prepared, made, assembled=assembled, target=target)
+    return _publish(prepared, made, assembled=assembled, target=target), assembled
 
 
 def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: Path) -> Built:

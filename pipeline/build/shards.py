@@ -14,6 +14,7 @@ from pipeline.build.preparation import Prepared
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
+from pipeline.recipe import equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards import gather, kept
@@ -89,6 +90,7 @@ def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:
         recipe=shared.recipe.fingerprint,
         parts=tuple(part.sha256 for part in parts),
         previous=kept.previous(run.output, cache),
+        hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )
 

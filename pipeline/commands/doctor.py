@@ -12,6 +12,7 @@ import click
 from pipeline import tasks
 from pipeline.options.command_line import chosen, with_options
 from pipeline.options.config import default_cache
+from stages import native
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,11 +60,13 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     source = read_text(template) if template else None
     examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
     described = doctor.described(examined, stop)
+    described["native"] = native.version()
     if as_json:
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
     else:
         column = max(map(len, examined.verdicts))
         click.echo(f"{examined.model.profile.name} (tokenizer: {examined.source})")
+        click.echo(native.described())
         for name, verdict in examined.verdicts.items():
             click.echo("\n".join(_lines(name, verdict, column)))
         if described["serving"]:

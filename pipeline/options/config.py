@@ -62,6 +62,7 @@ class SourceOptions:
     stop_text: str = "reject"
     reasoning_in: str = "template"
     reasoning: str = "keep"
+    group_by: str | None = None  # the question of a row decides its side
 
     def __post_init__(self) -> None:
         for text in self.where:
@@ -146,11 +147,10 @@ class PlanOptions:
             )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-        whole = self.test_size < 1 or float(self.test_size).is_integer()
-        if not (0 <= self.test_size < 2**53 and whole):  # NaN included
+        if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
-                f"--test-size must be a share or a number of rows, not {self.test_size}.",
-                "Give a share below 1, or a number of rows.",
+                f"--test-size must be a share below 1, not {self.test_size:g}.",
+                "Give 0.05, say. A number of rows would move rows to the other side as data grows.",
             )
 
     @property
@@ -244,6 +244,12 @@ class Config:
                 f"--reasoning mask is not for {self.task}.",
                 "Leave it out, or use --reasoning strip.",
             )
+        if source.group_by == "":
+            raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
+        if source.group_by is not None and not self.plan.test_size:
+            raise UsageError(
+                "--group-by is for builds with a test split.", "Give --test-size, or leave it out."
+            )
 
     @classmethod
     def of(
@@ -274,9 +280,16 @@ class Config:
         return self.parts.task
 
     @property
+    def groups(self) -> str | None:
+        """The column that decides which rows are on one side of a split, or an empty text where
+        their questions do; None without a split."""
+        return (self.source.group_by or "") if self.plan.test_size else None
+
+    @property
     def for_parts(self) -> dict[str, object]:
         """What all parts depend on beside the model and the bytes of their splits."""
-        return self._recorded("source", "parts") | {"longest_example": self.plan.longest_example}
+        derived = {"longest_example": self.plan.longest_example, "groups": self.groups}
+        return self._recorded("source", "parts") | derived
 
     @property
     def for_build(self) -> dict[str, object]:

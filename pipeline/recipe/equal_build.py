@@ -58,7 +58,7 @@ def look(config: Config) -> Look:
     files = expand(config.source.data, config.run.cache_dir)
     if config.run.data_docs is not None:  # which an equal build does not have
         return Look(target, tuple(scan(config, files)), None)
-    hashes = KnownHashes(_kept_at(config, target), trusted=not config.run.verify)
+    hashes = known_hashes(config)
     known = [hashes.of(file.path) for file in files]
     if all(known) and (target / MANIFEST).exists():
         named = [(name, str(sha)) for name, sha in zip(short_names(files), known, strict=True)]
@@ -85,9 +85,16 @@ def _read(config: Config, target: Path, files: Sequence[Located], hashes: KnownH
     return Look(target, inputs, _built(config, there))
 
 
-def _kept_at(config: Config, target: Path) -> Path:
+def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
+    """The hashes that are kept of a build's inputs, of what it is made of, and of its files.
+
+    Args:
+        empty: begin anew, without those that were kept before.
+    """
+    target = os.path.realpath(config.run.output)
     name = hashlib.sha256(os.fsencode(target)).hexdigest()
-    return config.run.cache_dir / "hashes" / f"{name}.json"
+    path = config.run.cache_dir / "hashes" / f"{name}.json"
+    return KnownHashes(path, trusted=not (empty or config.run.verify))
 
 
 def _built(config: Config, there: Build) -> Built:
