@@ -127,7 +127,9 @@ class HubStub:
         if parts[0] == "datasets":  # /datasets/org/name/resolve/COMMIT/path
             return 200, self.files(name)["/".join(parts[5:])]
         if "tree" in parts:
-            return 200, [self._entry(*one) for one in self.commits[name][int(parts[5], 16) - 1].items()]
+            return 200, [
+                self._entry(*one) for one in self.commits[name][int(parts[5], 16) - 1].items()
+            ]
         return 200, {"id": name, "sha": self.sha(name), "siblings": []}
 
     def _entry(self, path: str, data: bytes) -> dict[str, Any]:
@@ -166,7 +168,8 @@ def serve_hub(stub: HubStub) -> Iterator[str]:
         def do_GET(self) -> None:
             self._reply(*stub.get(self.path))
 
-        do_HEAD = do_GET
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
         def do_POST(self) -> None:
             self._reply(*stub.post(self.path.partition("?")[0], self._body()))

@@ -66,7 +66,7 @@ def loads_both_ways(folder: Path) -> None:
 )
 def test_a_build_and_the_export_in_it_load_both_ways(make: Make, task: str, trainer: str) -> None:
     """Beside a trainer's shards, in other columns or in another container, too."""
-    folder = make(task, SOURCES[task], trainer=trainer, test_size=2)
+    folder = make(task, SOURCES[task], trainer=trainer, test_size=0.3)
     loads_both_ways(folder)
     if trainer:
         loads_both_ways(folder / trainer)
@@ -76,7 +76,7 @@ def test_a_build_and_the_export_in_it_load_both_ways(make: Make, task: str, trai
 @pytest.mark.parametrize(("task", "layout"), [(t, one) for t in LAYOUTS for one in LAYOUTS[t]])
 def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, layout: str) -> None:
     """Of every trainer that takes it."""
-    folder = make(task, SOURCES[task], layout=layout, test_size=2)
+    folder = make(task, SOURCES[task], layout=layout, test_size=0.3)
     loads_both_ways(folder)
     for name, verdict in read_manifest(folder)["trainers"].items():
         if verdict["supported"]:
@@ -133,7 +133,7 @@ def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
 
 def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
     """Parsed by the hub's own library; texts of the publisher cannot end it."""
-    folder = make("prm", SOURCES["prm"], test_size=2)
+    folder = make("prm", SOURCES["prm"], test_size=0.3)
     found = DatasetCard.load(folder / "README.md").data.to_dict()
     assert [one["split"] for one in found["configs"][0]["data_files"]] == ["train", "test"]
     assert found["tags"] == ["posttrain-pipeline", "prm", "qwen2-1.5b"]
@@ -155,7 +155,7 @@ def test_the_recipe_in_the_card_builds_the_same(
         "map": {"prompt": "question", "completion": "solution"},
         "system": 'Say "why".\n\x7f',
         "stop": ("</answer>",),
-        "test_size": 2.0,
+        "test_size": 0.25,
         "shuffle": True,
         "seed": -3,
         "tolerance": {"duplicates.warn": 0.5},

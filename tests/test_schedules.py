@@ -83,7 +83,9 @@ def moved(text: str, project: Project) -> str:
     """An example with the paths of this machine in place of its own."""
     assert PROGRAM is not None
     bin_folder = str(Path(PROGRAM).parent)
-    return text.replace("/opt/posttrain/bin", bin_folder).replace("/srv/posttrain", str(project.folder))
+    return text.replace("/opt/posttrain/bin", bin_folder).replace(
+        "/srv/posttrain", str(project.folder)
+    )
 
 
 def cron_lines() -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -208,7 +210,9 @@ def test_slurm(project: Project) -> None:
     path = f"{stand_in.parent}:{project.variables['PATH']}"
     project.run("bash", "slurm.sbatch", PATH=path)
     project.require_published()
-    assert (project.folder / "submitted").read_text().strip() == "--begin=tomorrow 02:17 slurm.sbatch"
+    assert (
+        project.folder / "submitted"
+    ).read_text().strip() == "--begin=tomorrow 02:17 slurm.sbatch"
     head = (SCHEDULES / "slurm.sbatch").read_text("utf-8").splitlines()
     directives = [line for line in head if line.startswith("#SBATCH")]
     assert directives
@@ -281,5 +285,8 @@ def test_dagster(project: Project, tmp_path: Path) -> None:
         "print(json.dumps([done.success, sorted(made)]))\n"
     )
     home = {"DAGSTER_HOME": "", "HOME": str(tmp_path)}
-    assert by_python(project, "dagster", code, **home) == [True, ["published_data", "training_data"]]
+    assert by_python(project, "dagster", code, **home) == [
+        True,
+        ["published_data", "training_data"],
+    ]
     project.require_published()

@@ -25,9 +25,7 @@ class LocalPath(click.Path):
     def __init__(self, **settings: Any) -> None:
         super().__init__(path_type=Path, **settings)
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = os.fspath(value)
         if isinstance(text, str) and _ADDRESS.match(text):
             flag = param.opts[0] if param else "the path"

@@ -37,9 +37,7 @@ def publish(target: Path, source: Path, publication: Publication, report: Report
     beside = real.parent / f".{real.name}.publishing"
     with local.staging(real):  # the lock
         before = set(there.sizes)
-        sent = store.publish(
-            store.Store(filesystem, str(beside), str(target)), publication, report
-        )
+        sent = store.publish(store.Store(filesystem, str(beside), str(target)), publication, report)
         for piece in publication.pieces:
             if piece.path.stat().st_mode & 0o100:  # launch scripts
                 (beside / piece.name).chmod(0o755)

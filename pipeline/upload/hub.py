@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.card import CARD
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
+from pipeline.sources import remote
 from pipeline.upload.publication import Piece, Publication
 from pipeline.upload.sent import Report, Sent
 from stages.errors import PipelineError, SurroundingsError, UsageError
@@ -127,6 +129,14 @@ class _Hub:
         return str(done.oid)
 
 
+def _reason(error: Exception) -> str:
+    """What the hub or the connection said; addresses in it can be signed."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    said = error if isinstance(error, HfHubHTTPError) else error.__cause__ or error
+    return remote.redacted(" ".join(str(said).split()))[:300].rstrip(" .:")
+
+
 def _stale(hub: _Hub, there: dict[str, Any], revision: str, wanted: set[str]) -> list[str]:
     """Files of the build that was published there before.
 
@@ -135,10 +145,8 @@ def _stale(hub: _Hub, there: dict[str, Any], revision: str, wanted: set[str]) ->
     """
     own = set(_ITS_OWN)
     if MANIFEST in there:
-        try:
+        with suppress(MalformedError):
             own |= {*load(Listed, hub.read(MANIFEST, revision)).files, MANIFEST}
-        except MalformedError:
-            pass
     foreign = sorted(set(there) - own)
     if foreign:
         raise UsageError(
@@ -197,9 +205,8 @@ def publish(where: Repository, publication: Publication, *, private: bool, repor
     except (TypeError, AttributeError, AssertionError):
         raise  # a bug of a program, not a failure of the hub
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         raise SurroundingsError(
-            f"Publishing to the hub's dataset {where.name} failed: {reason}",
+            f"Publishing to the hub's dataset {where.name} failed: {_reason(error)}.",
             "Check the connection and hf auth whoami, then publish again; what has arrived is not "
             "sent again.",
         ) from error

@@ -15,6 +15,7 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,10 +139,8 @@ def _listed(store: Store) -> set[str]:
     """
     own: set[str] = set()
     if MANIFEST in store.sizes:
-        try:
+        with suppress(MalformedError):
             own |= {*load(Listed, store.read(MANIFEST)).files, MANIFEST, RUN}
-        except MalformedError:
-            pass
     if MARKER in store.sizes:
         own |= {*json.loads(store.read(MARKER))["files"], MARKER, MANIFEST, RUN}
     foreign = sorted(set(store.sizes) - own)

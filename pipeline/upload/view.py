@@ -71,7 +71,10 @@ def _single(table: pa.Table, tokenizer: Any) -> dict[str, pa.Array]:
 def _readable(build: Build, table: pa.Table, tokenizer: Any) -> pa.Table:
     """The rows of the view for some examples."""
     compares = tasks.kind_of(build.manifest.task).compares
-    columns = {"row_id": table.column("row_id"), **(_pairs if compares else _single)(table, tokenizer)}
+    columns = {
+        "row_id": table.column("row_id"),
+        **(_pairs if compares else _single)(table, tokenizer),
+    }
     kept = {name: table.column(name) for name in _CARRIED if name in table.schema.names}
     return pa.table({**columns, **kept})
 
