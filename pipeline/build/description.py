@@ -97,12 +97,15 @@ def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
 
 
 def _sides(outcome: Outcome) -> SidesRecord | None:
-    config, rule = outcome.recipe.config, outcome.plan.rule
+    config, rule = outcome.recipe.config, outcome.plan.choice.rule
     if rule is None:
         return None
-    column = config.source.group_by
+    (column, *others) = dict.fromkeys(one.options.group_by for one in config.sources)
+    by = "question" if column is None else "column"
+    if others:  # the options of each source say by what
+        by, column = "source", None
     return SidesRecord(
-        by="question" if column is None else "column",
+        by=by,
         column=column,
         asked=config.plan.test_size,
         share=rule.share,
@@ -148,7 +151,7 @@ def _rows(outcome: Outcome) -> RowCounts:
         rejected=ledger.rejected_rows,
         duplicates=outcome.duplicate_rows,
         filtered=sum(part.filtered for part in outcome.parts),
-        duplicates_found=int(plan.duplicate.sum()),
+        duplicates_found=int(plan.choice.duplicate.sum()),
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(_notes(outcome).items())),
     )
@@ -170,7 +173,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), examples_of(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
-    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
+    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.choice.duplicate.sum())
     within = outcome.recipe.config.plan.pack_within == "part"
     apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
     return {
@@ -194,7 +197,7 @@ def _prm(outcome: Outcome) -> PrmRecord | None:
         template=config.parts.prm_template,
         step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
-        neutral=config.source.neutral,
+        neutral=",".join(dict.fromkeys(one.options.neutral for one in config.sources)),
     )
 
 
@@ -256,6 +259,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             evidence=why,
             damage=next((part.damage for part in mine if part.damage), None),
             unread=_unread(mine),
+            source=source.source_name or None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )

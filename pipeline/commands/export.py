@@ -15,7 +15,7 @@ from stages import layouts
 )
 @click.argument("trainer")
 @click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("-o", "--output", required=True, type=LocalPath(), help="New directory.")
+@click.option("-o", "--output", required=True, type=LocalPath(build=True), help="New directory.")
 @click.option(
     "--layout",
     type=click.Choice(layouts.names()),

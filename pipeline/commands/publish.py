@@ -50,7 +50,7 @@ def COMMAND(
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.card.publisher import Publisher
-    from pipeline.options.command_line import read_text
+    from pipeline.options.path_values import read_text
     from pipeline.run_build import reporter
     from pipeline.upload.upload import publish
 

@@ -54,11 +54,12 @@ class SidesRecord(JsonRecord):
     """How examples were split into train and test.
 
     Attributes:
-        by: ``question`` or ``column``: rows that are equal in it are on one side.
+        by: ``question`` or ``column``: rows that are equal in it are on one side; ``source``
+            where sources of the build differ in this.
         column: of ``--group-by``.
         asked: the share of ``--test-size``; ``share``: of the examples that are in test.
         deviation: the standard deviation of that share over seeds, which follows from the groups.
-        groups: different questions, or values of the column; ``largest``: the share of the
+        groups: different questions, or values of columns; ``largest``: the share of the
             examples that are in the largest.
     """
 

@@ -22,7 +22,8 @@ def sides(record: SidesRecord | None) -> list[str]:
     """Lines for the summary of a build with a test split."""
     if record is None:
         return []
-    what = "questions" if record.column is None else f"values of {record.column}"
+    named = {"question": "questions", "column": f"values of {record.column}"}
+    what = named.get(record.by, "questions or values of columns")
     lines = [
         (
             f"test      {record.share:.2%} of the examples ({record.asked:.2%} asked, give or take "
@@ -30,7 +31,7 @@ def sides(record: SidesRecord | None) -> list[str]:
         )
     ]
     if record.largest > LARGE:
-        way = "--group-by another column" if record.column else "--group-by COLUMN"
+        way = "--group-by another column" if record.by == "column" else "--group-by COLUMN"
         lines.append(f"warning   {record.largest:.0%} of the examples are one of the {what}: {way}")
     return lines
 

@@ -1,36 +1,29 @@
-"""Paths that are written to: on this machine, since a build appears there in one step."""
+"""Paths of commands that are written to: on this machine, where a build appears in one step."""
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-from stages.errors import UsageError
-
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of two letters or more; pathlib drops a slash
+from pipeline.options.path_values import require_local
 
 
 class LocalPath(click.Path):
     """A path that is no address.
 
+    Args:
+        build: whether a build goes there.
+
     Raises:
-        UsageError: it is one, ``s3://bucket/path`` for instance: as a path, that would be a folder
-            called ``s3:``.
+        UsageError: it is one, ``s3://bucket/path`` for instance.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, build: bool = False, **settings: Any) -> None:
         super().__init__(path_type=Path, **settings)
+        self._build = build
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = os.fspath(value)
-        if isinstance(text, str) and _ADDRESS.match(text):
-            flag = param.opts[0] if param else "the path"
-            remedy = "Give a path of this machine."
-            if flag == "-o":
-                remedy = f"Write to a folder, and then: pipeline publish DIR {text}"
-            raise UsageError(f"{flag} {text} is an address, not a path of this machine.", remedy)
+        require_local(value, param.opts[0] if param else "the path", build=self._build)
         return super().convert(value, param, ctx)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
-from pipeline.inputs.scan import Input, expand, scan, short_names
+from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import build_id
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN
@@ -41,7 +41,11 @@ class Look:
 
 def id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
-    return build_id.of_recipe(fingerprint, [(one.name, one.sha256) for one in inputs])
+    return build_id.of_recipe(fingerprint, [_named(one) for one in inputs])
+
+
+def _named(one: Input) -> build_id.Named:
+    return one.name, one.sha256, one.source_name
 
 
 def look(config: Config) -> Look:
@@ -55,14 +59,15 @@ def look(config: Config) -> Look:
         DataError, SurroundingsError: an input is damaged or not readable.
     """
     target = publish.check_target(config.run.output)
-    files = expand(config.source.data, config.run.cache_dir)
+    files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
         return Look(target, tuple(scan(config, files)), None)
     hashes = known_hashes(config)
     known = [hashes.of(file.path) for file in files]
     if all(known) and (target / MANIFEST).exists():
-        named = [(name, str(sha)) for name, sha in zip(short_names(files), known, strict=True)]
-        there = up_to_date(target, _identify(config, named), hashes)
+        sources = [config.sources[file.source].name for file in files]
+        every = list(zip(short_names(files), map(str, known), sources, strict=True))
+        there = up_to_date(target, _identify(config, every), hashes)
         if there is not None:
             hashes.save()
             return Look(target, (), _built(config, there))
@@ -74,7 +79,7 @@ def _read(config: Config, target: Path, files: Sequence[Located], hashes: KnownH
     inputs = tuple(scan(config, files))
     there = None
     if (target / MANIFEST).exists():
-        key = _identify(config, [(one.name, one.sha256) for one in inputs])
+        key = _identify(config, [_named(one) for one in inputs])
         there = up_to_date(target, key, hashes)
     if there is None:
         return Look(target, inputs, None)
@@ -98,11 +103,11 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
 
 
 def _built(config: Config, there: Build) -> Built:
-    left_out = tuple(local.left_out(config.source.data))
+    left_out = tuple(local.left_out(config.data))
     return Built(replace(there, folder=config.run.output), fresh=False, left_out=left_out)
 
 
-def _identify(config: Config, inputs: Sequence[tuple[str, str]]) -> str | None:
+def _identify(config: Config, inputs: Sequence[build_id.Named]) -> str | None:
     """The id of the build to be; None where the options do not go together, which is for
     ``resolve_recipe`` to say."""
     try:
