@@ -28,7 +28,9 @@ PROGRAM = shutil.which("pipeline", path=str(Path(sys.executable).parent))
 
 def tool(name: str) -> str:
     """The path of a program; without it the test is skipped."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:{os.environ.get('SCHEDULERS', '')}")
+    own = str(Path(sys.executable).parent)
+    more = os.environ.get("SCHEDULERS", "")
+    found = shutil.which(name, path=f"{own}:{os.environ['PATH']}:{more}")
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found
