@@ -31,6 +31,7 @@ class HubStub:
         breaks_commit: refuse commits.
         damages: store large files with a byte changed.
         private: of the repositories that were created.
+        branches: names that were asked for; all of them have the same commits.
     """
 
     commits: dict[str, list[dict[str, bytes]]] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class HubStub:
     breaks_commit: bool = False
     damages: bool = False
     private: dict[str, bool] = field(default_factory=dict)
+    branches: list[str] = field(default_factory=list)
     url: str = ""
 
     def sha(self, name: str) -> str:
@@ -64,6 +66,9 @@ class HubStub:
             return 404, {"error": "no such repository"}
         if parts[4] == "preupload":
             return 200, {"files": [self._mode(one) for one in json.loads(body)["files"]]}
+        if parts[4] == "branch":
+            self.branches.append(parts[5])
+            return (409 if parts[5] in self.branches[:-1] else 200), {}
         if parts[4] == "commit":
             return self._commit(name, [json.loads(line) for line in body.splitlines()])
         return 404, {"error": f"no {path}"}

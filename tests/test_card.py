@@ -85,20 +85,20 @@ def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, la
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", LAYOUTS)
-def test_a_build_for_any_trainer_loads_both_ways(make: Make, task: str) -> None:
-    """``--for`` puts the trainer's folder into the build."""
+@pytest.mark.parametrize("name", exports.names())
+def test_a_build_for_any_trainer_loads_both_ways(make: Make, name: str) -> None:
+    """``--for`` puts the trainer's folder into the build, for at least one task each."""
     made = 0
-    for name in exports.names():
+    for task in LAYOUTS:
         try:
-            folder = make(task, SOURCES[task], name, trainer=name)
+            folder = make(task, SOURCES[task], task, trainer=name)
         except UsageError:
             continue
         made += 1
         loads_both_ways(folder)
         if (folder / name).is_dir():
             loads_both_ways(folder / name)
-    assert made > 2
+    assert made
 
 
 def test_load_dataset_refuses_a_folder_with_fewer_rows(make: Make) -> None:

@@ -87,37 +87,83 @@ def copies(
     }
 
 
+class Plain(MemoryFileSystem):
+    """The same store, as another process sees it."""
+
+    cachable = False
+
+
 class Watched(MemoryFileSystem):
-    """A store in memory that stops after so many changes, and notes each file that is sent.
+    """A store in memory that stops instead of a change, and notes each file that is sent.
 
     After each change, it checks what a reader would take for a build.
+
+    Attributes:
+        left: changes until it stops; half of a file that it stops at arrives.
+        then: after which file what somebody else does happens.
     """
 
     cachable = False
     left: int | None = None
+    then: tuple[int, Callable[[], object]] | None = None
+    changes = 0
     sent: list[str]
 
-    def _changed(self, path: str) -> None:
-        _require_no_mixture(self)
+    def _change(self, path: str, data: bytes | None = None) -> None:
+        self.changes += 1
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
+                if data is not None:  # the connection breaks in the middle of a file
+                    super().pipe_file(path, data[: len(data) // 2])
                 raise KeyboardInterrupt
 
+    def _look(self) -> None:
+        _require_no_mixture(self)
+
     def put_file(self, lpath: Any, rpath: Any, **given: Any) -> None:
-        if self.left == 0:  # the connection breaks in the middle of a file
-            self.pipe_file(rpath, Path(lpath).read_bytes()[:-1])
-        super().put_file(lpath, rpath, **given)
+        data = Path(lpath).read_bytes()
+        self._change(rpath, data)
+        super().pipe_file(rpath, data, **given)
         self.sent.append(rpath.rpartition("place/")[2])
-        self._changed(rpath)
+        if self.then is not None and self.then[0] == len(self.sent):
+            self.then[1]()
+        else:
+            self._look()
 
     def pipe_file(self, path: Any, value: Any, **given: Any) -> None:
+        self._change(path)
         super().pipe_file(path, value, **given)
-        self._changed(path)
+        self._look()
 
     def rm_file(self, path: Any) -> None:
+        self._change(path)
         super().rm_file(path)
-        self._changed(path)
+        self._look()
+
+
+class Tagged(Watched):
+    """A store that names the content of its objects, and counts what is read."""
+
+    reads = 0
+
+    def info(self, path: Any, **given: Any) -> dict[str, Any]:
+        found: dict[str, Any] = super().info(path, **given)
+        if found["type"] == "file":
+            found["ETag"] = hashlib.md5(MemoryFileSystem.cat_file(self, path)).hexdigest()
+        return found
+
+    def find(self, path: Any, *more: Any, detail: bool = False, **given: Any) -> Any:
+        found = super().find(path, *more, detail=detail, **given)
+        return {name: self.info(name) for name in found} if detail else found
+
+    def cat_file(self, path: Any, *more: Any, **given: Any) -> bytes:
+        self.reads += 1
+        content: bytes = super().cat_file(path, *more, **given)
+        return content
+
+    def _look(self) -> None:
+        """Somebody changes objects behind the manifest here."""
 
 
 def _files(filesystem: Any) -> dict[str, bytes]:
@@ -126,11 +172,14 @@ def _files(filesystem: Any) -> dict[str, bytes]:
 
 
 def _require_no_mixture(filesystem: Any) -> None:
-    """Where there is a manifest, every file that it names is there with its hash."""
+    """Where there is a whole manifest, every file that it names is there with its hash."""
     files = _files(filesystem)
-    if "manifest.json" in files:
-        for name, sha256 in json.loads(files["manifest.json"])["files"].items():
-            assert hashlib.sha256(files[name]).hexdigest() == sha256, name
+    try:
+        manifest = json.loads(files.get("manifest.json", b""))
+    except ValueError:
+        return
+    for name, sha256 in manifest["files"].items():
+        assert hashlib.sha256(files[name]).hexdigest() == sha256, name
 
 
 @pytest.fixture
@@ -156,27 +205,65 @@ def fetched(filesystem: Any, target: Path) -> Path:
     return target
 
 
-def test_stopped_after_any_change_the_next_call_finishes(
-    copies: dict[str, Publication], memory: Watched, tmp_path: Path
+@pytest.mark.parametrize("over", ["nothing", "another build"])
+def test_stopped_at_any_change_the_next_call_finishes(
+    copies: dict[str, Publication], memory: Watched, over: str, tmp_path: Path
 ) -> None:
-    """From nothing and over another build; each file is sent once, and no mixture is to be seen."""
-    for name in ("old", "new", "new"):
-        before = set(_files(memory))
+    """For each of its changes: no mixture is ever to be seen, and no file is sent twice."""
+    if over != "nothing":
+        store.publish(place(memory), copies["old"], quiet)
+    start, memory.changes = dict(MemoryFileSystem.store), 0
+    memory.sent.clear()
+    store.publish(place(memory), copies["new"], quiet)
+    sent, done, changes = list(memory.sent), _files(memory), memory.changes
+    for stop in range(changes):
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.store.update(start)
         memory.sent.clear()
-        for changes in range(2 * len(copies[name].all)):
-            memory.left = changes % 5
-            try:
-                store.publish(place(memory), copies[name], quiet)
-            except KeyboardInterrupt:
-                continue
-            break
+        memory.left = stop
+        with pytest.raises(KeyboardInterrupt):
+            store.publish(place(memory), copies["new"], quiet)
         memory.left = None
-        again = store.publish(place(memory), copies[name], quiet)
-        assert again.names == ()
-        assert set(_files(memory)) == {piece.name for piece in copies[name].all}
-        assert len(memory.sent) == len(set(memory.sent))
-        assert before or set(memory.sent) == {piece.name for piece in copies[name].all}
+        _require_no_mixture(memory)
+        store.publish(place(memory), copies["new"], quiet)
+        assert sorted(memory.sent) == sorted(sent)
+        assert _files(memory) == done
+    assert store.publish(place(memory), copies["new"], quiet).names == ()
+    assert set(done) == {piece.name for piece in copies["new"].all}
     assert check(fetched(memory, tmp_path / "copy"), tmp_path).faults == []
+
+
+def test_of_two_calls_at_a_time_the_later_one_writes(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """Whenever it begins; the other one says why it stops, and changes nothing more."""
+    for when in range(1, len(copies["old"].pieces) + 1):
+        MemoryFileSystem.store.clear()
+        memory.sent.clear()
+        memory.then = (when, lambda: store.publish(place(Plain()), copies["new"], quiet))
+        with pytest.raises(SurroundingsError, match="Publish again"):
+            store.publish(place(memory), copies["old"], quiet)
+        _require_no_mixture(memory)
+        assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
+
+
+def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """An object of an earlier call that arrives late, of the same size."""
+    last = len(copies["old"].pieces)
+
+    def replace() -> None:
+        data = memory.cat_file("/place/serving.json")
+        Plain().pipe_file("/place/serving.json", data[:-2] + b" \n")
+
+    filesystem = Tagged()
+    filesystem.sent, filesystem.then = [], (last, replace)
+    with pytest.raises(SurroundingsError, match="somebody else"):
+        store.publish(place(filesystem), copies["old"], quiet)
+    assert "manifest.json" not in _files(memory)
+    filesystem.then = None
+    assert store.publish(place(filesystem), copies["old"], quiet).names[0] == "serving.json"
 
 
 def test_shards_go_first_and_the_manifest_last(
@@ -194,7 +281,7 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(
     copies: dict[str, Publication], memory: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte changed on its way, with the same size; and there is no manifest then."""
-    damaged = MemoryFileSystem.put_file
+    damaged = Watched.put_file
 
     def put(self: Any, lpath: Any, rpath: Any, **given: Any) -> None:
         damaged(self, lpath, rpath, **given)
@@ -202,36 +289,12 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(
             data = self.cat_file(rpath)
             MemoryFileSystem.pipe_file(self, rpath, data[:-1] + bytes([data[-1] ^ 1]))
 
-    monkeypatch.setattr(MemoryFileSystem, "put_file", put)
+    monkeypatch.setattr(Watched, "put_file", put)
     with pytest.raises(SurroundingsError, match="does not have the bytes"):
         store.publish(place(memory), copies["new"], quiet)
     assert "manifest.json" not in _files(memory)
     monkeypatch.undo()
     assert store.publish(place(memory), copies["new"], quiet).names
-
-
-class Tagged(Watched):
-    """A store that names the content of its objects, and counts what is read."""
-
-    reads = 0
-
-    def info(self, path: Any, **given: Any) -> dict[str, Any]:
-        found: dict[str, Any] = super().info(path, **given)
-        if found["type"] == "file":
-            found["ETag"] = hashlib.md5(MemoryFileSystem.cat_file(self, path)).hexdigest()
-        return found
-
-    def find(self, path: Any, *more: Any, detail: bool = False, **given: Any) -> Any:
-        found = super().find(path, *more, detail=detail, **given)
-        return {name: self.info(name) for name in found} if detail else found
-
-    def cat_file(self, path: Any, *more: Any, **given: Any) -> bytes:
-        self.reads += 1
-        content: bytes = super().cat_file(path, *more, **given)
-        return content
-
-    def _changed(self, path: str) -> None:
-        """Not looked at here."""
 
 
 def test_what_was_read_back_is_read_again_when_its_tag_changes(
@@ -356,6 +419,32 @@ def test_stopped_at_each_large_file_the_next_call_finishes(
     assert check(tmp_path / "copy", tmp_path).faults == []
 
 
+def test_a_build_is_published_to_the_hub_by_the_command(
+    pipeline: Run, builds: dict[str, Path], hub_stub: HubStub
+) -> None:
+    """Stopped at the second large file, then finished; on a branch that is made for it."""
+    command = ("publish", builds["new"], f"hf://{NAME}@nightly", "--json", "--public")
+    given = {
+        "HF_ENDPOINT": hub_stub.url,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_TOKEN": "hf_" + "a" * 34,
+    }
+    hub_stub.breaks_at = 1
+    stopped = pipeline(*command, **given)
+    assert (stopped.status, len(hub_stub.puts)) == (5, 1), stopped.err
+    assert "is not sent again" in stopped.err
+    assert "hf_aaa" not in stopped.err
+    hub_stub.breaks_at = None
+    done = pipeline(*command, **given)
+    assert done.status == 0, done.err
+    said = json.loads(done.out)
+    assert (said["status"], said["revision"]) == ("published", hub_stub.sha(NAME))
+    assert len(hub_stub.puts) == len(set(hub_stub.puts))
+    assert hub_stub.private == {NAME: False}
+    assert set(hub_stub.branches) == {"nightly"}
+
+
 def test_the_hub_is_asked_for_the_hashes_of_what_arrived(
     copies: dict[str, Publication], hub_stub: HubStub
 ) -> None:
@@ -463,14 +552,14 @@ def test_a_build_is_published_to_s3_by_the_command(
 
 
 @pytest.mark.slow
-def test_killed_after_every_fourth_upload_to_s3_the_next_call_finishes(
+def test_killed_after_each_upload_to_s3_the_next_call_finishes(
     builds: dict[str, Path],
     copies: dict[str, Publication],
     credentials: dict[str, str],
     cache_home: Path,
     tmp_path: Path,
 ) -> None:
-    """Processes that end at once after so many uploads, without any handler of their own."""
+    """Processes that end at once after their first upload, without any handler of their own."""
     code = (
         "import os, sys\nfrom pipeline.upload import store\nsend, left = store.Store.send, "
         "[int(sys.argv.pop(1))]\n"
@@ -482,14 +571,14 @@ def test_killed_after_every_fourth_upload_to_s3_the_next_call_finishes(
     total, calls = len(copies["new"].all), 0
     while True:
         calls += 1
-        command = [sys.executable, "-W", "ignore", "-c", code, "4", "publish", str(builds["new"])]
+        command = [sys.executable, "-W", "ignore", "-c", code, "1", "publish", str(builds["new"])]
         done = subprocess.run(
             [*command, "s3://data/killed"], env=base, capture_output=True, text=True, check=False
         )
         if done.returncode == 0:
             break
         assert done.returncode == 9, done.stderr
-    assert calls == -(-total // 4)
+    assert calls == total
     code = "import fsspec; fsspec.filesystem('s3').get('data/killed', 'copy', recursive=True)"
     fetch = [sys.executable, "-W", "ignore", "-c", code]
     subprocess.run(fetch, cwd=tmp_path, env=base, check=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -80,12 +81,18 @@ class Store:
         content: bytes = self.filesystem.cat_file(self.at(name))
         return content
 
+    def knows(self, piece: Piece) -> bool:
+        """Whether a file is there as it was when it was read back, as far as its size and its tag
+        say so."""
+        there = self.sizes.get(piece.name) == piece.size
+        return there and self.known.get(piece.name) == [self.tags[piece.name], piece.sha256]
+
     def holds(self, piece: Piece) -> bool:
         """Whether a file is there with the same bytes: it is read back and hashed, or is known."""
         if self.sizes.get(piece.name) != piece.size:
             return False
         tag = self.tags[piece.name]
-        if tag and self.known.get(piece.name) == [tag, piece.sha256]:
+        if tag and self.knows(piece):
             return True
         digest = hashlib.sha256()
         for start in range(0, piece.size, _BLOCK):
@@ -104,14 +111,20 @@ class Store:
         self._make_folder(posixpath.dirname(path))
         self.filesystem.put_file(str(piece.path), path)
         self.filesystem.invalidate_cache()
-        info = self.filesystem.info(path)
-        self.sizes[piece.name], self.tags[piece.name] = int(info["size"]), _tag(info)
         self.known.pop(piece.name, None)
-        if not self.holds(piece):
+        if not self._arrived(piece):
             raise SurroundingsError(
                 f"{self.shown}/{piece.name} does not have the bytes that were sent.",
                 "Publish again; what has arrived is not sent again.",
             )
+
+    def _arrived(self, piece: Piece) -> bool:
+        try:
+            info = self.filesystem.info(self.at(piece.name))
+            self.sizes[piece.name], self.tags[piece.name] = int(info["size"]), _tag(info)
+            return self.holds(piece)
+        except FileNotFoundError:
+            return False
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file."""
@@ -160,12 +173,56 @@ def _missing(store: Store, publication: Publication, report: Report) -> Iterator
         report("compare", done, len(publication.all))
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """That this call is the one that writes there: its marker has not been replaced.
+
+    Of two calls at a time, the one that began first finds the other's marker before it changes the
+    next file, and leaves the place to it.
+    """
+
+    store: Store
+    content: bytes
+
+    @classmethod
+    def made(cls, store: Store, names: list[str]) -> _Claim:
+        """Write the marker; ``names``: all files that may be there until it is removed."""
+        content = json.dumps({"files": names, "call": uuid.uuid4().hex}).encode()
+        store.write(MARKER, content)
+        return cls(store, content)
+
+    def require(self) -> None:
+        """Raises SurroundingsError where the marker is another one, or gone."""
+        try:
+            stands = self.store.read(MARKER) == self.content
+        except FileNotFoundError:
+            stands = False
+        if not stands:
+            raise _changed(self.store)
+
+    def require_all(self, publication: Publication) -> None:
+        """Raises SurroundingsError where an object is missing, or is not what was read back."""
+        self.store.look()
+        wanted = {piece.name for piece in publication.pieces} | {MARKER}
+        known = all(map(self.store.knows, publication.pieces))
+        if set(self.store.sizes) != wanted or not known:
+            raise _changed(self.store)
+        self.require()
+
+
+def _changed(store: Store) -> SurroundingsError:
+    return SurroundingsError(
+        f"{store.shown} was changed by somebody else while it was written.",
+        "Publish again when no other process writes there.",
+    )
+
+
 def publish(store: Store, publication: Publication, report: Report) -> Sent:
     """Send what is not there, remove what an older build left, and write the manifest last.
 
     Raises:
         UsageError: the place has files of somebody else.
-        SurroundingsError: something did not arrive as it was sent, or changed meanwhile.
+        SurroundingsError: something did not arrive as it was sent, or somebody else writes there.
     """
     store.look()
     own = _listed(store)
@@ -173,35 +230,37 @@ def publish(store: Store, publication: Publication, report: Report) -> Sent:
     missing = list(_missing(store, publication, report)) if store.sizes else [*publication.all]
     stale = sorted(set(store.sizes) - wanted - {MARKER})
     if missing or stale:
-        names = sorted((own | wanted) - {MARKER})
-        store.write(MARKER, json.dumps({"files": names}).encode())
-        store.remove(MANIFEST)
-        for name in _ENTRIES:
-            if name in stale or name in {piece.name for piece in missing}:
-                store.remove(name)
-        first = [piece for piece in missing if piece.name != MANIFEST]
-        for done, piece in enumerate(first, 1):
-            store.send(piece)
-            report("send", done, len(first))
-        for name in stale:
-            store.remove(name)
-        _require_all(store, publication)
-        store.send(publication.last)
+        _bring(store, publication, missing, stale, sorted((own | wanted) - {MARKER}), report)
     store.remove(MARKER)
     sent = [*(p for p in publication.pieces if p in missing)]
     sent += [publication.last] if missing or stale else []
     return Sent(tuple(piece.name for piece in sent), sum(p.size for p in sent), tuple(stale))
 
 
-def _require_all(store: Store, publication: Publication) -> None:
-    """Nobody else wrote there meanwhile."""
-    store.look()
-    wanted = {piece.name: piece.size for piece in publication.pieces}
-    if {**store.sizes, MARKER: 0} != {**wanted, MARKER: 0}:
-        raise SurroundingsError(
-            f"{store.shown} was changed by somebody else while it was written.",
-            "Publish again when no other process writes there.",
-        )
+def _bring(
+    store: Store,
+    publication: Publication,
+    missing: list[Piece],
+    stale: list[str],
+    names: list[str],
+    report: Report,
+) -> None:
+    """Make the place the publication; it is no build meanwhile."""
+    claim = _Claim.made(store, names)
+    store.remove(MANIFEST)
+    for name in _ENTRIES:
+        if name in stale or name in {piece.name for piece in missing}:
+            store.remove(name)
+    first = [piece for piece in missing if piece.name != MANIFEST]
+    for done, piece in enumerate(first, 1):
+        claim.require()
+        store.send(piece)
+        report("send", done, len(first))
+    for name in stale:
+        claim.require()
+        store.remove(name)
+    claim.require_all(publication)
+    store.send(publication.last)
 
 
 def patiently(shown: str, action: Callable[[], Sent]) -> Sent:
