@@ -40,6 +40,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "data": (f'["{DATA}"]', "[]"),
     "output": ('"out"', "[1]"),
     "format": ('"openai"', "1"),
+    "test": (f'["{DATA}"]', "[]"),
     "total": ('"5M"', "0"),
     "map": ('{ question = "problem" }', "{ question = 3 }"),
     "ignore": ('["id", "meta"]', "[1]"),

@@ -213,6 +213,7 @@ class PlanOptions:
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
+    test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
     total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
 
@@ -236,6 +237,10 @@ class PlanOptions:
             )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+        if self.test and self.test_size:
+            raise UsageError(
+                "--test and --test-size both say what the test split is.", "Leave one out."
+            )
         if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
