@@ -10,6 +10,7 @@ from pathlib import Path
 
 from expectations.audits import AuditResult, require
 from expectations.verdict import Verdict
+from pipeline import card
 from pipeline import report as report_page
 from pipeline.build import description
 from pipeline.build.audits import audit, in_lines
@@ -20,7 +21,7 @@ from pipeline.build.preparation import Prepared
 from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
-from pipeline.choice.examples import read_examples
+from pipeline.choice.examples import read_examples, rows_left_out
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
@@ -92,12 +93,11 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    grouped = prepared.config.plan.test_size > 0
-    examples = read_examples(works, reports, grouped)
+    examples = read_examples(works, reports, prepared.config)
     sources = sources_of(prepared, works, reports)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = make_plan(prepared.config.plan, examples)
+    plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
@@ -137,7 +137,7 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
 
 
 def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
-    examples, kept = planned.plan.examples, planned.plan.kept
+    examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
         recipe=prepared.recipe,
@@ -147,8 +147,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         plan=planned.plan,
         shards=shards,
         ledger=planned.ledger,
-        # A row that several examples come from is a duplicate only where all of them are.
-        duplicate_rows=examples.rows() - examples.rows(kept) if not kept.all() else 0,
+        rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 
 
@@ -207,5 +206,6 @@ def _completed(
     described = replace(description.describe(outcome, verdict), audits=in_lines(audits))
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
+    card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     return Build(folder, replace(described, files=hash_files(folder, known)))

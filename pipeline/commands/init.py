@@ -9,6 +9,7 @@ import click
 
 from pipeline import memory, tasks
 from pipeline.options.command_line import of_phase, with_options
+from pipeline.options.local_path import LocalPath
 from stages.errors import DataError, UsageError
 
 MODEL = "qwen2.5-7b-instruct"
@@ -24,7 +25,7 @@ MODEL = "qwen2.5-7b-instruct"
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=LocalPath(dir_okay=False),
     default="recipe.toml",
     show_default=True,
     help="The recipe.",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline.manifest.counts import MarginCounts, SidesRecord
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.model_record import RepairRecord
+from pipeline.manifest.source_records import SourceRecord
 
 LARGE = 0.1  # share of the examples that should not all be on one side
 
@@ -22,6 +25,8 @@ def sides(record: SidesRecord | None) -> list[str]:
     """Lines for the summary of a build with a test split."""
     if record is None:
         return []
+    if record.by == "files":
+        return [f"test      {record.share:.2%} of the examples: those of the named files"]
     named = {"question": "questions", "column": f"values of {record.column}"}
     what = named.get(record.by, "questions or values of columns")
     lines = [
@@ -34,6 +39,32 @@ def sides(record: SidesRecord | None) -> list[str]:
         way = "--group-by another column" if record.by == "column" else "--group-by COLUMN"
         lines.append(f"warning   {record.largest:.0%} of the examples are one of the {what}: {way}")
     return lines
+
+
+def sources(records: Sequence[SourceRecord]) -> list[str]:
+    """Lines for the summary of a build of named sources."""
+    lines: list[str] = []
+    for one in records:
+        train = one.splits["train"]
+        if not one.has.examples and "test" in one.splits:
+            lines.append(
+                f"{'' if lines else 'sources':<9} {one.name}: {one.splits['test'].examples} "
+                "examples of the test split"
+            )
+            continue
+        copies = f" from {one.has.examples}" if train.examples != one.has.examples else ""
+        asked = ", ".join(f"{name} {value:g}" for name, value in one.asked.items())
+        lines.append(
+            f"{'' if lines else 'sources':<9} {one.name}: {train.examples} examples{copies}, "
+            f"{train.trained} trained tokens, {one.share:.2%} of them"
+            + (f" (asked: {asked})" if asked else "")
+        )
+    return lines + [
+        f"warning   {one.name} gives {one.given:g} of the {one.amount:g} "
+        f"{one.unit.replace('_', ' ')} asked for: add data, or give it more epochs"
+        for one in records
+        if one.short
+    ]
 
 
 def inference(manifest: Manifest) -> list[str]:

@@ -22,10 +22,10 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,22 @@ class ExportRecord(JsonRecord):
     of: str
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedRecord(JsonRecord):
+    """Of a published copy.
+
+    Attributes:
+        of: ``content_sha256`` of the manifest of the build that it is a copy of.
+        license, sources: as its publisher gave them.
+        with_rejects: ``rejects.jsonl`` has the text of refused rows.
+    """
+
+    of: str
+    license: str | None
+    sources: tuple[str, ...]
+    with_rejects: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Sealed):
     """``manifest.json``.
@@ -215,9 +231,9 @@ class Manifest(Sealed):
         format: of all inputs, comma-separated.
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
-        sides: None without ``--test-size``.
+        sides: None without ``--test-size``; ``sources``: empty where they have no names.
         for_: the trainer of ``--for``.
-        export: None for builds.
+        export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
 
     schema_version: int
@@ -241,6 +257,7 @@ class Manifest(Sealed):
     padding: PaddingCounts | None
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
+    sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)
@@ -252,6 +269,7 @@ class Manifest(Sealed):
     columns: tuple[str, ...]
     for_: str | None = field(default=None, metadata=OPTIONAL)
     export: ExportRecord | None = field(default=None, metadata=OPTIONAL)
+    published: PublishedRecord | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def shards(self) -> tuple[ShardRecord, ...]:

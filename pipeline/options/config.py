@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.budgets import Budget
+from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.phases import (
     PHASE_OF,
     PHASES,
@@ -41,6 +41,8 @@ __all__ = [
     "from_record",
 ]
 
+TRAIN, TEST = "train", "test"  # the sources of a command that names files of its test split
+
 # The order of a manifest's first options. Files that were written keep their order of keys, so this
 # is never changed; an option that is not listed comes after them, in the order of its phase.
 _FIRST = (
@@ -66,17 +68,20 @@ class Source:
         name: empty for the one source of a command.
         max_reject: share of its refused rows that fails the build; None where they count with
             those of the other sources, towards the limit of the build.
+        test: its examples are the test split.
     """
 
     options: SourceOptions
     name: str = ""
     max_reject: float | None = None
     budget: Budget = field(default_factory=Budget)
+    test: bool = False
 
     @property
     def recorded(self) -> dict[str, object]:
         """The source in a manifest's options."""
-        own = {"name": self.name, "max_reject": self.max_reject}
+        own: dict[str, object] = {"name": self.name, "max_reject": self.max_reject}
+        own |= {"test": True} if self.test else {}
         return own | _in_order(_recorded(self.options)) | _recorded(self.budget)
 
     @classmethod
@@ -88,7 +93,28 @@ class Source:
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
-        return cls(options, str(values["name"]), values["max_reject"], budget)
+        test = bool(values.get("test"))
+        return cls(options, str(values["name"]), values["max_reject"], budget, test)
+
+
+def with_test(
+    sources: tuple[Source, ...], test: tuple[str, ...], common: SourceOptions
+) -> tuple[Source, ...]:
+    """The same, and the source that is the test split, where files of it are named.
+
+    Args:
+        common: how its rows are read, but for ``data``.
+
+    Raises:
+        UsageError: another source has its name.
+    """
+    if not test:
+        return sources
+    if not sources[0].name:  # the one source of a command
+        sources = (replace(sources[0], name=TRAIN),)
+    if TEST in (one.name for one in sources):
+        raise UsageError("A source is called 'test', as that of --test is.", "Rename it.")
+    return (*sources, Source(replace(common, data=test), TEST, test=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +130,8 @@ class Config:
     def __post_init__(self) -> None:
         for one in self.sources:
             self._require_fitting(one.options)
+        trained = {one.name: one.budget for one in self.sources if not one.test}
+        require_mixture(trained, self.plan.total)
 
     def _require_fitting(self, source: SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
@@ -136,7 +164,8 @@ class Config:
         values = by_phase(given)
         source = Source(SourceOptions(**values.pop("source")))
         made = {phase: PHASES[phase](**values[phase]) for phase in values}
-        return cls(sources=(source,), **made)
+        sources = with_test((source,), made["plan"].test, source.options)
+        return cls(sources=sources, **made)
 
     @classmethod
     def of_record(
@@ -174,8 +203,8 @@ class Config:
         return replace(self, **changed)
 
     def only(self, number: int) -> Config:
-        """The same for the inputs of one source alone."""
-        return replace(self, sources=(self.sources[number],))
+        """The same for the inputs of one source alone, all of which are used."""
+        return replace(self, sources=(replace(self.sources[number], budget=Budget()),))
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -200,8 +229,21 @@ class Config:
     @property
     def groups(self) -> str | None:
         """The column that decides which rows of the one source are on one side of a split, or an
-        empty text where their questions do; None without a split."""
-        return (self.source.group_by or "") if self.plan.test_size else None
+        empty text where their questions do; None where rows are not grouped."""
+        return (self.source.group_by or "") if self.grouped else None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether parts say which rows belong together: for a split, and for budgets.
+
+        Those of named sources always do: a first budget encodes nothing again.
+        """
+        return self.plan.test_size > 0 or self.plan.total is not None or self.named
+
+    @property
+    def named(self) -> bool:
+        """Whether the sources have names, as those of a recipe do."""
+        return bool(self.sources[0].name)
 
     @property
     def for_parts(self) -> dict[str, object]:

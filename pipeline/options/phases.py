@@ -17,6 +17,7 @@ from typing import Any
 from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
+from pipeline.options.amounts import Amount
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
@@ -212,7 +213,9 @@ class PlanOptions:
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
-    seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle and --test-size.")
+    test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
+    seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
+    total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
@@ -234,6 +237,10 @@ class PlanOptions:
             )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+        if self.test and self.test_size:
+            raise UsageError(
+                "--test and --test-size both say what the test split is.", "Leave one out."
+            )
         if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
@@ -268,7 +275,7 @@ class JudgeOptions:
 class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.Place(), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
     cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pipeline.options import recipe_file
 from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget, require_planned
 from pipeline.options.command_line import default_output, not_read
-from pipeline.options.config import PHASES, Config, Source, SourceOptions
+from pipeline.options.config import PHASES, Config, Source, SourceOptions, with_test
 from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from stages.errors import UsageError
@@ -178,7 +178,11 @@ class _Reading:
         if None in sources or None in made.values():
             return None
         read = tuple(one for one in sources if one is not None)
-        return self._tried(lambda: Config(sources=read, **made), table)
+        return self._tried(lambda: self._config(table, read, made), table)
+
+    def _config(self, table: _Table, read: tuple[Source, ...], made: Values) -> Config:
+        common = SourceOptions(**{"data": (), **_of("source", table.values)})
+        return Config(sources=with_test(read, made["plan"].test, common), **made)
 
     def _lacks(self, name: str) -> bool:
         if name in self.table.values or (name == "data" and self.sources):
