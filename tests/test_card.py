@@ -137,7 +137,7 @@ def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
     found = DatasetCard.load(folder / "README.md").data.to_dict()
     assert [one["split"] for one in found["configs"][0]["data_files"]] == ["train", "test"]
     assert found["tags"] == ["posttrain-pipeline", "prm", "qwen2-1.5b"]
-    nasty = Publisher(title='a: "b"\n---\n# c', license="cc-by-4.0", sources=("x | y\n# z",))
+    nasty = Publisher(title='a: "b"\n---\n# c', license="cc-by-4.0", origins=("x | y\n# z",))
     text = card.make(Build.open(folder), nasty)
     (folder / "README.md").write_text(text)
     found = DatasetCard.load(folder / "README.md").data.to_dict()
