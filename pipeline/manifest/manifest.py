@@ -211,13 +211,13 @@ class PublishedRecord(JsonRecord):
 
     Attributes:
         of: ``content_sha256`` of the manifest of the build that it is a copy of.
-        license, sources: as its publisher gave them.
+        license, origins: as its publisher or its recipe gave them.
         with_rejects: ``rejects.jsonl`` has the text of refused rows.
     """
 
     of: str
     license: str | None
-    sources: tuple[str, ...]
+    origins: tuple[str, ...]
     with_rejects: bool
 
 

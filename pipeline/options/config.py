@@ -68,6 +68,7 @@ class Source:
         name: empty for the one source of a command.
         max_reject: share of its refused rows that fails the build; None where they count with
             those of the other sources, towards the limit of the build.
+        license, origin: for the dataset card; None where they are those of the build.
         test: its examples are the test split.
     """
 
@@ -75,6 +76,8 @@ class Source:
     name: str = ""
     max_reject: float | None = None
     budget: Budget = field(default_factory=Budget)
+    license: str | None = None
+    origin: str | None = None
     test: bool = False
 
     @property
@@ -82,7 +85,8 @@ class Source:
         """The source in a manifest's options."""
         own: dict[str, object] = {"name": self.name, "max_reject": self.max_reject}
         own |= {"test": True} if self.test else {}
-        return own | _in_order(_recorded(self.options)) | _recorded(self.budget)
+        said = {"license": self.license, "origin": self.origin}
+        return own | _in_order(_recorded(self.options)) | _recorded(self.budget) | said
 
     @classmethod
     def of_record(cls, recorded: Mapping[str, Any], data: tuple[str, ...]) -> Source:
@@ -93,8 +97,9 @@ class Source:
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
+        said = {name: values.get(name) for name in ("license", "origin")}
         test = bool(values.get("test"))
-        return cls(options, str(values["name"]), values["max_reject"], budget, test)
+        return cls(options, str(values["name"]), values["max_reject"], budget, test=test, **said)
 
 
 def with_test(

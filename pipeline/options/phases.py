@@ -260,11 +260,15 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """What a build is held to before it is published; no row of a shard depends on it."""
+    """What a build is held to before it is published, and what its dataset card says of it; no row
+    of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
+    title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].")
+    license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True)
+    origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject <= 1:

@@ -213,7 +213,9 @@ class _Reading:
         options = self._tried(partial(SourceOptions, **_of("source", table.values)), table)
         if options is None or budget is None:
             return None
-        return Source(options, own.get("name", ""), own.get("max_reject"), budget)
+        # What the top says of these is the build's, so it is no source's own.
+        said = {name: own.get(name) for name in ("max_reject", "license", "origin")}
+        return Source(options, own.get("name", ""), budget=budget, **said)
 
     def _settled(self, table: _Table) -> _Table:
         """The table with values as ``Config`` has them, but for those that are none."""
