@@ -20,7 +20,11 @@ from pipeline.build.preparation import Prepared
 from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
+from pipeline.choice import filters, scores
 from pipeline.choice.examples import read_examples
+from pipeline.choice.fates import Fate
+from pipeline.choice.filters import Filtered
+from pipeline.choice.values import pieces_of
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
@@ -62,6 +66,7 @@ class _Planned:
     reports: list[PartReport]
     plan: ShardPlan
     ledger: Ledger
+    filtered: Filtered | None = None
 
 
 def require_rows(prepared: Prepared, made: MadeParts) -> None:
@@ -93,15 +98,21 @@ def assemble(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     grouped = prepared.config.plan.test_size > 0
-    examples = read_examples(works, reports, grouped)
     sources = sources_of(prepared, works, reports)
+    pieces = pieces_of(works, sources)
+    filtered = filters.over_parts(prepared.config, pieces)
+    examples = replace(
+        read_examples(works, reports, grouped),
+        filtered=None if filtered is None else filtered.by,
+        score=scores.over_parts(prepared.config, pieces),
+    )
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     plan = make_plan(prepared.config.plan, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
-    planned = _Planned(works, reports, plan=plan, ledger=ledger)
+    planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
     _refuse_too_many(prepared, planned)
     shards = write_shards(
         prepared,
@@ -133,11 +144,12 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
     for work, report in zip(planned.works, planned.reports, strict=True):
         rows[work.source] += report.rows - report.filtered
     kept = int(planned.plan.kept.sum())
+    if planned.filtered is not None and planned.plan.choice.count(Fate.FILTERED) and not kept:
+        raise filters.nothing_left(planned.filtered)
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 
 
 def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
-    examples, kept = planned.plan.examples, planned.plan.kept
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
         recipe=prepared.recipe,
@@ -147,8 +159,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         plan=planned.plan,
         shards=shards,
         ledger=planned.ledger,
-        # A row that several examples come from is a duplicate only where all of them are.
-        duplicate_rows=examples.rows() - examples.rows(kept) if not kept.all() else 0,
+        filtered=planned.filtered,
     )
 
 

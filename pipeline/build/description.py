@@ -12,9 +12,13 @@ from dataclasses import dataclass
 
 from expectations.verdict import Verdict
 from pipeline import __version__
+from pipeline.build import chosen
 from pipeline.build.model_description import repaired
+from pipeline.choice.fates import Fate
+from pipeline.choice.filters import Filtered
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import (
+    EXAMPLE_FATES,
     FATES,
     ExampleCounts,
     PackingCounts,
@@ -64,8 +68,8 @@ class Outcome:
     plan: ShardPlan
     shards: list[ShardReport]
     ledger: Ledger
-    duplicate_rows: int
     margins: Margins | None = None  # rm only
+    filtered: Filtered | None = None
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -144,13 +148,13 @@ def _notes(outcome: Outcome) -> Counter[str]:
 def _rows(outcome: Outcome) -> RowCounts:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
-    used = plan.examples.rows(plan.kept)
+    fates = chosen.rows_by_fate(plan)
     return RowCounts(
         in_=rows_in,
-        used=used,
+        used=fates[Fate.USED],
         rejected=ledger.rejected_rows,
-        duplicates=outcome.duplicate_rows,
-        filtered=sum(part.filtered for part in outcome.parts),
+        duplicates=fates[Fate.DUPLICATE],
+        filtered=sum(part.filtered for part in outcome.parts) + fates[Fate.FILTERED],
         duplicates_found=int(plan.choice.duplicate.sum()),
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(_notes(outcome).items())),
@@ -163,7 +167,8 @@ def examples_of(outcome: Outcome) -> ExampleCounts:
     return ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
-        duplicates=int((~plan.kept).sum()),
+        duplicates=plan.choice.count(Fate.DUPLICATE),
+        filtered=plan.choice.count(Fate.FILTERED),
         kept=int(plan.kept.sum()),
         rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
     )
@@ -180,7 +185,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "rows_in": rows.in_,
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
         "examples_made": made.made,
-        "examples_accounted": made.kept + made.rejected + made.duplicates,
+        "examples_accounted": sum(getattr(made, fate) for fate in EXAMPLE_FATES),
         "examples_kept": made.kept,
         "tokens_kept": int(plan.examples.length[kept].sum()),
         "trained_kept": int(plan.examples.trained[kept].sum()),
@@ -281,7 +286,7 @@ def tokens_of(outcome: Outcome) -> TokenCounts:
 def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
-    recipe = outcome.recipe
+    recipe, plan = outcome.recipe, outcome.plan
     config = recipe.config
     probes = recipe.model.probes.items()
     answers = inference.of_build(outcome.recipe, outcome.shards)
@@ -307,6 +312,8 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         padding=_padding(outcome),
         splits=splits_of(outcome),
         sides=_sides(outcome),
+        filters=chosen.filters(recipe.config, plan, outcome.filtered),
+        doubles=chosen.doubles(recipe.config, plan, outcome.inputs),
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

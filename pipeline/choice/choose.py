@@ -10,12 +10,23 @@ from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice, Fate, Fates
 from pipeline.choice.sides import SplitRule
 from pipeline.options.config import PlanOptions
+from stages.columns import Ints
 from stages.errors import UsageError
 
 
 def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
     """Leave examples out, those that are left out already keep their reason."""
     fate[which & (fate == Fate.USED)] = reason
+
+
+def _doubles(examples: PlannedExamples, fate: Fates) -> tuple[Ints, Ints]:
+    """The examples that equal another of those that are left, and the one that stays for each."""
+    if not fate.any():  # none is left out: nothing has to be picked
+        return doubles.pairs(examples.digest, examples.score)
+    left = np.flatnonzero(fate == Fate.USED)
+    score = None if examples.score is None else examples.score[left]
+    again, stays = doubles.pairs(examples.digest[left], score)
+    return left[again], left[stays]
 
 
 def _sides(
@@ -40,10 +51,15 @@ def _sides(
 def choose(options: PlanOptions, examples: PlannedExamples) -> Choice:
     """What becomes of every example; every step is off unless asked for."""
     fate = np.full(len(examples), Fate.USED, np.uint8)
-    # Of equal examples the first in input order stays, whatever the order is later.
-    duplicate = doubles.repeats(examples.digest)
+    if examples.filtered is not None:
+        _drop(fate, examples.filtered > 0, Fate.FILTERED)
+    # Among those that are left, so that a double of one that is left out stays. By default the
+    # first in input order does, whatever the order is later.
+    again, stays = _doubles(examples, fate)
+    duplicate = np.zeros(len(examples), bool)
+    duplicate[again] = True
     if options.dedup:
         _drop(fate, duplicate, Fate.DUPLICATE)
     # Only now: what is dropped is no part of a side's share.
     test, rule = _sides(options, examples, np.equal(fate, Fate.USED))
-    return Choice(fate, duplicate, test=test, rule=rule)
+    return Choice(fate, duplicate, test=test, rule=rule, doubles=(again, stays))

@@ -34,6 +34,10 @@ class PlannedExamples:
         length, trained: tokens.
         digest: 16 bytes each.
         group: what decides its side of a split; None without one.
+        filtered: the number from 1 of the filter that leaves it out, 0 where none does; None
+            without filters.
+        score: what it is worth among its equals, more is better and NaN is least; None where the
+            first of them stays.
     """
 
     starts: Ints
@@ -42,6 +46,8 @@ class PlannedExamples:
     trained: Counts
     digest: Digests
     group: Groups | None = None
+    filtered: npt.NDArray[np.uint16] | None = None
+    score: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -51,6 +57,13 @@ class PlannedExamples:
         # Examples of one row stand side by side, so a row begins wherever the number changes.
         row = self.row[which]
         return int(np.count_nonzero(row[1:] != row[:-1])) + bool(len(row))
+
+    @property
+    def rows_begin(self) -> Ints:
+        """The first example of each input row that has some."""
+        begins = np.ones(len(self), bool)
+        begins[1:] = self.row[1:] != self.row[:-1]
+        return np.flatnonzero(begins)
 
 
 def columns_of(path: Path, names: Sequence[str]) -> pa.Table:

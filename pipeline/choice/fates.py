@@ -35,6 +35,7 @@ class Choice:
         test: which examples are of the test side; None where there is one side.
         times: how often each used example of the train side is stored; None for once.
         rule: how the sides were made; None where there is one side.
+        doubles: the examples in ``duplicate``, and for each the one that it equals and that stays.
     """
 
     fate: Fates
@@ -42,6 +43,7 @@ class Choice:
     test: npt.NDArray[np.bool_] | None = None
     times: npt.NDArray[np.uint16] | None = None
     rule: SplitRule | None = None
+    doubles: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:
@@ -51,3 +53,17 @@ class Choice:
     def count(self, fate: Fate) -> int:
         """How many examples have a fate."""
         return int(np.count_nonzero(self.fate == fate))
+
+    def of_rows(self, begin: npt.NDArray[np.int64]) -> Fates:
+        """The fate of each row: used where one of its examples is, else the last that one of them
+        came to. So a row is filtered only where all its examples are.
+
+        Args:
+            begin: the first example of each row.
+        """
+        if not len(begin):
+            return self.fate[:0]
+        last = np.iinfo(np.uint8).max
+        reached = np.where(self.fate == Fate.USED, last, self.fate).astype(np.uint8)
+        furthest = np.maximum.reduceat(reached, begin)
+        return np.where(furthest == last, Fate.USED, furthest).astype(np.uint8)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.manifest.json_records import OPTIONAL, JsonRecord
+from pipeline.manifest.json_records import OPTIONAL, WHERE_GIVEN, JsonRecord
 
 FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
+EXAMPLE_FATES = ("kept", "rejected", "duplicates", "filtered")  # of an example
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class RowCounts(JsonRecord):
     """What became of the rows: ``in_ = used + rejected + duplicates + filtered``.
 
     Attributes:
-        filtered: left out by ``--where``.
+        filtered: left out by ``--where``, or all of its examples by ``--filter``.
         duplicates: removed by ``--dedup``; ``duplicates_found``: examples equal to an earlier one.
         rejected_by_code, notes: rows, by the stable word for the reason.
     """
@@ -40,13 +41,44 @@ class RowCounts(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class ExampleCounts(JsonRecord):
-    """What became of the examples: ``made = kept + rejected + duplicates``."""
+    """What became of the examples: ``made = kept + rejected + duplicates + filtered``.
+
+    Attributes:
+        filtered: left out by ``--filter``.
+    """
 
     made: int
     rejected: int
     duplicates: int
     kept: int
     rejected_by_code: Mapping[str, int]
+    filtered: int = field(default=0, metadata=WHERE_GIVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCounts(JsonRecord):
+    """What one ``--filter`` left out of what those before it left.
+
+    Attributes:
+        source: of a build of named sources; None otherwise.
+        examples: left out; ``null``: those of them for which it is null.
+        rows: rows that it left nothing of.
+    """
+
+    expression: str
+    source: str | None
+    examples: int
+    null: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleCounts(JsonRecord):
+    """Examples of one source that ``--dedup`` left out for equal ones of another, or of its own."""
+
+    source: str
+    kept_in: str
+    examples: int
 
 
 @dataclass(frozen=True, slots=True)

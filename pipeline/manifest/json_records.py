@@ -19,6 +19,8 @@ from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import json_text
 
 OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
+# The same of a key that is written only where it has another value than its default.
+WHERE_GIVEN = {**OPTIONAL, "where given": True}
 _OWN = ("unknown", "order")  # of a record; never keys
 _WORDS: dict[type, str] = {
     str: "text",
@@ -80,6 +82,7 @@ class _Key:
     read: Callable[[Any], Any]
     optional: bool
     default: object
+    where_given: bool
 
 
 @functools.cache
@@ -90,10 +93,14 @@ def _keys(kind: Any) -> dict[str, _Key]:
         if one.name not in _OWN:
             factory = one.default_factory
             default = one.default if factory is MISSING else factory()
-            missing = one.metadata == OPTIONAL
+            missing = "optional" in one.metadata
             read = _reader(hints[one.name])
             keys[one.name.rstrip("_")] = _Key(
-                one.name, read=read, optional=missing, default=default
+                one.name,
+                read=read,
+                optional=missing,
+                default=default,
+                where_given="where given" in one.metadata,
             )
     return keys
 
@@ -185,7 +192,9 @@ def as_json(record: JsonRecord) -> dict[str, Any]:
     own = {
         key: _plain(value)
         for key, value in values.items()
-        if not record.order or key in record.order or value != known[key].default
+        if key in record.order
+        or value != known[key].default
+        or (not record.order and not known[key].where_given)
     }
     every = {**own, **record.unknown}
     first = {key: every[key] for key in record.order if key in every}

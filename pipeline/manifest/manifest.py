@@ -216,6 +216,8 @@ class Manifest(Sealed):
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
         sides: None without ``--test-size``.
+        filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
+            out, by the sources of what it left out and of what stays.
         for_: the trainer of ``--for``.
         export: None for builds.
     """
@@ -241,6 +243,8 @@ class Manifest(Sealed):
     padding: PaddingCounts | None
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
+    filters: tuple[FilterCounts, ...] = field(default=(), metadata=WHERE_GIVEN)
+    doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=WHERE_GIVEN)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

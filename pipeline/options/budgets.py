@@ -70,8 +70,7 @@ def _own(name: str, value: v.Value, sentence: str) -> Option:
 
 
 NAME = _own("name", v.Text(), "What a source or build is called in messages and in --set.")
-FILTER = _own("filter", v.Text(), "Use only examples for which this expression is true.")
-OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET, "filter": FILTER}
+OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET}
 
 
 def require_planned(name: str, given: Mapping[str, Any]) -> None:
@@ -80,7 +79,7 @@ def require_planned(name: str, given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: one of them is given.
     """
-    asked = [key for key in (*BUDGET, "filter") if given.get(key) is not None]
+    asked = [key for key in BUDGET if given.get(key) is not None]
     if asked:
         raise UsageError(
             f"{asked[0]} of source {name!r} is not built by this version.",
