@@ -21,8 +21,7 @@ from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, wri
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters, scores
-from pipeline.choice.examples import read_examples
-from pipeline.choice.fates import Fate
+from pipeline.choice.examples import read_examples, rows_left_out
 from pipeline.choice.filters import Filtered
 from pipeline.choice.values import pieces_of
 from pipeline.manifest.dataset_files import write_json
@@ -97,18 +96,17 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    grouped = prepared.config.plan.test_size > 0
     sources = sources_of(prepared, works, reports)
     pieces = pieces_of(works, sources)
     filtered = filters.over_parts(prepared.config, pieces)
     examples = replace(
-        read_examples(works, reports, grouped),
+        read_examples(works, reports, prepared.config),
         filtered=None if filtered is None else filtered.by,
         score=scores.over_parts(prepared.config, pieces),
     )
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = make_plan(prepared.config.plan, examples)
+    plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
@@ -144,12 +142,13 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
     for work, report in zip(planned.works, planned.reports, strict=True):
         rows[work.source] += report.rows - report.filtered
     kept = int(planned.plan.kept.sum())
-    if planned.filtered is not None and planned.plan.choice.count(Fate.FILTERED) and not kept:
+    if planned.filtered is not None and planned.filtered.by.any() and not kept:
         raise filters.nothing_left(planned.filtered)
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 
 
 def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
+    examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
         recipe=prepared.recipe,
@@ -160,6 +159,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         shards=shards,
         ledger=planned.ledger,
         filtered=planned.filtered,
+        rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 
 

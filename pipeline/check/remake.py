@@ -13,6 +13,7 @@ from expectations.contract import STREAM
 from expectations.readback import contents
 from expectations.readback.stored_rows import StoredRows
 from pipeline.build import model_description
+from pipeline.choice import filters
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.options.config import Config
@@ -97,12 +98,15 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
+        filtered, _ = filters.of_rows(config.only(source.source), batch)
         remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence"))
         keys = _keys(recipe, batch)
-        for row, line, sequence, made in zip(names, *columns, keys, strict=True):
+        for row, line, sequence, made, out in zip(names, *columns, keys, filtered, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if there is None and made not in known:
+            if out and there is not None:
+                remade.differ.append((row, "a filter leaves it out, and a shard has it"))
+            elif there is None and not out and made not in known:
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

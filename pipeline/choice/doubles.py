@@ -55,6 +55,14 @@ def _groups(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
     return members, members[begins][np.cumsum(begins) - 1]
 
 
+def repeats(digests: Digests) -> npt.NDArray[np.bool_]:
+    """Which examples equal an earlier one."""
+    members, firsts = _groups(digests)
+    mask = np.zeros(len(digests), bool)
+    mask[members] = members != firsts
+    return mask
+
+
 def pairs(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
     """The examples that equal one that stays, and for each the one that it equals.
 

@@ -121,11 +121,10 @@ class _Parser:
                 quote = self.text[start] in "'\""
                 refuse(self.text, start, "this quote is not closed" if quote else _NOTHING)
             kind = str(found.lastgroup)
-            word = found[kind]
-            lowered = word.lower()
-            if kind == "name" and lowered in _WORDS:
-                kind, word = "word", lowered
-            yield kind, _SAME.get(word, word), found.start(kind)
+            word, at = found[kind], found.start(kind)
+            if kind == "name" and word.lower() in _WORDS:
+                kind, word = "word", word.lower()
+            yield kind, _SAME.get(word, word), at
             if kind == "end":
                 return
             place = found.end()
@@ -298,7 +297,7 @@ def parse(text: str) -> Expression:
     if len(text) > _LONGEST:
         raise UsageError(f"A --filter has {len(text)} characters.", "Write several filters.")
     if not text.strip():
-        raise UsageError("--filter is empty.", "For example --filter \"n_tokens <= 2048\".")
+        raise UsageError("--filter is empty.", 'For example --filter "n_tokens <= 2048".')
     tree = _Parser(text).whole()
     every = list(tree.walk())
     columns = dict.fromkeys(str(one.value) for one in every if one.kind == "column")

@@ -202,6 +202,16 @@ def _require_own(rows: pa.Table, config: Config, piece: Piece) -> None:
             )
 
 
+def of_rows(config: Config, rows: Rows) -> tuple[Numbers, Bools]:
+    """The same as ``SourceFilters.apply``, for some rows of the one source alone: their columns
+    have the types of these rows."""
+    if not config.source.filter:
+        return np.zeros(rows.num_rows, np.uint16), np.zeros(rows.num_rows, bool)
+    seen = Seen(config.carried.every)
+    seen.add(rows, lambda at: f"sampled row {at + 1}")
+    return SourceFilters.of(config, seen).apply(rows)
+
+
 def nothing_left(filtered: Filtered) -> DataError:
     """The error of a build whose examples are all left out."""
     counts = np.bincount(filtered.by, minlength=len(filtered.filters) + 1)[1:]

@@ -1,9 +1,8 @@
-"""Which of equal examples stays: the first, or the one whose row has the best number in a column."""
+"""Which of equal examples stays: the first, or the one with the best number in a column."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -125,9 +126,12 @@ def over(pieces: Sequence[Piece], paths: tuple[str, ...]) -> Seen:
     seen = Seen(paths)
     for piece in pieces if paths else ():
         rows = piece.read(("line", VALUES))
-        lines = rows.column("line")
-        seen.add(rows, lambda at, piece=piece, lines=lines: piece.row(lines[at].as_py()))
+        seen.add(rows, partial(_row, piece, rows))
     return seen
+
+
+def _row(piece: Piece, rows: pa.Table, at: int) -> str:
+    return piece.row(rows.column("line")[at].as_py())
 
 
 def known_paths(rows: Iterator[Mapping[str, object]], deepest: int = 3) -> set[str]:

@@ -19,8 +19,6 @@ from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import json_text
 
 OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
-# The same of a key that is written only where it has another value than its default.
-WHERE_GIVEN = {**OPTIONAL, "where given": True}
 _OWN = ("unknown", "order")  # of a record; never keys
 _WORDS: dict[type, str] = {
     str: "text",
@@ -82,7 +80,6 @@ class _Key:
     read: Callable[[Any], Any]
     optional: bool
     default: object
-    where_given: bool
 
 
 @functools.cache
@@ -93,14 +90,10 @@ def _keys(kind: Any) -> dict[str, _Key]:
         if one.name not in _OWN:
             factory = one.default_factory
             default = one.default if factory is MISSING else factory()
-            missing = "optional" in one.metadata
+            missing = one.metadata == OPTIONAL
             read = _reader(hints[one.name])
             keys[one.name.rstrip("_")] = _Key(
-                one.name,
-                read=read,
-                optional=missing,
-                default=default,
-                where_given="where given" in one.metadata,
+                one.name, read=read, optional=missing, default=default
             )
     return keys
 
@@ -192,9 +185,7 @@ def as_json(record: JsonRecord) -> dict[str, Any]:
     own = {
         key: _plain(value)
         for key, value in values.items()
-        if key in record.order
-        or value != known[key].default
-        or (not record.order and not known[key].where_given)
+        if not record.order or key in record.order or value != known[key].default
     }
     every = {**own, **record.unknown}
     first = {key: every[key] for key in record.order if key in every}

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from pipeline.manifest.counts import (
     AnswerTokens,
+    DoubleCounts,
     ExampleCounts,
+    FilterCounts,
     Inference,
     MarginCounts,
     PackingCounts,
@@ -22,10 +24,10 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ class Manifest(Sealed):
         format: of all inputs, comma-separated.
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
-        sides: None without ``--test-size``.
+        sides: None without ``--test-size``; ``sources``: empty where they have no names.
         filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
             out, by the sources of what it left out and of what stays.
         for_: the trainer of ``--for``.
@@ -243,8 +245,9 @@ class Manifest(Sealed):
     padding: PaddingCounts | None
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
-    filters: tuple[FilterCounts, ...] = field(default=(), metadata=WHERE_GIVEN)
-    doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=WHERE_GIVEN)
+    sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
+    filters: tuple[FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
+    doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

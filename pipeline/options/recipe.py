@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.options import recipe_file
-from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget, require_planned
+from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
 from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import PHASES, Config, Source, SourceOptions
 from pipeline.options.mistakes import Mistakes
@@ -191,7 +191,6 @@ class _Reading:
             return None
         amounts = {name: value for name, value in own.items() if name in BUDGET}
         budget = self._tried(partial(Budget, **amounts), table)
-        self._tried(partial(require_planned, own.get("name", ""), own), table)
         options = self._tried(partial(SourceOptions, **_of("source", table.values)), table)
         if options is None or budget is None:
             return None

@@ -153,13 +153,14 @@ class Normalize:
         """Count what the examples leave out of the row, or refuse the row for it."""
         taken = (*self.options.columns.values(), *self.carried.paths)
         left = left_over(row, examples, printed=self.printed, taken=taken)
-        decided = {*self.selection.decided, self.group_by, *self.carried.paths}
+        decided = {*self.selection.decided, self.group_by}
         left = [one for one in left if one.path not in decided]
         for one in left:
             if one.path not in self._settled:
                 require_asked(one, self.kind, examples)
         for one in left:
-            self.tally.add(one.path, one.value)
+            if one.path not in self.carried.paths:
+                self.tally.add(one.path, one.value)
 
     def _account_replaced(self, data: Row) -> None:
         """Count what ``--map`` replaced."""
@@ -199,7 +200,7 @@ class Normalize:
         return (
             self.kind.plain
             and not self.options.columns
-            and self.selection == Selection()
+            and not self.selection.changes
             and not self.fans_out
             and self.train_on != "all"
             and not self.strip_reasoning
