@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.choice.expressions import Expression, Node, key_of, refuse
 from pipeline.choice.values import NOTHING, NUMBER, TEXT, TRUTH, WORDS
+from stages.rows.expressions import Expression, Node, key_of, refuse
 
 _DTYPES: dict[str, Any] = {NUMBER: pl.Float64, TEXT: pl.String, TRUTH: pl.Boolean}
 

@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.choice.expressions import FIGURES, Expression, key_of, parse
 from pipeline.choice.values import NOTHING, NUMBER, Piece, Rows, Seen, at_path, known_paths, over
 from pipeline.options.config import Config
 from stages.columns import whole
 from stages.errors import DataError, UsageError
+from stages.rows.expressions import FIGURES, Expression, key_of, parse
 from stages.rows.selection import lookup
 
 if TYPE_CHECKING:

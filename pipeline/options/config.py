@@ -222,7 +222,7 @@ class Config:
     @property
     def carried(self) -> Carried:
         """What the parts of the one source have of a row because something chooses by it."""
-        from pipeline.choice.asked import carried  # few builds do
+        from pipeline.options.asked import carried  # few builds do
 
         return carried(self.source, self.plan)
 
@@ -256,7 +256,7 @@ def _require_figures(source: SourceOptions, parts: PartOptions) -> None:
     kind = parts.kind
     foreign = {"margin": not kind.compares, "n_steps": not kind.marks, "n_turns": kind.marks}
     for text in source.filter:
-        from pipeline.choice.expressions import parse  # few builds have a filter
+        from stages.rows.expressions import parse  # few builds have a filter
 
         for name in parse(text).figures:
             if foreign.get(name):

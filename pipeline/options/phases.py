@@ -116,7 +116,7 @@ def _limits(limits: Mapping[str, float]) -> None:
 
 def _expression(text: str) -> None:
     """Raises UsageError where a text is no expression."""
-    from pipeline.choice.expressions import parse  # few builds have a filter
+    from stages.rows.expressions import parse  # few builds have a filter
 
     parse(text)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipeline.choice.expressions import parse
 from pipeline.options.keeping import Keep
 from pipeline.options.phases import PlanOptions, SourceOptions
 from stages.rows.carried import COUNTS, Carried
+from stages.rows.expressions import parse
 
 
 def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
