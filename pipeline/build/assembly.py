@@ -17,13 +17,12 @@ from pipeline.build.description import Outcome
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
-from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
+from pipeline.build.shards import lines_of_parts, pieces_of, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters, scores
 from pipeline.choice.examples import read_examples, rows_left_out
 from pipeline.choice.filters import Filtered
-from pipeline.choice.values import pieces_of
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work

@@ -7,8 +7,7 @@ absent, say, the example is left out too, and counted as such.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.choice.values import NOTHING, NUMBER, Piece, Rows, Seen, at_path, known_paths, over
+from pipeline.choice.values import NOTHING, NUMBER, Piece, Rows, Seen, at_path, over
+from pipeline.inputs.filter_names import unknown
 from pipeline.options.config import Config
 from stages.columns import whole
 from stages.errors import DataError, UsageError
 from stages.rows.expressions import FIGURES, Expression, key_of, parse
-from stages.rows.selection import lookup
 
 if TYPE_CHECKING:
     import polars as pl
@@ -131,36 +130,7 @@ class SourceFilters:
             for path in expression.columns:
                 absent = self.seen.type_of(path, "--filter") == NOTHING
                 if absent and path not in expression.expected:
-                    raise _unknown(expression, path, where, FIGURES)
-
-
-def _unknown(expression: Expression, path: str, where: str, known: Iterable[str]) -> UsageError:
-    """The error of a name that nothing has."""
-    near = difflib.get_close_matches(path, sorted({*known, *FIGURES}), 3, 0.6)
-    way = f"Did you mean {' or '.join(near)}? " if near else ""
-    return UsageError(
-        f"--filter {expression.text!r} reads {path}, and {where} has a value in it.",
-        f"{way}Figures of an example are {', '.join(FIGURES)}. Where the column may be absent "
-        f"everywhere, write {path} IS NULL, or coalesce({path}, 0).",
-    )
-
-
-def require_known(config: Config, rows: Sequence[Mapping[str, Any]], where: str) -> None:
-    """A name that no sampled row has is not one that a sampled row nearly has.
-
-    Args:
-        config: of one source; ``where``: what a message calls the rows, after "no".
-
-    Raises:
-        UsageError: it is, so it is probably misspelt.
-    """
-    known: set[str] = set()
-    for expression in map(parse, config.source.filter if rows else ()):
-        for path in set(expression.columns) - expression.expected:
-            if all(lookup(dict(row), path) is None for row in rows):
-                known = known or known_paths(iter(rows))
-                if difflib.get_close_matches(path, {*known, *FIGURES}, 1, 0.6):
-                    raise _unknown(expression, path, where, known)
+                    raise unknown(expression, path, where, FIGURES)
 
 
 def _figure(rows: Rows, name: str) -> pa.Array:

@@ -6,7 +6,7 @@ all of them, so that a comparison means the same in every row, and never by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.choice.examples import columns_of
-from pipeline.parts.part import Work
-from pipeline.shards.collect import PartSource
 from stages.columns import whole
 from stages.errors import DataError
 from stages.rows.carried import KINDS, VALUES
@@ -39,11 +37,13 @@ class Piece:
     """A part, as choosing reads it.
 
     Attributes:
+        name: of its file in row ids; ``first_line``: of the part in that file, from 0.
         source: the number of its source in the build.
     """
 
     path: Path
-    origin: PartSource
+    name: str
+    first_line: int
     source: int
 
     def read(self, names: Sequence[str]) -> pa.Table:
@@ -52,13 +52,7 @@ class Piece:
 
     def row(self, line: int) -> str:
         """What a message calls one of its rows: ``data.jsonl:1042``."""
-        return f"{self.origin.name}:{self.origin.first_line + line + 1}"
-
-
-def pieces_of(works: Sequence[Work], origins: Sequence[PartSource]) -> list[Piece]:
-    """The parts of a build."""
-    every = zip(works, origins, strict=True)
-    return [Piece(work.path, origin, work.source) for work, origin in every]
+        return f"{self.name}:{self.first_line + line + 1}"
 
 
 def at_path(rows: Rows, paths: Sequence[str], path: str) -> pa.StructArray:
@@ -132,17 +126,3 @@ def over(pieces: Sequence[Piece], paths: tuple[str, ...]) -> Seen:
 
 def _row(piece: Piece, rows: pa.Table, at: int) -> str:
     return piece.row(rows.column("line")[at].as_py())
-
-
-def known_paths(rows: Iterator[Mapping[str, object]], deepest: int = 3) -> set[str]:
-    """The paths of all columns of some raw rows, with those inside of objects."""
-    found: set[str] = set()
-    waiting = [("", row, 1) for row in rows]
-    while waiting:
-        before, row, depth = waiting.pop()
-        for key, value in row.items():
-            path = f"{before}{key}"
-            found.add(path)
-            if isinstance(value, dict) and depth < deepest:
-                waiting.append((f"{path}.", value, depth + 1))
-    return found

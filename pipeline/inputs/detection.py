@@ -119,7 +119,7 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
         if all(lookup(row, asked.column) is None for row in rows)
     ]
     if config.source.filter:
-        from pipeline.choice.filters import require_known  # few builds have a filter
+        from pipeline.inputs.filter_names import require_known  # few builds have a filter
 
         require_known(config, rows, f"no sampled row of {where}")
     for option, column in missing:
