@@ -136,7 +136,7 @@ class _Evaluation:
         (one,) = [self.of(part) for part in node.parts]
         for literal in node.value:
             if one.type not in (literal.kind, NOTHING):
-                what = f"{WORDS[one.type]} is looked for among others: {WORDS[literal.kind]}"
+                what = f"{WORDS[one.type]} is compared with {WORDS[literal.kind]}"
                 refuse(self._text, literal.at, what)
         kind = node.value[0].kind
         if any(literal.kind != kind for literal in node.value):
