@@ -124,8 +124,8 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert not bound or phase == "plan"
 
 
-# Of the others, data, model and test count as what they name, another task is another set of options, and
-# another end of turn or cache needs another template or tokenizer.
+# Of the others, data, model and test count as what they name, another task is another set of
+# options, and another end of turn or cache needs another template or tokenizer.
 RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "test", "eos", "cache_dir"})
 
 
@@ -166,7 +166,9 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["group_by", "pack_within", "total"]  # came later
+    assert names[first:] == [
+        *"group_by pack_within total title license origin".split()
+    ]  # came later
     assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
 
 

@@ -80,6 +80,9 @@ KEYS: dict[str, tuple[str, str]] = {
     "max-reject": ("0.5", "2"),
     "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
     "expectations": ('["{dir}/a.txt"]', "3"),
+    "title": ('"Word problems"', "1"),
+    "license": ('"cc-by-4.0"', "4.0"),
+    "origin": ('"https://example.org/problems"', "[1]"),
     "workers": ("2", "-1"),
     "engine": ('"local"', '"lokal"'),
     "cache-dir": ('"cache"', "1"),
@@ -111,7 +114,7 @@ def _json(text: str) -> Any:
     return json.loads(json.dumps(tomllib.loads(text), default=str))
 
 
-EXAMPLES = sorted((ROOT / "sample_data").glob("*.toml"))
+EXAMPLES = sorted([*(ROOT / "sample_data").glob("*.toml"), *(ROOT / "examples").rglob("*.toml")])
 VALIDATOR = jsonschema.Draft7Validator(declared.schema())
 
 
@@ -188,9 +191,7 @@ def test_the_shipped_schema_is_current() -> None:
     jsonschema.Draft7Validator.check_schema(declared.schema())
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "sample_data").glob("*.toml")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_schema_takes_the_examples(path: Path) -> None:
     """And the program does, from any folder."""
     VALIDATOR.validate(_json(path.read_text()))

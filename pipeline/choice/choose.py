@@ -10,6 +10,7 @@ from pipeline.choice.budgets import Portions, portions
 from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice, Fate, Fates
 from pipeline.options.config import Config, PlanOptions
+from stages.columns import Ints
 from stages.errors import UsageError
 from stages.rows.groups import NO_QUESTION
 
@@ -17,6 +18,16 @@ from stages.rows.groups import NO_QUESTION
 def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
     """Leave examples out, those that are left out already keep their reason."""
     fate[which & (fate == Fate.USED)] = reason
+
+
+def _doubles(examples: PlannedExamples, fate: Fates) -> tuple[Ints, Ints]:
+    """The examples that equal another of those that are left, and the one that stays for each."""
+    if not fate.any():  # none is left out: nothing has to be picked
+        return doubles.pairs(examples.digest, examples.score)
+    left = np.flatnonzero(fate == Fate.USED)
+    score = None if examples.score is None else examples.score[left]
+    again, stays = doubles.pairs(examples.digest[left], score)
+    return left[again], left[stays]
 
 
 def _in_test(
@@ -86,9 +97,14 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     """
     options = config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
+    if examples.filtered is not None:
+        _drop(fate, examples.filtered > 0, Fate.FILTERED)
     test = _of_test_files(config, examples, fate)
-    # Of equal examples the first in input order stays, whatever the order is later.
-    duplicate = doubles.repeats(examples.digest)
+    # Among those that are left, so that a double of one that is left out stays. By default the
+    # first in input order does, whatever the order is later.
+    equal = _doubles(examples, fate)
+    duplicate = np.zeros(len(examples), bool)
+    duplicate[equal[0]] = True
     if options.dedup:
         _drop(fate, duplicate, Fate.DUPLICATE)
     # Only now: what is dropped is no part of a side's share.
@@ -104,4 +120,4 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
             used &= examples.group != NO_QUESTION
         rule = sides.outcome(examples.group[used], test[used], options.test_size)
     times, asked = (given.times, given.asked) if given is not None else (None, ())
-    return Choice(fate, duplicate, test=test, times=times, rule=rule, asked=asked)
+    return Choice(fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal)

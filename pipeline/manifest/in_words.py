@@ -41,6 +41,24 @@ def sides(record: SidesRecord | None) -> list[str]:
     return lines
 
 
+def choice(manifest: Manifest) -> list[str]:
+    """Lines for the summary of a build that filters, or that drops doubles of named sources."""
+    lines = []
+    for number, one in enumerate(manifest.filters):
+        null = f", {one.null} of them because it is null" if one.null else ""
+        name = f"{one.source}: " if one.source else ""
+        label = "" if number else "filters"
+        lines.append(
+            f"{label:<9} {name}{one.expression} leaves out {one.examples} examples{null} "
+            f"({one.rows} whole rows)"
+        )
+    for number, pair in enumerate(manifest.doubles):
+        label = "" if number else "doubles"
+        kept = "itself" if pair.source == pair.kept_in else pair.kept_in
+        lines.append(f"{label:<9} {pair.examples} examples of {pair.source} are in {kept} too")
+    return lines
+
+
 def sources(records: Sequence[SourceRecord]) -> list[str]:
     """Lines for the summary of a build of named sources."""
     lines: list[str] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.options import recipe_file
-from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget, require_planned
+from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
 from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import PHASES, Config, Source, SourceOptions, with_test
 from pipeline.options.mistakes import Mistakes
@@ -209,11 +209,12 @@ class _Reading:
             return None
         amounts = {name: value for name, value in own.items() if name in BUDGET}
         budget = self._tried(partial(Budget, **amounts), table)
-        self._tried(partial(require_planned, own.get("name", ""), own), table)
         options = self._tried(partial(SourceOptions, **_of("source", table.values)), table)
         if options is None or budget is None:
             return None
-        return Source(options, own.get("name", ""), own.get("max_reject"), budget)
+        # What the top says of these is the build's, so it is no source's own.
+        said: dict[str, Any] = {n: own.get(n) for n in ("max_reject", "license", "origin")}
+        return Source(options, own.get("name", ""), budget=budget, **said)
 
     def _settled(self, table: _Table) -> _Table:
         """The table with values as ``Config`` has them, but for those that are none."""
