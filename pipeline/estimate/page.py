@@ -11,10 +11,12 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
-from pipeline.estimate.forecast import Forecast, packing_table, would_stop
+from pipeline.estimate.forecast import Forecast, would_stop
+from pipeline.estimate.population import packing_table, sources
+from pipeline.manifest import in_words
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.shards.margins import Margins
-from pipeline.sources.local import in_words
+from pipeline.sources import local
 from pipeline.view.drawing import Drawer
 from stages.chat_template import turn_split
 from stages.columns import IGNORED
@@ -183,6 +185,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
+        "sources": [of_record(one) for one in sources(forecast)],
         "turn_split": turn_split.figures(sample.split),
         "packing": packing_table(forecast),
         "stages": stages,
@@ -217,7 +220,7 @@ def _input_lines(plan: dict[str, Any]) -> Iterator[str]:
     if plan["files"] > len(plan["inputs"]):
         yield f"          {len(plan['inputs'])} of {plan['files']} files were sampled"
     if plan["files_left_out"]:
-        yield f"not read  {in_words(plan['files_left_out'])}"
+        yield f"not read  {local.in_words(plan['files_left_out'])}"
 
 
 def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
@@ -279,6 +282,13 @@ def _length_lines(plan: dict[str, Any]) -> Iterator[str]:
     yield "          packs and fill are estimated from the sample's lengths"
 
 
+def _source_lines(forecast: Forecast) -> Iterator[str]:
+    lines = in_words.sources(sources(forecast))
+    yield from lines
+    if lines:
+        yield "          estimated from the sample, in which doubles do not show"
+
+
 def as_text(forecast: Forecast) -> str:
     """The forecast as text for the terminal."""
     plan = as_json(forecast)
@@ -295,6 +305,7 @@ def as_text(forecast: Forecast) -> str:
         *_filter_lines(plan),
         *_margin_lines(plan),
         *_length_lines(plan),
+        *_source_lines(forecast),
     ]
     for row in plan["first_rows"]:
         for side, pieces in row["sequences"].items():
