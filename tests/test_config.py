@@ -43,6 +43,7 @@ OTHER: dict[str, Any] = {
     "padding_side": "right",
     "pad_to": "max-length",
     "pack_within": "part",
+    "total": 1000,
     "tolerance": {"shortcuts.fail": 1.0},
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
@@ -113,7 +114,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     changed = base.but(**{name: other(name, value)})
     assert changed != base
     phase = PHASE_OF[name]
-    spelled = name in ("data", "model")  # recorded as the hash of what they name
+    spelled = name in ("data", "model", "test")  # recorded as the hash of what they name
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
@@ -123,9 +124,9 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert not bound or phase == "plan"
 
 
-# Of the others, data and model count as what they name, another task is another set of options, and
+# Of the others, data, model and test count as what they name, another task is another set of options, and
 # another end of turn or cache needs another template or tokenizer.
-RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "eos", "cache_dir"})
+RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "test", "eos", "cache_dir"})
 
 
 @pytest.mark.parametrize("name", RESOLVED)
@@ -165,8 +166,10 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["group_by", "pack_within"]  # came later
-    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
+    assert names[first:] == [
+        *"group_by pack_within total title license origin".split()
+    ]  # came later
+    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
 
 
 def test_recorded_options_are_read_back(tmp_path: Path) -> None:

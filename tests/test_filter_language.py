@@ -212,10 +212,10 @@ def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
     """The number of the filter that drops each row, and whether that one is null."""
     asked = carried(_options(*filters), PlanOptions())
     batch = _batch(rows, asked)
-    seen = Seen(asked.every)
-    if asked.every:
+    seen = Seen(asked.paths)
+    if asked.paths:
         seen.add(batch, lambda at: f"x.jsonl:{at + 1}")
-    machine = SourceFilters(tuple(map(parse, filters)), asked.every, seen)
+    machine = SourceFilters(tuple(map(parse, filters)), asked.paths, seen)
     by, null = machine.apply(batch)
     return by.tolist(), null.tolist()
 
@@ -262,7 +262,7 @@ def test_the_order_of_rows_and_pieces_changes_nothing(
     [
         ("n_tokens >", "at its end", "a value is expected"),
         ("n_tokens > 3 $ 4", "at '$' (character 14)", "no name, number, text or sign"),
-        ("t = 'x", "at \"'x\" (character 5)", "quote is not closed"),
+        ("t = 'x", 'at "\'x" (character 5)', "quote is not closed"),
         ("(a = 1", "at its end", "closing parenthesis"),
         ("a = 1)", "at ')' (character 6)", "AND, OR or an end"),
         ("a = 1 b", "at 'b' (character 7)", "AND, OR or an end"),
@@ -364,7 +364,9 @@ def test_every_function_and_figure_is_documented() -> None:
 
 def test_counts_of_turns_and_characters() -> None:
     said = [("system", "Hi"), ("user", "é?"), ("assistant", None), ("user", "ab")]
-    turns = [{"role": role, "content": text, "fields": None, "trained": False} for role, text in said]
+    turns = [
+        {"role": role, "content": text, "fields": None, "trained": False} for role, text in said
+    ]
     from stages import columns
 
     batch = pa.RecordBatch.from_pydict(

@@ -112,6 +112,8 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
     by = "question" if column is None else "column"
     if others:  # the options of each source say by what
         by, column = "source", None
+    if config.plan.test:
+        by, column = "files", None
     return SidesRecord(
         by=by,
         column=column,

@@ -12,6 +12,7 @@ from pipeline.choice.fates import Choice, Fate, Fates
 from pipeline.options.config import Config, PlanOptions
 from stages.columns import Ints
 from stages.errors import UsageError
+from stages.rows.groups import NO_QUESTION
 
 
 def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
@@ -48,15 +49,39 @@ def _in_test(
     return test
 
 
+def _of_test_files(
+    config: Config, examples: PlannedExamples, fate: Fates
+) -> npt.NDArray[np.bool_] | None:
+    """Which examples are of the named test files; None where there are none. Other examples that
+    ask the same are left out.
+
+    Raises:
+        UsageError: nothing is left to train on.
+    """
+    numbers = [number for number, source in enumerate(config.sources) if source.test]
+    if not numbers or examples.source is None or examples.group is None:
+        return None
+    test: npt.NDArray[np.bool_] = np.isin(examples.source, numbers)
+    asked = examples.group[test]
+    _drop(fate, ~test & np.isin(examples.group, asked[asked != NO_QUESTION]), Fate.CONTAMINATED)
+    if not (~test & (fate == Fate.USED)).any():
+        raise UsageError(
+            "The files of --test leave nothing to train on: every other row asks what one of "
+            "theirs asks.",
+            "Give other files.",
+        )
+    return test
+
+
 def _portions(
     config: Config,
     examples: PlannedExamples,
     used: npt.NDArray[np.bool_],
     test: npt.NDArray[np.bool_] | None,
 ) -> Portions | None:
-    """What the sources give, where one of them has a budget."""
+    """What the sources give, where one of them or the build has a budget."""
     budgets = [source.budget for source in config.sources]
-    if not any(budget.given for budget in budgets):
+    if config.plan.total is None and not any(budget.given for budget in budgets):
         return None
     in_test = np.zeros(len(examples), bool) if test is None else test
     train, tested = used & ~in_test, used & in_test
@@ -74,6 +99,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     fate = np.full(len(examples), Fate.USED, np.uint8)
     if examples.filtered is not None:
         _drop(fate, examples.filtered > 0, Fate.FILTERED)
+    test = _of_test_files(config, examples, fate)
     # Among those that are left, so that a double of one that is left out stays. By default the
     # first in input order does, whatever the order is later.
     equal = _doubles(examples, fate)
@@ -82,13 +108,16 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     if options.dedup:
         _drop(fate, duplicate, Fate.DUPLICATE)
     # Only now: what is dropped is no part of a side's share.
-    test = _in_test(options, examples, np.equal(fate, Fate.USED))
+    if test is None:
+        test = _in_test(options, examples, np.equal(fate, Fate.USED))
     given = _portions(config, examples, np.equal(fate, Fate.USED), test)
     if given is not None:
         _drop(fate, given.times == 0, Fate.OVER_BUDGET)
     rule = None
     if test is not None and examples.group is not None:
         used = np.equal(fate, Fate.USED)
+        if config.plan.test:  # rows that ask nothing may be in both
+            used &= examples.group != NO_QUESTION
         rule = sides.outcome(examples.group[used], test[used], options.test_size)
     times, asked = (given.times, given.asked) if given is not None else (None, ())
     return Choice(fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pipeline.estimate.filtered import FilteredSample
 from pipeline.inputs.detection import recognise_glimpse, rows_each
+from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
 from pipeline.options.config import Config
 from pipeline.parts import chain
@@ -39,7 +40,7 @@ MOST_FILES = 48
 MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PLANNED = 50_000  # examples that the packing table is worked out on
 _NO_LIMIT = 1 << 30
-_IDS = {"input_ids", "folded", "chosen_ids", "rejected_ids"}
+_IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,9 @@ def glimpses(
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
-    detection = recognise_glimpse(glimpse, file.origin, config.only(file.source))
+    own = config.only(file.source)
+    with said_of_source(*own.sources):
+        detection = recognise_glimpse(glimpse, file.origin, own)
     if detection.change is not None:
         one, other = detection.change
         raise DataError(

@@ -105,8 +105,9 @@ class SidesRecord(JsonRecord):
     """How examples were split into train and test.
 
     Attributes:
-        by: ``question`` or ``column``: rows that are equal in it are on one side; ``source``
-            where sources of the build differ in this.
+        by: ``question`` or ``column``: rows that are equal in it are on one side; ``source`` where
+            sources of the build differ in this; ``files`` where ``--test`` names those of the test
+            split.
         column: of ``--group-by``.
         asked: the share of ``--test-size``; ``share``: of the examples that are in test.
         deviation: the standard deviation of that share over seeds, which follows from the groups.

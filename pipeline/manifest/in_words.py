@@ -25,6 +25,8 @@ def sides(record: SidesRecord | None) -> list[str]:
     """Lines for the summary of a build with a test split."""
     if record is None:
         return []
+    if record.by == "files":
+        return [f"test      {record.share:.2%} of the examples: those of the named files"]
     named = {"question": "questions", "column": f"values of {record.column}"}
     what = named.get(record.by, "questions or values of columns")
     lines = [
@@ -62,6 +64,12 @@ def sources(records: Sequence[SourceRecord]) -> list[str]:
     lines: list[str] = []
     for one in records:
         train = one.splits["train"]
+        if not one.has.examples and "test" in one.splits:
+            lines.append(
+                f"{'' if lines else 'sources':<9} {one.name}: {one.splits['test'].examples} "
+                "examples of the test split"
+            )
+            continue
         copies = f" from {one.has.examples}" if train.examples != one.has.examples else ""
         asked = ", ".join(f"{name} {value:g}" for name, value in one.asked.items())
         lines.append(

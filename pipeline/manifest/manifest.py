@@ -207,6 +207,22 @@ class ExportRecord(JsonRecord):
     of: str
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedRecord(JsonRecord):
+    """Of a published copy.
+
+    Attributes:
+        of: ``content_sha256`` of the manifest of the build that it is a copy of.
+        license, origins: as its publisher or its recipe gave them.
+        with_rejects: ``rejects.jsonl`` has the text of refused rows.
+    """
+
+    of: str
+    license: str | None
+    origins: tuple[str, ...]
+    with_rejects: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Sealed):
     """``manifest.json``.
@@ -221,7 +237,7 @@ class Manifest(Sealed):
         filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
             out, by the sources of what it left out and of what stays.
         for_: the trainer of ``--for``.
-        export: None for builds.
+        export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
 
     schema_version: int
@@ -259,6 +275,7 @@ class Manifest(Sealed):
     columns: tuple[str, ...]
     for_: str | None = field(default=None, metadata=OPTIONAL)
     export: ExportRecord | None = field(default=None, metadata=OPTIONAL)
+    published: PublishedRecord | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def shards(self) -> tuple[ShardRecord, ...]:

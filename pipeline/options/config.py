@@ -45,6 +45,8 @@ __all__ = [
     "from_record",
 ]
 
+TRAIN, TEST = "train", "test"  # the sources of a command that names files of its test split
+
 # The order of a manifest's first options. Files that were written keep their order of keys, so this
 # is never changed; an option that is not listed comes after them, in the order of its phase.
 _FIRST = (
@@ -70,18 +72,25 @@ class Source:
         name: empty for the one source of a command.
         max_reject: share of its refused rows that fails the build; None where they count with
             those of the other sources, towards the limit of the build.
+        license, origin: for the dataset card; None where they are those of the build.
+        test: its examples are the test split.
     """
 
     options: SourceOptions
     name: str = ""
     max_reject: float | None = None
     budget: Budget = field(default_factory=Budget)
+    license: str | None = None
+    origin: str | None = None
+    test: bool = False
 
     @property
     def recorded(self) -> dict[str, object]:
         """The source in a manifest's options."""
-        own = {"name": self.name, "max_reject": self.max_reject}
-        return own | _in_order(_recorded(self.options)) | _recorded(self.budget)
+        own: dict[str, object] = {"name": self.name, "max_reject": self.max_reject}
+        own |= {"test": True} if self.test else {}
+        said = {"license": self.license, "origin": self.origin}
+        return own | _in_order(_recorded(self.options)) | _recorded(self.budget) | said
 
     @classmethod
     def of_record(cls, recorded: Mapping[str, Any], data: tuple[str, ...]) -> Source:
@@ -92,7 +101,29 @@ class Source:
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
-        return cls(options, str(values["name"]), values["max_reject"], budget)
+        said = {name: values.get(name) for name in ("license", "origin")}
+        test = bool(values.get("test"))
+        return cls(options, str(values["name"]), values["max_reject"], budget, test=test, **said)
+
+
+def with_test(
+    sources: tuple[Source, ...], test: tuple[str, ...], common: SourceOptions
+) -> tuple[Source, ...]:
+    """The same, and the source that is the test split, where files of it are named.
+
+    Args:
+        common: how its rows are read, but for ``data``.
+
+    Raises:
+        UsageError: another source has its name.
+    """
+    if not test:
+        return sources
+    if not sources[0].name:  # the one source of a command
+        sources = (replace(sources[0], name=TRAIN),)
+    if TEST in (one.name for one in sources):
+        raise UsageError("A source is called 'test', as that of --test is.", "Rename it.")
+    return (*sources, Source(replace(common, data=test), TEST, test=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +139,8 @@ class Config:
     def __post_init__(self) -> None:
         for one in self.sources:
             self._require_fitting(one.options)
-        require_mixture({one.name: one.budget for one in self.sources}, self.plan.total)
+        trained = {one.name: one.budget for one in self.sources if not one.test}
+        require_mixture(trained, self.plan.total)
 
     def _require_fitting(self, source: SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
@@ -142,7 +174,8 @@ class Config:
         values = by_phase(given)
         source = Source(SourceOptions(**values.pop("source")))
         made = {phase: PHASES[phase](**values[phase]) for phase in values}
-        return cls(sources=(source,), **made)
+        sources = with_test((source,), made["plan"].test, source.options)
+        return cls(sources=sources, **made)
 
     @classmethod
     def of_record(
@@ -181,8 +214,7 @@ class Config:
 
     def only(self, number: int) -> Config:
         """The same for the inputs of one source alone, all of which are used."""
-        source = replace(self.sources[number], budget=Budget())
-        return replace(self, sources=(source,), plan=replace(self.plan, total=None))
+        return replace(self, sources=(replace(self.sources[number], budget=Budget()),))
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -207,12 +239,16 @@ class Config:
     @property
     def groups(self) -> str | None:
         """The column that decides which rows of the one source are on one side of a split, or an
-        empty text where their questions do; None where rows are neither split nor chosen from.
+        empty text where their questions do; None where rows are not grouped."""
+        return (self.source.group_by or "") if self.grouped else None
 
-        Rows of named sources always have one: a first budget encodes nothing again.
+    @property
+    def grouped(self) -> bool:
+        """Whether parts say which rows belong together: for a split, and for budgets.
+
+        Those of named sources always do: a first budget encodes nothing again.
         """
-        grouped = self.plan.test_size > 0 or self.named
-        return (self.source.group_by or "") if grouped else None
+        return self.plan.test_size > 0 or self.plan.total is not None or self.named
 
     @property
     def named(self) -> bool:
@@ -233,7 +269,7 @@ class Config:
         derived = {
             "longest_example": self.plan.longest_example,
             "groups": self.groups,
-            "carried": [carried.every, carried.counts, carried.paths],
+            "carried": [carried.paths, carried.counts],
         }
         # Not the filters: a part has what they read, whatever they say about it.
         source = {name: x for name, x in _recorded(self.source).items() if name != "filter"}

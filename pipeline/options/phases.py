@@ -227,8 +227,9 @@ class PlanOptions:
     dedup_keep: str = option(FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN)
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
+    test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
-    total: int | None = option(None, Amount(), "Trained tokens that shares and weights of sources divide [as many as the scarcest allows].", flags=())
+    total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
@@ -252,6 +253,10 @@ class PlanOptions:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+        if self.test and self.test_size:
+            raise UsageError(
+                "--test and --test-size both say what the test split is.", "Leave one out."
+            )
         if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
@@ -271,11 +276,15 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """What a build is held to before it is published; no row of a shard depends on it."""
+    """What a build is held to before it is published, and what its dataset card says of it; no row
+    of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
+    title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].")
+    license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True)
+    origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject <= 1:
@@ -286,7 +295,7 @@ class JudgeOptions:
 class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.Place(), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
     cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
