@@ -124,8 +124,8 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert not bound or phase == "plan"
 
 
-# Of the others, data, model and test count as what they name, another task is another set of options, and
-# another end of turn or cache needs another template or tokenizer.
+# Of the others, data, model and test count as what they name, another task is another set of
+# options, and another end of turn or cache needs another template or tokenizer.
 RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "test", "eos", "cache_dir"})
 
 

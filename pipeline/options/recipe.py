@@ -213,7 +213,7 @@ class _Reading:
         if options is None or budget is None:
             return None
         # What the top says of these is the build's, so it is no source's own.
-        said = {name: own.get(name) for name in ("max_reject", "license", "origin")}
+        said: dict[str, Any] = {n: own.get(n) for n in ("max_reject", "license", "origin")}
         return Source(options, own.get("name", ""), budget=budget, **said)
 
     def _settled(self, table: _Table) -> _Table:
