@@ -252,7 +252,7 @@ def by_python(project: Project, program: str, code: str, **more: str) -> Any:
 
 @pytest.mark.slow
 def test_airflow(project: Project, tmp_path: Path) -> None:
-    """The DAG is imported without an error, and runs; a recipe that is refused is not tried again."""
+    """The DAG is imported without an error, and runs; a recipe that is refused is final."""
     program = tool("airflow")
     dags = tmp_path / "dags"
     dags.mkdir()
