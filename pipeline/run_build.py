@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,8 @@ import click
 
 from pipeline import memory
 from pipeline.executors._copies import copies
+from pipeline.messages import progress
+from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from pipeline.verdict.judge import Judge
 
@@ -18,29 +18,6 @@ if TYPE_CHECKING:
     from pipeline.build import Report
     from pipeline.build_dir.built import Built
     from pipeline.recipe.equal_build import Look
-
-
-class _Bar:
-    """A progress line that is rewritten in place, at most ten times a second."""
-
-    def __init__(self) -> None:
-        self._last = 0.0
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._last > 0.1 or done == total:
-            self._last = now
-            end = "\n" if done == total else ""
-            click.echo(f"\r{what:<8} {done}/{total}", err=True, nl=False)
-            click.echo(end, err=True, nl=False)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    return
-
-
-def _reporter(quiet: bool) -> Report:
-    return _Bar() if sys.stderr.isatty() and not quiet else _silent
 
 
 def _built(config: Config, report: Report) -> Built:
@@ -71,19 +48,37 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     return copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
 
 
-def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
-    """Build; print the manifest's path (or the manifest) on stdout."""
-    built = _built(config, _reporter(quiet))
-    from pipeline.build_dir.summary import summary
-    from pipeline.manifest.json_records import one_line
-    from pipeline.manifest.manifest import MANIFEST
+def _followed(config: Config, session: Session, quiet: bool) -> Built:
+    """The build, with its progress shown as the session wants it."""
+    if session.in_lines and not quiet:
+        log = progress.Log()
+        with progress.beating(log):
+            return _built(config, log)
+    return _built(config, progress.Bar() if progress.shows_a_bar(quiet) else progress.silent)
 
-    if not quiet:
-        click.echo(summary(built), err=True)
+
+def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
+    """Build; print the manifest's path on stdout, or what ``--json`` prints."""
+    session = current()
+    session.in_json |= in_json
+    session.paths["output"] = str(config.run.output)
+    built = _followed(config, session, quiet)
+    from pipeline.messages import result
+
+    ended = result.of_built(built)
+    if not quiet and not session.in_lines:
+        _summarized(built)
+    if not session.in_json:
+        click.echo(ended.paths["manifest"])
+    session.end(ended)
+
+
+def _summarized(built: Built) -> None:
+    from pipeline.build_dir.summary import summary
+
+    click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest
     if manifest.for_:
         from pipeline.trainers import launch
 
-        started = launch.command(folder, manifest.for_)
-        click.echo(f"train     {started}", err=True)
-    click.echo(one_line(manifest) if in_json else str(folder / MANIFEST))
+        click.echo(f"train     {launch.command(folder, manifest.for_)}", err=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from pipeline import memory, tasks
+from pipeline.messages.result import print_object
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import default_cache
 from stages.errors import DataError, PipelineError, UsageError
@@ -24,12 +24,13 @@ def _print(estimate: Any, as_json: bool) -> None:
     from pipeline.estimate import page
     from pipeline.estimate.forecast import would_stop
 
+    code = DataError.exit_code if would_stop(estimate) else 0  # that the build would end with
     if as_json:
-        click.echo(json.dumps(page.as_json(estimate), ensure_ascii=False))
+        print_object(code, page.as_json(estimate))
     else:
         click.echo(page.as_text(estimate))
-    if would_stop(estimate):  # the status that the build would end with
-        raise click.exceptions.Exit(DataError.exit_code)
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:

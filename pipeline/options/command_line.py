@@ -84,12 +84,15 @@ BUILD = (
     _option("--cache-dir", type=click.Path(path_type=Path), help="Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline]."),
 )  # fmt: skip
 
+# Those that expose no value are read from the raw arguments by ``messages.session``, since they also
+# say how an error in the arguments is told.
 OUTPUT = (
-    click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object: status, message, figures, paths, manifest."),
+    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", expose_value=False, help="Messages and progress on stderr as text, or as lines of JSON."),
+    click.option("--notify", metavar="COMMAND", expose_value=False, help="Shell command that gets the object of --json on its standard input."),
     click.option("--quiet", is_flag=True, help="Print no progress and no summary."),
-    # Read from the arguments by the console script, which is what catches the exception.
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
-)
+)  # fmt: skip
 
 
 def of_task(task: Task) -> tuple[Callable[[Any], Any], ...]:

@@ -1,0 +1,167 @@
+"""How a command ended, as one object: what ``--json`` prints, whatever happens.
+
+A script reads ``status`` and ``code`` first; the same object goes to the command of ``--notify``,
+into ``DIR.failed/reasons.json`` and, without the manifest, into a history.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stages.errors import DataError, PipelineError, SurroundingsError
+
+if TYPE_CHECKING:
+    from pipeline.build_dir.built import Built
+
+BUILT, UNCHANGED, REFUSED, FAILED = "built", "unchanged", "refused", "failed"
+OK = "ok"  # of commands that build nothing
+INTERRUPTED = 130
+REPORT_TO = "the project's issue tracker"
+
+_OURS = ("pipeline", "expectations", "stages")
+_ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended.
+
+    Attributes:
+        status: ``built``, ``unchanged``, ``refused`` (the data was) or ``failed``.
+        code: the exit status.
+        message: what happened, and where; ``remedy``: what to do about it, empty where nothing is.
+        task, build_id: of a build that is there.
+        figures: the numbers that the message speaks of.
+        paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
+        manifest: all that the build's manifest says.
+    """
+
+    status: str
+    code: int
+    message: str
+    remedy: str = ""
+    task: str | None = None
+    build_id: str | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
+    manifest: Mapping[str, Any] | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The object that ``--json`` prints; keys without a value are null."""
+        return {
+            "status": self.status,
+            "code": self.code,
+            "message": self.message,
+            "remedy": self.remedy,
+            "task": self.task,
+            "build_id": self.build_id,
+            "figures": dict(self.figures),
+            "paths": dict(self.paths),
+            "manifest": self.manifest,
+        }
+
+    def without_manifest(self) -> dict[str, Any]:
+        """The same in few bytes, for logs."""
+        return {key: value for key, value in self.described().items() if key != "manifest"}
+
+
+def status_of(code: int) -> str:
+    """The status of a command that built nothing and ended with this exit status."""
+    return {0: OK, DataError.exit_code: REFUSED}.get(code, FAILED)
+
+
+def with_status(code: int, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of a command that builds nothing, begun with the same two keys."""
+    return {"status": status_of(code), "code": code, **content}
+
+
+def print_object(code: int, content: Mapping[str, Any]) -> None:
+    """Print what such a command prints with ``--json``."""
+    click.echo(json.dumps(with_status(code, content), ensure_ascii=False))
+
+
+def of_built(built: Built) -> Result:
+    """The result of a build that is there: a new one, or an equal one that was there before."""
+    from pipeline.manifest.json_records import as_json
+    from pipeline.manifest.manifest import MANIFEST
+
+    manifest, folder = built.build.manifest, built.build.folder
+    what = f"{manifest.task} for {manifest.model.name}, {manifest.layout}"
+    return Result(
+        status=BUILT if built.fresh else UNCHANGED,
+        code=0,
+        message=f"{'built' if built.fresh else 'already up to date'}: {what}",
+        task=manifest.task,
+        build_id=manifest.build_id,
+        figures={
+            "rows": as_json(manifest.rows),
+            "examples": as_json(manifest.examples),
+            "tokens": as_json(manifest.tokens),
+            "splits": {
+                name: {"rows": one.rows, "examples": one.examples, "tokens": one.tokens}
+                for name, one in manifest.splits.items()
+            },
+        },
+        paths={"build": str(folder), "manifest": str(folder / MANIFEST)},
+        manifest=as_json(manifest),
+    )
+
+
+def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Result:
+    """The result of a command that an exception ended.
+
+    Args:
+        paths: what it would have written, and what it left.
+    """
+    places = dict(paths or {})
+    if isinstance(error, click.ClickException):
+        asked = error.exit_code
+        return Result(status_of(asked), asked, error.format_message(), _help(error), paths=places)
+    if isinstance(error, KeyboardInterrupt | click.Abort):  # click makes the second of the first
+        message = "interrupted; nothing was published"
+        return Result(FAILED, INTERRUPTED, message, "Run it again.", paths=places)
+    if isinstance(error, OSError) and not isinstance(error, PipelineError):
+        error = _from_system(error)
+    if isinstance(error, PipelineError):
+        code = error.exit_code
+        return Result(
+            status_of(code), code, error.what, error.remedy, figures=error.figures, paths=places
+        )
+    text = " ".join(str(error).split())[:300]
+    message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
+    remedy = f"Run again with --debug and report it to {REPORT_TO}."
+    return Result(FAILED, 1, message, remedy, paths=places)
+
+
+def _help(error: click.ClickException) -> str:
+    """The sentence that click shows beside the message."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    return f"Try '{context.command_path} --help' for help."
+
+
+def _from_system(error: OSError) -> SurroundingsError:
+    if error.errno == errno.ENOSPC:
+        return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
+    if error.errno == errno.ENOENT:
+        remedy = "Check the path, and do not change data or cache while a build runs."
+        return SurroundingsError(f"{error}.", remedy)
+    return SurroundingsError(f"{error}.", "Check permissions and paths.")
+
+
+def _place(error: BaseException) -> str:
+    """The last frame of our own code in the traceback, as `` (stages/x.py:12)``."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in _OURS:
+            return f" ({path.relative_to(_ROOT)}:{frame.lineno})"
+    return ""
