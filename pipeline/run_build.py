@@ -12,7 +12,9 @@ from pipeline.executors._copies import copies
 from pipeline.messages import progress
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
+from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
+from stages.errors import DataError
 
 if TYPE_CHECKING:
     from pipeline.build import Report
@@ -30,7 +32,12 @@ def _built(config: Config, report: Report) -> Built:
             memory.without_pandas()  # which suites of the user, and pages, may need
         from pipeline.recipe import equal_build
 
-        found = equal_build.look(config)
+        try:
+            found = equal_build.look(config)
+        except DataError as error:
+            from pipeline.build import refusal
+
+            raise refusal.kept(error, config) from error
         if found.built is not None:
             return found.built
         judge.start()
@@ -62,7 +69,11 @@ def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
     session = current()
     session.in_json |= in_json
     session.paths["output"] = str(config.run.output)
-    built = _followed(config, session, quiet)
+    try:
+        built = _followed(config, session, quiet)
+    except DataError:
+        session.paths |= failed.paths_of(config.run.output)
+        raise
     from pipeline.messages import result
 
     ended = result.of_built(built)

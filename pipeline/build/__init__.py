@@ -15,6 +15,7 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
+from pipeline.build import refusal
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
@@ -26,6 +27,7 @@ from pipeline.publish import publish
 from pipeline.recipe import equal_build
 from pipeline.recipe.equal_build import Look
 from pipeline.verdict.judge import Judge
+from stages.errors import DataError
 
 __all__ = [
     "Assembled",
@@ -51,8 +53,16 @@ def build(config: Config, report: Report) -> Built:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
     with Judge(config) as judge:
-        found = equal_build.look(config)
+        found = look(config)
         return found.built or make(config, found, judge, report)
+
+
+def look(config: Config) -> Look:
+    """``equal_build.look``; what the inputs are refused for is kept in ``DIR.failed``."""
+    try:
+        return equal_build.look(config)
+    except DataError as error:
+        raise refusal.kept(error, config) from error
 
 
 def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
@@ -63,8 +73,11 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
     """
     judge.prepare()
     target = found.target
-    prepared = prepare(config, found.inputs)
-    refuse_early(prepared)
+    try:
+        prepared = prepare(config, found.inputs)
+        refuse_early(prepared)
+    except DataError as error:
+        raise refusal.kept(error, config) from error
     with publish.staging(target) as folder:
         made = make_parts(prepared, report)
         return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)

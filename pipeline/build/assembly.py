@@ -154,8 +154,8 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Verdict:
     verdict = judge(evidence, outcome.recipe.context)
     shutil.rmtree(folder / METRICS)
     data_docs.offer(outcome.recipe.config.run.data_docs, verdict)
+    write_json(folder / VALIDATION, verdict.described())  # a refused build leaves it, too
     gate.require_passed(verdict)
-    write_json(folder / VALIDATION, verdict.described())
     return verdict
 
 

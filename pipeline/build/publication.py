@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.build import run_record
+from pipeline.build import refusal, run_record
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
@@ -49,14 +49,13 @@ def finish_in(
     """The same in a staging directory that is there already.
 
     Raises:
-        DataError: the build is refused; its refused rows stay in ``DIR.failed``.
+        DataError: the build is refused; why stays in ``DIR.failed``.
     """
-    require_rows(prepared, made)
     try:
+        require_rows(prepared, made)
         assembled = assemble(prepared, made, folder, judge=judge, report=report)
-    except DataError:
-        failed.keep(folder, target)
-        raise
+    except DataError as error:
+        raise refusal.kept(error, prepared.config, folder) from error
     return _publish(prepared, made, assembled=assembled, target=target)
 
 
@@ -76,6 +75,6 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: 
     write_json(folder / RUN, as_json(sealed(record)))
     written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
     publish.publish(folder, target)
-    failed.clear(target)
+    failed.clear(config.run.output)
     there = Build(config.run.output, written)
     return Built(there, fresh=True, drift=changed, left_out=prepared.left_out)

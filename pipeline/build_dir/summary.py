@@ -100,6 +100,10 @@ def summary(built: Built) -> str:
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     lines += [*_formats(manifest.inputs), *_lines(manifest), *in_words.inference(manifest)]
+    empty = [one.path for one in manifest.inputs if not one.rows]
+    if empty:
+        more = f" and {len(empty) - MAX_INPUTS} more" if len(empty) > MAX_INPUTS else ""
+        lines.append(f"warning   empty: {', '.join(empty[:MAX_INPUTS])}{more} (--empty warn)")
     if built.left_out:
         lines.append(f"not read  {local.in_words(built.left_out)}")
     for name, audit in manifest.audits.items():

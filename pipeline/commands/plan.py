@@ -55,7 +55,7 @@ def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, An
     from pipeline.inputs.scan import expand
 
     files = expand(data, given["cache_dir"] or default_cache())
-    looks = glimpses(files, given["salvage"])
+    looks = glimpses(files, given["salvage"], given["empty"])
     fits: dict[str, str] = {}
     errors: dict[str, PipelineError] = {}
     for task in tasks.names():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.inputs.detection import recognise_glimpse, rows_each
+from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.scan import expand, reader_of, short_names
 from pipeline.options.config import Config
 from pipeline.parts import chain
@@ -117,12 +117,15 @@ class Forecast:
 
 
 def glimpses(
-    files: Sequence[Located], salvage: bool = False
+    files: Sequence[Located], salvage: bool = False, empty: str = "refuse"
 ) -> list[tuple[str, Located, str, Glimpse]]:
-    """Name, file, reader and sample of every input, or of some where there are many.
+    """Name, file, reader and sample of every input with rows, or of some where there are many.
+
+    Args:
+        empty: whether some may be empty: the choice of ``--empty``.
 
     Raises:
-        DataError: a file is empty or damaged.
+        DataError: a file is damaged, or empty where it must not be.
     """
     each = rows_each(len(files))
     named = list(zip(short_names(files), files, strict=True))
@@ -133,7 +136,8 @@ def glimpses(
     for name, file in named:
         reader = reader_of(file)
         seen.append((name, file, reader.name, reader.glimpse(file.path, each, salvage)))
-    return seen
+    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
+    return [one for one in seen if not is_empty(one[-1])]
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
@@ -261,7 +265,9 @@ def forecast(config: Config) -> Forecast:
         PipelineError: what a build would raise before its first row.
     """
     files = expand(config.source.data, config.run.cache_dir)
-    return of_glimpses(config, len(files), glimpses(files, config.source.salvage))
+    return of_glimpses(
+        config, len(files), glimpses(files, config.source.salvage, config.judge.empty)
+    )
 
 
 def of_glimpses(
@@ -269,6 +275,7 @@ def of_glimpses(
 ) -> Forecast:
     """The same, of inputs that were looked at before."""
     looks = tuple(_look(*each, config) for each in seen)
+    files = len(looks) if files <= MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(

@@ -54,6 +54,7 @@ BUILD = (
     _option("--max-length", type=click.IntRange(8), help="Tokens per example (rm: per side) and per pack."),
     _option("--too-long", type=click.Choice(["reject", "trim-turns", "trim-steps"]), help="What to do with longer ones; trimming drops whole turns or steps."),
     _option("--max-reject", type=click.FloatRange(0, 1), help="Share of refused rows that fails the build."),
+    _option("--empty", type=click.Choice(["refuse", "warn"]), help="An empty file among others: refuse the build, or name it and go on."),
     _option("--system", help="System text of conversations that have none."),
     _option("--chat-template", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Jinja file to use instead of the model's template."),
     _option("--eos", metavar="TOKEN", help="End-of-turn token to use instead of the profile's."),

@@ -169,6 +169,7 @@ class JudgeOptions:
     """What a build is held to before it is published; no row of a shard depends on it."""
 
     max_reject: float = 0.01
+    empty: str = "refuse"  # an empty file among others
     tolerance: Mapping[str, float] = field(default_factory=dict)
     expectations: tuple[tuple[str, str], ...] = field(default=(), metadata={_AS: _hashed})
 

@@ -17,7 +17,7 @@ from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN
 from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
-from pipeline.publish import publish
+from pipeline.publish import failed, publish
 from pipeline.recipe.declared import declared_fingerprint
 from pipeline.sources import Located, local
 from stages.errors import PipelineError
@@ -91,6 +91,7 @@ def _kept_at(config: Config, target: Path) -> Path:
 
 
 def _built(config: Config, there: Build) -> Built:
+    failed.clear(config.run.output)  # of a build that was refused since
     left_out = tuple(local.left_out(config.source.data))
     return Built(replace(there, folder=config.run.output), fresh=False, left_out=left_out)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from expectations.contract import PLANNED, Context
 from expectations.validate import Validate
 from pipeline import tasks
-from pipeline.inputs.detection import recognise, rows_each
+from pipeline.inputs.detection import recognise_all
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
@@ -203,7 +203,7 @@ def resolve_recipe(
     """
     task = tasks.load(config.task)
     config = config.but(layout=layout_of(config, task))  # before any row is read
-    detected = [recognise(source, config, rows_each(len(inputs))) for source in inputs]
+    detected = recognise_all(inputs, config)
     found, model = find_model(config)
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)
