@@ -10,6 +10,7 @@ import click
 from pipeline import memory
 from pipeline.executors._copies import copies
 from pipeline.messages import progress
+from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from pipeline.publish import failed
@@ -60,8 +61,9 @@ def _followed(config: Config, session: Session, quiet: bool) -> Built:
     if session.in_lines and not quiet:
         log = progress.Log()
         with progress.beating(log):
-            return _built(config, log)
-    return _built(config, progress.Bar() if progress.shows_a_bar(quiet) else progress.silent)
+            return recorded(config, lambda: _built(config, log))
+    report = progress.Bar() if progress.shows_a_bar(quiet) else progress.silent
+    return recorded(config, lambda: _built(config, report))
 
 
 def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:

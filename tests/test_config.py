@@ -47,6 +47,7 @@ OTHER: dict[str, Any] = {
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
     "empty": "warn",
+    "drift": {"rows": 0.1},
     "test_size": 0.25,
     "cache_dir": Path("cache"),
     "output": Path("other"),
@@ -162,7 +163,7 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["pack_within", "empty"]  # came later
+    assert names[first:] == ["pack_within", "empty", "drift"]  # came later
     assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
 
 

@@ -117,6 +117,13 @@ def test_other_commands_begin_with_status_and_code(pipeline: Run, tmp_path: Path
     assert json.loads(ran.out)["code"] == ran.status == 3
 
 
+def test_a_stage_file_is_told_as_an_object(pipeline: Run, tmp_path: Path) -> None:
+    """``--until`` builds nothing, and says where its file is."""
+    found = object_of(pipeline(*SFT, "--until", "render", "--json"))
+    assert found["status"] == "built"
+    assert (tmp_path / found["paths"]["stage"]).exists()
+
+
 def lines_of(text: str) -> list[dict[str, Any]]:
     """Lines of JSON, every one of them."""
     return [json.loads(line) for line in text.splitlines()]

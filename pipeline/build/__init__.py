@@ -20,10 +20,10 @@ from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared, prepare, refuse_early
-from pipeline.build.publication import finish, finish_in
+from pipeline.build.publication import finish, finish_in, require_replaceable
 from pipeline.build_dir.built import Built
+from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
-from pipeline.publish import publish
 from pipeline.recipe import equal_build
 from pipeline.recipe.equal_build import Look
 from pipeline.verdict.judge import Judge
@@ -52,9 +52,13 @@ def build(config: Config, report: Report) -> Built:
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
-    with Judge(config) as judge:
-        found = look(config)
-        return found.built or make(config, found, judge, report)
+
+    def made() -> Built:
+        with Judge(config) as judge:
+            found = look(config)
+            return found.built or make(config, found, judge, report)
+
+    return recorded(config, made)
 
 
 def look(config: Config) -> Look:
@@ -72,12 +76,13 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
     judge.prepare()
-    target = found.target
+    place = found.place
     try:
         prepared = prepare(config, found.inputs)
+        require_replaceable(prepared, place)
         refuse_early(prepared)
     except DataError as error:
         raise refusal.kept(error, config) from error
-    with publish.staging(target) as folder:
+    with place.staging() as folder:
         made = make_parts(prepared, report)
-        return finish_in(folder, target, prepared=prepared, made=made, judge=judge, report=report)
+        return finish_in(folder, place, prepared=prepared, made=made, judge=judge, report=report)

@@ -14,6 +14,7 @@ from pipeline.build.preparation import Prepared
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
+from pipeline.publish.place import before
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards import gather, kept
@@ -88,7 +89,7 @@ def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:
         gather=shared,
         recipe=shared.recipe.fingerprint,
         parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(run.output, cache),
+        previous=kept.previous(before(run.output, run.keep), cache),
         cache=str(cache),
     )
 

@@ -78,6 +78,7 @@ def beating(report: Log) -> Iterator[None]:
         report.tell()
 
     before = signal.signal(signal.SIGALRM, told)
+    signal.siginterrupt(signal.SIGALRM, False)  # libraries that do not repeat a call go on
     signal.setitimer(signal.ITIMER_REAL, EVERY, EVERY)
     try:
         yield

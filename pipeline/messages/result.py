@@ -109,8 +109,16 @@ def of_built(built: Built) -> Result:
                 name: {"rows": one.rows, "examples": one.examples, "tokens": one.tokens}
                 for name, one in manifest.splits.items()
             },
+            "drift": {name: as_json(one) for name, one in (built.drift or {}).items()},
+            "left_by_other_programs": list(built.left_by_tools),
+            "versions_removed": list(built.removed),
+            "notes": list(built.notes),
         },
-        paths={"build": str(folder), "manifest": str(folder / MANIFEST)},
+        paths={
+            "build": str(folder),
+            "manifest": str(folder / MANIFEST),
+            **({"current": str(built.current)} if built.current else {}),
+        },
         manifest=as_json(manifest),
     )
 

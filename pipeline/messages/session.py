@@ -6,6 +6,8 @@ It is made from the raw arguments: an error in these must be told in the way tha
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -72,7 +74,7 @@ class Session:
         self.ended = True
         described = json.dumps(result.described(), ensure_ascii=False, default=str)
         if self.in_json:
-            click.echo(described)
+            _print(described)
         if self.in_lines:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
             progress.log("end", result.without_manifest(), level=level)
@@ -80,6 +82,14 @@ class Session:
             wrong = notify.run(self.notify, described + "\n")
             if wrong is not None:
                 self.warn(wrong)
+
+
+def _print(text: str) -> None:
+    try:
+        click.echo(text)
+    except BrokenPipeError:  # nobody reads any more
+        # Python flushes stdout at its end, which would raise the same error again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def current() -> Session:

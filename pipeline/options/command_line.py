@@ -41,6 +41,8 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 BUILD = (
     _option("--model", required=True, help="Profile name, org/name, a directory (./dir) or a profile file (./profile.toml)."),
     _option("-o", "--output", type=click.Path(path_type=Path), help="Build directory [<stem>-<task>-<model>]."),
+    _option("--keep", type=click.IntRange(0), help="Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build]."),
+    _option("--replace/--no-replace", default=False, help="Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back."),
     _option("--format", help="Record format (pipeline list formats); auto detects it."),
     _option("--map", multiple=True, metavar="NAME=COLUMN", default=(), help="Read NAME from COLUMN (dotted paths)."),
     _option("--ignore", multiple=True, metavar="COLUMN", default=(), help="Leave a column out on purpose; messages[].name is a key of every turn."),
@@ -77,6 +79,7 @@ BUILD = (
     _option("--test-size", type=click.FloatRange(0), help="Rows for a test split: a share below 1, or a number."),
     _option("--shuffle/--no-shuffle", default=False, help="Shuffle by --seed."),
     _option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="For --shuffle and --test-size."),
+    _option("--drift", multiple=True, metavar="NUMBER=SHARE", default=(), help="Refuse a build whose rows, trained_tokens or source_share changed more against the build before."),
     _option("--expectations", multiple=True, default=(), metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="More suites to check the shards with: JSON of Great Expectations, or Python."),
     _option("--data-docs", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Also write Great Expectations' pages there, usable offline."),
     _option("--verify/--no-verify", default=False, help="Hash inputs and output again where their sizes and times say that nothing changed."),
@@ -141,19 +144,26 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
     return columns
 
 
-def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
-    limits = {}
+def _numbers(option: str, pairs: tuple[str, ...], form: str, example: str) -> dict[str, float]:
+    """Numbers by name.
+
+    Args:
+        form: what a pair looks like; example: one that is right.
+    """
+    numbers = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         try:
-            limits[name] = float(text)
+            numbers[name] = float(text)
         except ValueError:
-            limits[name] = float("nan")
-        if not math.isfinite(limits[name]):
-            raise UsageError(
-                f"--tolerance {pair!r} is not AUDIT.LIMIT=VALUE.",
-                "For example --tolerance shortcuts.fail=1.",
-            )
+            numbers[name] = float("nan")
+        if not math.isfinite(numbers[name]):
+            raise UsageError(f"{option} {pair!r} is not {form}.", f"For example {option} {example}.")
+    return numbers
+
+
+def _tolerances(pairs: tuple[str, ...]) -> dict[str, float]:
+    limits = _numbers("--tolerance", pairs, "AUDIT.LIMIT=VALUE", "shortcuts.fail=1")
     if limits:
         from expectations.audits import with_tolerances
 
@@ -192,6 +202,8 @@ def config_from(task: str, data: tuple[str, ...], given: dict[str, Any]) -> Conf
         if foreign is not None:
             raise UsageError(foreign, "Leave it out.")
     values["map"] = _mapping(values.get("map", ()))
+    drifts = values.get("drift", ())
+    values["drift"] = _numbers("--drift", drifts, "NUMBER=SHARE", "rows=0.2")
     values["tolerance"] = _tolerances(values.get("tolerance", ()))
     values.setdefault("cache_dir", default_cache())
     template = values.get("chat_template")

@@ -171,11 +171,18 @@ class JudgeOptions:
     max_reject: float = 0.01
     empty: str = "refuse"  # an empty file among others
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    drift: Mapping[str, float] = field(default_factory=dict)
     expectations: tuple[tuple[str, str], ...] = field(default=(), metadata={_AS: _hashed})
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject <= 1:
             raise UsageError(f"--max-reject must be between 0 and 1, not {self.max_reject}.")
+        for name, limit in self.drift.items():
+            if name not in DRIFTS or not 0 <= limit < float("inf"):
+                raise UsageError(
+                    f"--drift {name}={limit:g} is not a limit.",
+                    f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,8 @@ class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
     output: Path
+    keep: int = 0  # versions under a link; 0: the output is the build
+    replace: bool = False  # whatever is there, as long as it is a build
     workers: int = 0
     engine: str = "local"
     cache_dir: Path = field(default_factory=default_cache)
@@ -197,6 +206,8 @@ class RunOptions:
         known = hasattr(os, "sched_getaffinity")
         return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
+
+DRIFTS = ("rows", "trained_tokens", "source_share")  # numbers that --drift limits
 
 PHASES: dict[str, type[Any]] = {
     "source": SourceOptions,
