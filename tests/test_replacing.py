@@ -1,4 +1,4 @@
-"""What a build may take the place of: of another kind, much smaller, or with others' files in it."""
+"""What a build may take the place of: of another kind, much smaller, or with others' files."""
 
 from __future__ import annotations
 

@@ -321,7 +321,8 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     fourth = run(50)
     assert fourth["figures"]["versions_removed"] == []
     assert fourth["figures"]["notes"][0].endswith("it is held by train")
-    assert pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train").status == 0
+    released = pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train")
+    assert released.status == 0
     listed = json.loads(pipeline("versions", "r", "--json").out)
     rows = [one["rows"] for one in listed["versions"]]
     assert rows == [50, 40, 30]

@@ -66,7 +66,7 @@ def finish_in(
 
 
 def require_replaceable(prepared: Prepared, place: Place) -> None:
-    """What lies at the output is a build of the same task and model, or may be replaced all the same.
+    """What lies at the output is a build of the same task and model, or may be replaced anyway.
 
     Raises:
         UsageError: it is not.

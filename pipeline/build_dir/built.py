@@ -18,7 +18,7 @@ class Built:
         fresh: False when an equal build was there already.
         drift: what changed against the build before; None when there was none.
         left_out: files of named folders that no reader is for.
-        left_by_tools: files that other programs left: in this build, or in the one that it replaced.
+        left_by_tools: files of other programs, in this build or in the one that it replaced.
         current: the link to the current version, where there are versions.
         removed: ids of versions that were removed.
         notes: sentences about versions, for the terminal and for programs.

@@ -39,8 +39,8 @@ class Place:
         """The output, where it is ours to write to.
 
         Raises:
-            UsageError: it is not: see ``publish.check_target``; or it holds versions and ``keep`` is
-                0, or the other way round.
+            UsageError: it is not (see ``publish.check_target``), or it holds versions and ``keep``
+                is 0, or the other way round.
         """
         real = Path(os.path.realpath(output))
         if not keep:

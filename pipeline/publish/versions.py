@@ -5,9 +5,9 @@
     releases/holds/<build_id>/<name>    somebody reads this version: it is not removed
     releases/history.jsonl   one line for each run, rollback and removal: see ``history``
 
-A name that was resolved once (``readlink -f releases/current``) stays what it was until that version
-is removed. Whoever holds a version, makes one current or takes one away does so under a lock that is
-held for that one step only (``_guarded``), so that it works while a build runs.
+A name that was resolved once (``readlink -f releases/current``) stays what it was until that
+version is removed. Whoever holds a version, makes one current or takes one away does so under a
+lock that is held for that one step only (``_guarded``), so that it works while a build runs.
 """
 
 from __future__ import annotations
