@@ -1,5 +1,6 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-table of docs/formats.md, docs/suites/, and docs/performance.md from what was measured.
+tables of docs/formats.md and docs/recipes.md, the JSON Schema of recipes, docs/suites/, and
+docs/performance.md from what was measured.
 
 With --check it only compares.
 
@@ -28,6 +29,7 @@ from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, models, trainers
+from pipeline.options import recipe_model
 from pipeline.stagewise.stage_table import stage_table
 from pipeline.tasks import kind_of
 from stages import catalog
@@ -116,6 +118,21 @@ def formats_page() -> str:
     return _BLOCK.sub(lambda _: f"{table}\n", FORMATS.read_text("utf-8"))
 
 
+RECIPES = ROOT / "docs" / "recipes.md"
+_KEYS = re.compile(r"(?<=<!-- keys of recipes -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
+
+
+def recipes_page() -> str:
+    """The page about recipes with its table of keys as they are now."""
+    head = ("key", "value", "default", "where", "what it is for")
+    rows = [
+        (f"`{key}`", value, f"`{default}`" if default else "", where, sentence.replace("|", "\\|"))
+        for key, value, default, where, sentence in recipe_model.rows()
+    ]
+    table = "\n".join(_table(head, rows))
+    return _KEYS.sub(lambda _: f"{table}\n", RECIPES.read_text("utf-8"))
+
+
 EXTENDING = ROOT / "docs" / "extending.md"
 # What can be added: the folder, and the modules with helper functions beside those in the folder.
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
@@ -200,6 +217,8 @@ def pages() -> dict[Path, str]:
         TARGET: reference(),
         EXTENDING: extending(),
         FORMATS: formats_page(),
+        RECIPES: recipes_page(),
+        recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
         **exported(),
     }

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from pipeline import __version__, commands, memory
-from pipeline.messages.result import INTERRUPTED, Result, of_error
+from pipeline.messages.result import Result, of_error, show
 from pipeline.messages.session import Session
 from stages import catalog
 
@@ -44,10 +44,7 @@ def _shown(error: BaseException, result: Result) -> None:
     if isinstance(error, click.ClickException):
         error.show()
         return
-    interrupted = result.code == INTERRUPTED
-    click.echo(result.message if interrupted else f"error: {result.message}", err=True)
-    if result.remedy and not interrupted:
-        click.echo(f"       {result.remedy}", err=True)
+    show(result)
 
 
 def _status(session: Session) -> int:

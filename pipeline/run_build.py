@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
-from stages.errors import DataError
+from stages.errors import DataError, PipelineError
 
 if TYPE_CHECKING:
     from pipeline.build import Report
     from pipeline.build_dir.built import Built
+    from pipeline.messages.result import Result
     from pipeline.recipe.equal_build import Look
 
 
@@ -70,7 +72,17 @@ def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
     """Build; print the manifest's path on stdout, or what ``--json`` prints."""
     session = current()
     session.in_json |= in_json
-    session.paths["output"] = str(config.run.output)
+    session.notify = session.notify or config.run.notify
+    session.end(_built_and_shown(config, session, quiet))
+
+
+def _built_and_shown(config: Config, session: Session, quiet: bool) -> Result:
+    """Build one, with what people read of it; the paths of one that is refused are the session's.
+
+    Raises:
+        PipelineError: it is not built.
+    """
+    session.paths = {"output": str(config.run.output)}
     try:
         built = _followed(config, session, quiet)
     except DataError:
@@ -83,7 +95,34 @@ def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
         _summarized(built)
     if not session.in_json:
         click.echo(ended.paths["manifest"])
-    session.end(ended)
+    return ended
+
+
+def build_each(configs: Sequence[Config], in_json: bool, quiet: bool) -> None:
+    """Build one after the other; one that fails keeps none of the others back.
+
+    Parts lie in the cache by what they depend on, so builds that differ in their shards alone
+    encode the rows once. Ends with the status of the first build that failed.
+    """
+    from pipeline.messages.result import of_builds, of_error, show
+
+    session = current()
+    session.in_json |= in_json
+    session.notify = session.notify or configs[0].run.notify
+    ended: list[Result] = []
+    for config in configs:
+        if not quiet and not session.in_lines:
+            click.echo(f"build     {config.run.output}", err=True)
+        try:
+            ended.append(_built_and_shown(config, session, quiet))
+        except PipelineError as error:
+            ended.append(of_error(error, session.paths))
+            if not session.in_lines:
+                show(ended[-1], str(config.run.output))
+    every = of_builds(ended)
+    session.end(every)
+    if every.code:
+        raise click.exceptions.Exit(every.code)
 
 
 def _summarized(built: Built) -> None:

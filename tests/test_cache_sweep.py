@@ -61,7 +61,7 @@ def _part(tmp_path: Path, cache_dir: Path) -> tuple[Recipe, part.Work]:
     config = _config(tmp_path, "out")
     inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
-    splits = [(inputs[0].splits[0], recipe.formats[0])]
+    splits = [(inputs[0].splits[0], 0, recipe.formats[0])]
     (work,) = part.plan_parts(recipe, splits)
     part.make(recipe, work)
     return recipe, work

@@ -131,7 +131,7 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     assert "<script" not in page
     text = pipeline("diff", "one", "two").out
     assert "18 same, 0 moved, 1 changed, 1 removed, 1 added" in text
-    assert 'option    max_length: 4096 -> 512' in text
+    assert "option    max_length: 4096 -> 512" in text
     rows.insert(0, ("First?", "Yes."))
     _sft(tmp_path / "d" / "a.jsonl", rows)
     (tmp_path / "d" / "b.jsonl").unlink()

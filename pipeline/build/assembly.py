@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,7 +116,9 @@ def assemble(
 
 
 def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
-    rows = sum(report.rows - report.filtered for report in planned.reports)
+    rows: Counter[int] = Counter()
+    for work, report in zip(planned.works, planned.reports, strict=True):
+        rows[work.source] += report.rows - report.filtered
     kept = int(planned.plan.kept.sum())
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 

@@ -174,7 +174,7 @@ def _prm(outcome: Outcome) -> PrmRecord | None:
         template=config.parts.prm_template,
         step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
-        neutral=config.source.neutral,
+        neutral=",".join(dict.fromkeys(one.options.neutral for one in config.sources)),
     )
 
 
@@ -236,6 +236,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             evidence=why,
             damage=next((part.damage for part in mine if part.damage), None),
             unread=_unread(mine),
+            source=source.source_name or None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )

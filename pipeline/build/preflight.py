@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pipeline.inputs.scan import Input
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe
-from pipeline.verdict.reject_limit import error_of, too_many
+from pipeline.verdict.reject_limit import Limit, error_of, limits, too_many
 from pipeline.verdict.rejects import Ledger
 from stages import readers
 from stages.contract import Record
@@ -73,24 +73,32 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
     Raises:
         DataError: see ``refusals.refuse_too_many``; its counts are those of the sample.
     """
-    config = recipe.config
-    if config.source.salvage:
-        return
     recipe = replace(recipe, backend="tokenizers")  # gives the same ids, and is loaded already
+    every = list(zip(inputs, recipe.formats, strict=True))
+    for limit in limits(recipe.config):
+        mine = [(one, name) for one, name in every if one.source in limit.sources]
+        if not any(recipe.config.sources[number].options.salvage for number in limit.sources):
+            _require_hopeful(recipe, mine, limit)
+
+
+def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit: Limit) -> None:
+    """The same for the inputs that one limit is for."""
+    config = recipe.config
     ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0
-    for source, reading in list(zip(inputs, recipe.formats, strict=True))[:INPUTS]:
+    for source, reading in inputs[:INPUTS]:
+        machine = recipe.of_source(source.source)
         reader = readers.load(source.reader)
         glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
         rows += glimpse.rows
         if glimpse.rows <= len(glimpse.records):
             continue  # so small that the build itself is as fast
-        seen = [_through(recipe, reading, p, source.name, ledger) for p in _places(glimpse.records)]
+        places = _places(glimpse.records)
+        seen = [_through(machine, reading, p, source.name, ledger) for p in places]
         sampled += sum(place.rows for place in seen)
         # At least this share of the input will be refused, as far as the sample shows.
         least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
         bound += least * glimpse.rows if least > ENOUGH else 0.0
     left_out = len(inputs) > INPUTS
-    if ledger.rows_by_code and config.judge.max_reject == 0:
-        raise error_of(ledger, rows=sampled, left=True, config=config, of="sampled rows")
-    if not left_out and rows and too_many(round(bound), rows, config.judge.max_reject):
-        raise error_of(ledger, rows=sampled, left=True, config=config, of="sampled rows")
+    hopeless = not left_out and rows and too_many(round(bound), rows, limit.share)
+    if hopeless or (ledger.rows_by_code and limit.share == 0):
+        raise error_of(ledger, sampled, left=True, config=config, limit=limit, of="sampled ")

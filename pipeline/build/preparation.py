@@ -39,11 +39,12 @@ class Prepared:
         return self.recipe.config
 
     @property
-    def splits(self) -> list[tuple[Split, str]]:
-        """Every split of every input with its format: its place here is the split's number."""
+    def splits(self) -> list[tuple[Split, int, str]]:
+        """Every split of every input with the number of its source, and with its format. Its place
+        here is the split's number."""
         return [
-            (split, name)
-            for source, name in zip(self.inputs, self.recipe.formats, strict=True)
+            (split, number, name)
+            for source, (number, name) in zip(self.inputs, self.recipe.readings, strict=True)
             for split in source.splits
         ]
 
@@ -82,7 +83,7 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
         SurroundingsError: an input is not readable.
     """
     started = time.time()
-    left_out = tuple(local.left_out(config.source.data))
+    left_out = tuple(local.left_out(config.data))
     inputs = tuple(scan(config) if inputs is None else inputs)
     recipe = resolve_recipe(config, inputs)
     build_id = equal_build.id_of(recipe.fingerprint, inputs)

@@ -59,7 +59,7 @@ def finish_in(
         assembled = assemble(prepared, made, folder, judge=judge, report=report)
         before = limits.opened(place.before)
         if before is not None and not prepared.config.run.replace:
-            limits.require_within(before, assembled.build, prepared.config.judge.drift)
+            limits.require_within(before, assembled.build, prepared.config.run.drift)
     except DataError as error:
         raise refusal.kept(error, prepared.config, folder) from error
     return _publish(prepared, made, assembled=assembled, place=place)

@@ -11,9 +11,10 @@ from typing import Any
 
 from pipeline.build_dir.build import Build
 from pipeline.manifest.manifest import Manifest
+from pipeline.options.phases import DRIFTS
 from stages.errors import DataError, PipelineError, UsageError
 
-NAMES = ROWS, TRAINED, SHARE = "rows", "trained_tokens", "source_share"  # of --drift
+ROWS, TRAINED, SHARE = DRIFTS
 SHRINK = 0.5  # of the rows may be lost without a limit of the user's
 FEW = 100  # rows; less is never too much of a loss
 _AGREE = "If this is meant, publish it with --replace"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from expectations.contract import STORED, Context
@@ -23,7 +23,7 @@ from pipeline.check.checked import Checked
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.records import VALIDATION
-from pipeline.options.config import Config, from_record
+from pipeline.options.config import Config
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
@@ -199,6 +199,14 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
         files.open_with_datasets(build, result)
 
 
+def _by_source(manifest: Manifest, paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """Where the inputs are, grouped by the source that they belong to."""
+    grouped: dict[str | None, list[str]] = {}
+    for one, path in zip(manifest.inputs, paths, strict=False):
+        grouped.setdefault(one.source, []).append(path)
+    return [tuple(group) for group in grouped.values()]
+
+
 def _rebuild_sample(
     build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, result: Checked
 ) -> None:
@@ -212,12 +220,12 @@ def _rebuild_sample(
         if gone:
             result.notes.append(f"No row was rebuilt from the source: {gone[0]} is not here.")
             return
-        config = Config.of(
-            data=inputs,
+        config = Config.of_record(
+            build.manifest.options,
+            _by_source(build.manifest, inputs),
             model=build.run.model,
             output=build.folder,
             cache_dir=cache_dir,
-            **from_record(build.manifest.options),
         )
         remade = remake.remake(config, build.manifest, metrics, shards)
     except (PipelineError, OSError, KeyError, TypeError) as error:

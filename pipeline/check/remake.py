@@ -57,6 +57,7 @@ def _records(source: Input) -> list[Record]:
 
 def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], Batch]:
     """Examples of those rows, and what they are called; refused rows are left out."""
+    recipe = recipe.of_source(source.source)
     normalized = recipe.normalize(format_name)(_records(source))
     batch, _ = chain.through(normalized, recipe.stages(format_name))
     return collect.row_ids_of(collect.PartSource("", source.name, 0), batch).to_pylist(), batch

@@ -52,7 +52,7 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-    from pipeline.options.command_line import read_text
+    from pipeline.options.path_values import read_text
 
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = given["cache_dir"] or default_cache()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from pipeline import memory, tasks
-from pipeline.messages.result import print_object
-from pipeline.options.command_line import BUILD, config_from, with_options
-from pipeline.options.config import default_cache
-from stages.errors import DataError, PipelineError, UsageError
+from pipeline.messages.result import print_object, with_status
+from pipeline.options.command_line import CHANGES, SET, config_from, given_flags, with_options
+from stages.errors import DataError
 
 
 def print_plan(config: Any, as_json: bool) -> None:
@@ -21,77 +21,79 @@ def print_plan(config: Any, as_json: bool) -> None:
 
 
 def _print(estimate: Any, as_json: bool) -> None:
+    """Print a forecast, and end as the build would."""
     from pipeline.estimate import page
-    from pipeline.estimate.forecast import would_stop
 
-    code = DataError.exit_code if would_stop(estimate) else 0  # that the build would end with
     if as_json:
-        print_object(code, page.as_json(estimate))
+        print_object(_code(estimate), page.as_json(estimate))
     else:
         click.echo(page.as_text(estimate))
+    _end(_code(estimate))
+
+
+def _code(estimate: Any) -> int:
+    """The status that the build would end with."""
+    from pipeline.estimate.forecast import would_stop
+
+    return DataError.exit_code if would_stop(estimate) else 0
+
+
+def _end(code: int) -> None:
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
-    """The error that helps most: one about the rows, rather than that no format fits them."""
-    knowing = {t: e for t, e in errors.items() if "format fits rows" not in e.what} or errors
-    if len(knowing) == 1:
-        (error,) = knowing.values()
-        return error
-    reasons = " ".join(f"[{task}] {error}" for task, error in knowing.items())
-    return type(next(iter(knowing.values())))(reasons, "Or name the task with --task.")
+def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: bool) -> None:
+    """Print the forecast of each build of a recipe."""
+    from pipeline.estimate import page
+    from pipeline.estimate.forecast import forecast
+    from pipeline.options.recipe import builds_of
 
-
-def _fitting(data: tuple[str, ...], given: dict[str, Any]) -> tuple[str, int, Any]:
-    """The one task whose formats the sampled rows have, with what was looked at.
-
-    Raises:
-        UsageError: they have those of more than one.
-        DataError: of none.
-    """
-    from pipeline.estimate.forecast import glimpses
-    from pipeline.inputs.detection import recognise_glimpse
-    from pipeline.inputs.scan import expand
-
-    files = expand(data, given["cache_dir"] or default_cache())
-    looks = glimpses(files, given["salvage"], given["empty"])
-    fits: dict[str, str] = {}
-    errors: dict[str, PipelineError] = {}
-    for task in tasks.names():
-        try:
-            config = config_from(task, data, given)
-            for _, file, _, glimpse in looks:
-                detection = recognise_glimpse(glimpse, file.origin, config)
-                fits[task] = f"{detection.reading}: {detection.evidence}"
-        except (DataError, UsageError) as error:
-            errors[task] = error
-            fits.pop(task, None)
-    if len(fits) > 1:
-        ways = " or as ".join(f"{task} ({why})" for task, why in fits.items())
-        flags = " or ".join(f"--task {task}" for task in fits)
-        raise UsageError(f"{looks[0][1].origin} reads as {ways}.", f"Say which with {flags}.")
-    if not fits:
-        raise _nothing_fits(errors)
-    (task,) = fits
-    return task, len(files), looks
+    configs = builds_of(recipe, changes, flags)
+    if len(configs) == 1:
+        print_plan(configs[0], as_json)
+        return
+    codes, found = [], []
+    for config in configs:
+        estimate = forecast(config)
+        codes.append(_code(estimate))
+        if as_json:
+            described = with_status(codes[-1], page.as_json(estimate))
+            found.append({"output": str(config.run.output), **described})
+        else:
+            click.echo(f"build     {config.run.output}\n{page.as_text(estimate)}")
+    if as_json:
+        print_object(max(codes), {"builds": found})
+    _end(max(codes))
 
 
 @click.command(name="plan", help="Show what would be built, from a sample; write nothing.")
-@click.argument("data", nargs=-1, required=True)
+@click.argument("data", nargs=-1, required=True, metavar="DATA...|RECIPE.toml")
 @click.option(
     "--task", type=click.Choice(tasks.names()), help="Task to train [the one that the rows fit]."
 )
-@with_options(BUILD)
+@with_options((SET,), CHANGES)
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def COMMAND(data: tuple[str, ...], task: str | None, as_json: bool, **given: Any) -> None:
+def COMMAND(
+    data: tuple[str, ...], task: str | None, changes: tuple[str, ...], as_json: bool, **given: Any
+) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
     memory.without_pandas()
+    if data[0].endswith(".toml") and len(data) == 1 and Path(data[0]).is_file():
+        flags = given_flags(given) | ({"task": task} if task else {})
+        _print_recipe(Path(data[0]), changes, flags, as_json)
+        return
+    if changes:
+        raise click.UsageError("--set changes a recipe; give its file.")
+    if given["model"] is None:
+        raise click.UsageError("Missing option '--model'.")
     if task is not None:
         print_plan(config_from(task, data, given), as_json)
         return
+    from pipeline.estimate.fitting import fitting, looked_at
     from pipeline.estimate.forecast import of_glimpses
 
-    fitting, files, looks = _fitting(data, given)
-    _print(of_glimpses(config_from(fitting, data, given), files, looks), as_json)
+    files, looks = looked_at(data, given)
+    config = config_from(fitting(data, given, looks), data, given)
+    _print(of_glimpses(config, files, looks), as_json)

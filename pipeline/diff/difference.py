@@ -129,9 +129,7 @@ def _shown(one: Build, other: Build, matched: Matched, sides: Pairs) -> dict[str
     first, second = _Texts(one), _Texts(other)
 
     def both(pairs: Pairs) -> list[dict[str, Any]]:
-        couples = zip(
-            first.of(pairs.one[:SHOWN]), second.of(pairs.other[:SHOWN]), strict=True
-        )
+        couples = zip(first.of(pairs.one[:SHOWN]), second.of(pairs.other[:SHOWN]), strict=True)
         return [{"a": a, "b": b} for a, b in couples]
 
     return {
@@ -192,8 +190,6 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
         "options": _both(one.manifest.options, other.manifest.options),
         "model": _both(as_json(one.manifest.model), as_json(other.manifest.model)),
         "audits": _both(_audits(one), _audits(other)),
-        "rejected": _both(
-            one.manifest.rows.rejected_by_code, other.manifest.rows.rejected_by_code
-        ),
+        "rejected": _both(one.manifest.rows.rejected_by_code, other.manifest.rows.rejected_by_code),
         "shown": _shown(one, other, matched, turned),
     }

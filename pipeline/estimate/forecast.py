@@ -7,7 +7,7 @@ sample answers for every ``--max-length``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
-from pipeline.inputs.scan import expand, reader_of, short_names
+from pipeline.inputs.scan import located, reader_of, short_names
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.shards.margins import Margins, of_column
 from pipeline.sources import Located, local
-from pipeline.verdict.reject_limit import too_many
+from pipeline.verdict.reject_limit import limits, too_many
 from stages import layouts, packing
 from stages.chat_template import turn_split
 from stages.columns import Ints
@@ -51,6 +51,7 @@ class Look:
     reader: str
     glimpse: Glimpse
     detection: Detection
+    source: int = 0
 
     def row_name(self, record: Record) -> str:
         """``data.jsonl:1``, or a byte offset where the line's number is unknown."""
@@ -75,6 +76,7 @@ class Sampled:
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
         long: examples that a build refuses for their length, trimmed as it trims them.
+        read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
 
     rows: int
@@ -92,6 +94,8 @@ class Sampled:
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
     long: int = 0
+    read: Counter[int] = field(default_factory=Counter)
+    lost: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,12 @@ class Forecast:
     @property
     def rows(self) -> int:
         """Rows of all inputs, about; files that were not looked at are taken to be alike."""
-        return round(sum(look.glimpse.rows for look in self.looks) * self.files / len(self.looks))
+        return self.rows_of({look.source for look in self.looks})
+
+    def rows_of(self, sources: Container[int]) -> int:
+        """The same of some sources, by their numbers."""
+        seen = sum(look.glimpse.rows for look in self.looks if look.source in sources)
+        return round(seen * self.files / len(self.looks))
 
     @property
     def examples(self) -> int:
@@ -117,11 +126,12 @@ class Forecast:
 
 
 def glimpses(
-    files: Sequence[Located], salvage: bool = False, empty: str = "refuse"
+    files: Sequence[Located], salvage: Sequence[bool] = (False,), empty: str = "refuse"
 ) -> list[tuple[str, Located, str, Glimpse]]:
     """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
+        salvage: of each source, whether rows before damage are read.
         empty: whether some may be empty: the choice of ``--empty``.
 
     Raises:
@@ -135,13 +145,14 @@ def glimpses(
     seen = []
     for name, file in named:
         reader = reader_of(file)
-        seen.append((name, file, reader.name, reader.glimpse(file.path, each, salvage)))
+        glimpse = reader.glimpse(file.path, each, salvage[file.source])
+        seen.append((name, file, reader.name, glimpse))
     refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
     return [one for one in seen if not is_empty(one[-1])]
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
-    detection = recognise_glimpse(glimpse, file.origin, config)
+    detection = recognise_glimpse(glimpse, file.origin, config.only(file.source))
     if detection.change is not None:
         one, other = detection.change
         raise DataError(
@@ -155,6 +166,7 @@ def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Confi
         reader=reader,
         glimpse=glimpse,
         detection=detection,
+        source=file.source,
     )
 
 
@@ -169,7 +181,7 @@ def _affordable(records: list[Record], budget: int) -> list[Record]:
 
 
 def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -> Batch:
-    """The sample through every stage of a build."""
+    """The sample through every stage of a build of its source alone."""
     normalize = recipe.normalize(look.detection.reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
     made.unread[look.name] = normalize.tally.rows
@@ -180,6 +192,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
         if refusal.line in left:
             left.discard(refusal.line)
             made.refused[refusal.code] += 1
+            made.lost[look.source] += 1
             made.details.setdefault(refusal.code, refusal.detail)
             row_name = look.row_name(records[refusal.line])
             made.first.setdefault(refusal.code, []).append(row_name)
@@ -237,12 +250,16 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
         rows += len(records)
-        batch = _through(machine, look, records=records, made=made)
-        long += _too_long(recipe, look, records=records, batch=batch)
+        made.read[look.source] += len(records)
+        batch = _through(machine.of_source(look.source), look, records=records, made=made)
+        own = recipe.of_source(look.source)
+        longer = _too_long(own, look, records=records, batch=batch)
+        long += longer
+        made.lost[look.source] += longer
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
-        if recipe.splits_turns and "messages" in batch.schema.names:
+        if own.splits_turns and "messages" in batch.schema.names:
             made.split.update(turn_split.count(batch))
         if rated is not None:
             rated += of_column(batch.column("margin"))
@@ -264,10 +281,9 @@ def forecast(config: Config) -> Forecast:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
-    files = expand(config.source.data, config.run.cache_dir)
-    return of_glimpses(
-        config, len(files), glimpses(files, config.source.salvage, config.judge.empty)
-    )
+    files = located(config)
+    salvage = [one.options.salvage for one in config.sources]
+    return of_glimpses(config, len(files), glimpses(files, salvage, config.judge.empty))
 
 
 def of_glimpses(
@@ -282,8 +298,9 @@ def of_glimpses(
         recipe,
         formats=tuple(look.detection.reading for look in looks),
         evidence=tuple(look.detection.evidence for look in looks),
+        sources=tuple(look.source for look in looks),
     )
-    left_out = tuple(local.left_out(config.source.data))
+    left_out = tuple(local.left_out(config.data))
     return Forecast(
         recipe=recipe, files=files, looks=looks, sampled=_sampled(recipe, looks), left_out=left_out
     )
@@ -293,10 +310,13 @@ def would_stop(estimate: Forecast) -> bool:
     """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
     margins are below zero, as far as one sees."""
     made, config = estimate.sampled, estimate.recipe.config
-    share = (made.refused.total() + made.long) / max(made.rows, 1)
-    rows = max(estimate.rows, made.rows)
     reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
-    refused = too_many(round(share * rows), rows, config.judge.max_reject)
+    refused = False
+    for limit in limits(config):
+        read = sum(made.read[number] for number in limit.sources)
+        lost = sum(made.lost[number] for number in limit.sources)
+        rows = max(estimate.rows_of(limit.sources), read)
+        refused |= too_many(round(lost / max(read, 1) * rows), rows, limit.share)
     return len(made.lengths) <= made.long or refused or reversed_pairs
 
 

@@ -137,7 +137,7 @@ def _margins(margins: Margins | None) -> dict[str, Any] | None:
 
 def as_json(forecast: Forecast) -> dict[str, Any]:
     """The forecast as ``--json`` prints it; the page is made from the same dictionary."""
-    recipe, sample = forecast.recipe, forecast.sampled
+    recipe, sample = forecast.recipe.of_source(forecast.looks[0].source), forecast.sampled
     refused = sample.refused.total()
     normalize = recipe.normalize(recipe.formats[0])
     stages = {"normalize": list(normalize.writes)}

@@ -6,7 +6,7 @@ An input that can only be read from its start, such as a compressed file, is sam
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
@@ -266,15 +266,22 @@ def recognise_all(sources: Sequence[Input], config: Config) -> list[Detection]:
     each = rows_each(len(sources))
     found: dict[int, Detection] = {}
     for number, source in enumerate(sources):
-        glimpse = _glimpse(source, config, each)
+        own = config.only(source.source)
+        glimpse = _glimpse(source, own, each)
         if not is_empty(glimpse):
-            found[number] = _of_glimpse(source, glimpse, config)
+            found[number] = _of_glimpse(source, glimpse, own)
     empty = [source.origin for number, source in enumerate(sources) if number not in found]
     refuse_empty(empty, len(sources), config.judge.empty)
     return [
-        found.get(number) or replace(next(iter(found.values())), evidence=EMPTY)
+        found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)
         for number in range(len(sources))
     ]
+
+
+def _like(number: int, sources: Sequence[Input], found: Collection[int]) -> int:
+    """The first input with rows, of the same source if one has some."""
+    mine = [other for other in found if sources[other].source == sources[number].source]
+    return next(iter(mine or found))
 
 
 def _glimpse(source: Input, config: Config, rows: int) -> Glimpse:

@@ -26,6 +26,8 @@ class Input:
         path: as it is opened.
         name: the shortest path that is unique among the inputs; rows are named by it.
         origin: as the user knows it, without secrets.
+        source: the number of the build's source that it belongs to, from 0.
+        source_name: that source's name; empty for the one source of a command.
     """
 
     path: str
@@ -35,6 +37,8 @@ class Input:
     reader: str
     splits: tuple[Split, ...]
     origin: str = ""
+    source: int = 0
+    source_name: str = ""
 
     @property
     def version(self) -> FileVersion | None:
@@ -58,7 +62,21 @@ def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
         UsageError: something is missing, empty of data, or named twice.
         SurroundingsError: something cannot be fetched.
     """
-    files = [file for argument in arguments for file in locate(argument, cache_dir)]
+    return _each_once([file for argument in arguments for file in locate(argument, cache_dir)])
+
+
+def located(config: Config) -> list[Located]:
+    """The files of all sources, in their order; raises as ``expand`` does."""
+    files = [
+        replace(file, source=number)
+        for number, source in enumerate(config.sources)
+        for argument in source.options.data
+        for file in locate(argument, config.run.cache_dir)
+    ]
+    return _each_once(files)
+
+
+def _each_once(files: list[Located]) -> list[Located]:
     # One file under two names, by a link or another spelling, would be trained on twice.
     real = Counter(os.path.realpath(file.path) for file in files)
     twice = next((file for file in files if real[os.path.realpath(file.path)] > 1), None)
@@ -124,8 +142,9 @@ def reader_of(file: Located) -> Reader:
     return readers.load(name)
 
 
-def _opened(file: Located, name: str, salvage: bool) -> Input:
-    reader = reader_of(file)
+def _opened(file: Located, name: str, config: Config) -> Input:
+    reader, source = reader_of(file), config.sources[file.source]
+    salvage = source.options.salvage
     splits = tuple(replace(split, salvage=salvage) for split in reader.splits(file.path))
     row_counts.require_covered(file.path, splits)
     known = next((split.version for split in splits if split.version), None)
@@ -138,6 +157,8 @@ def _opened(file: Located, name: str, salvage: bool) -> Input:
         reader=reader.name,
         splits=splits,
         origin=file.origin,
+        source=file.source,
+        source_name=source.name,
     )
 
 
@@ -145,18 +166,18 @@ def scan(config: Config, files: Sequence[Located] | None = None) -> list[Input]:
     """Open and hash every input, and cut it into splits.
 
     Args:
-        files: what ``expand`` gave, where it was called already.
+        files: what ``located`` gave, where it was called already.
 
     Raises:
         UsageError, DataError: an input is missing or not what its name says.
         SurroundingsError: one is not readable.
     """
     if files is None:
-        files = expand(config.source.data, config.run.cache_dir)
+        files = located(config)
     inputs = []
     for file, name in zip(files, short_names(files), strict=True):
         try:
-            inputs.append(_opened(file, name, config.source.salvage))
+            inputs.append(_opened(file, name, config))
         except PermissionError as error:
             raise SurroundingsError(
                 f"{file.origin} is not readable.", "Check its permissions."

@@ -95,6 +95,7 @@ class InputRecord(JsonRecord):
         path: as ``row_id`` has it.
         evidence: why it was read as this format.
         damage: where a salvaged file breaks off.
+        source: the name of the recipe's source that it belongs to; null for that of a command.
     """
 
     path: str
@@ -105,6 +106,7 @@ class InputRecord(JsonRecord):
     evidence: str
     damage: str | None
     unread: tuple[UnreadColumn, ...] = field(default=(), metadata=OPTIONAL)
+    source: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import json
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Result:
         figures: the numbers that the message speaks of.
         paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
         manifest: all that the build's manifest says.
+        builds: the results of the builds of one recipe, where there are several.
     """
 
     status: str
@@ -53,6 +54,7 @@ class Result:
     figures: Mapping[str, Any] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
     manifest: Mapping[str, Any] | None = None
+    builds: Sequence[Result] = ()
 
     def described(self) -> dict[str, Any]:
         """The object that ``--json`` prints; keys without a value are null."""
@@ -66,11 +68,15 @@ class Result:
             "figures": dict(self.figures),
             "paths": dict(self.paths),
             "manifest": self.manifest,
+            **({"builds": [one.described() for one in self.builds]} if self.builds else {}),
         }
 
     def without_manifest(self) -> dict[str, Any]:
         """The same in few bytes, for logs."""
-        return {key: value for key, value in self.described().items() if key != "manifest"}
+        every = replace(self, manifest=None, builds=()).described()
+        builds = [one.without_manifest() for one in self.builds]
+        del every["manifest"]
+        return every | ({"builds": builds} if builds else {})
 
 
 def status_of(code: int) -> str:
@@ -121,6 +127,30 @@ def of_built(built: Built) -> Result:
         },
         manifest=as_json(manifest),
     )
+
+
+def of_builds(builds: Sequence[Result]) -> Result:
+    """The result of several builds: that of the first that failed, and what became of each."""
+    wrong = [one for one in builds if one.code]
+    fresh = [one for one in builds if one.status == BUILT]
+    first = (wrong or fresh or builds)[0]
+    said = f"{len(fresh)} of {len(builds)} builds were built"
+    if wrong:
+        said += f", {len(wrong)} failed; {first.paths.get('output')}: {first.message}"
+    return Result(first.status, first.code, said, first.remedy, builds=tuple(builds))
+
+
+def show(result: Result, where: str = "") -> None:
+    """Print an error, as people read it.
+
+    Args:
+        where: what it is about, where there are several.
+    """
+    interrupted = result.code == INTERRUPTED
+    start = "" if interrupted else f"error: {where}: " if where else "error: "
+    click.echo(f"{start}{result.message}", err=True)
+    if result.remedy and not interrupted:
+        click.echo(f"       {result.remedy}", err=True)
 
 
 def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Result:

@@ -81,6 +81,7 @@ class Work:
 
     Attributes:
         first_line: of the split, from 0; None where the lines before it were not counted.
+        source: the number of the build's source that it belongs to.
     """
 
     split: Split
@@ -88,6 +89,7 @@ class Work:
     folder: str
     key: str
     first_line: int | None = 0
+    source: int = 0
 
     def __str__(self) -> str:
         name = Path(self.split.path).name
@@ -114,15 +116,18 @@ class Work:
         return self.path.with_suffix(".json")
 
 
-def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
-    """Name the part of every split."""
+def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Work]:
+    """Name the part of every split, given with its source and its format."""
     folder = str(recipe.config.run.cache_dir / "parts")
-    prints = {name: recipe.part_fingerprint(name) for name in set(recipe.formats)}
+    prints = {
+        (number, name): recipe.of_source(number).part_fingerprint(name)
+        for number, name in set(recipe.readings)
+    }
     works: list[Work] = []
-    for split, name in splits:
+    for split, number, name in splits:
         # The bytes that were hashed, which piece of them, and who reads them: the file's name and
         # place are left out, so the same rows elsewhere are the same part.
-        source = f"{prints[name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
+        source = f"{prints[number, name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
         key = hashlib.sha256(source.encode()).hexdigest()
         works.append(
             Work(
@@ -131,6 +136,7 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, str]]) -> list[Work]:
                 folder=folder,
                 key=key,
                 first_line=_first_line(split, works),
+                source=number,
             )
         )
     return works
@@ -268,7 +274,9 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     done = finished(work)
     if done is not None:
         return done
-    normalize, stages, witness = _machinery(recipe, work.format)
+    owner = (recipe.fingerprint, recipe.backend)
+    recipe = recipe.of_source(work.source)
+    normalize, stages, witness = _machinery(recipe, work, owner)
     witness.restart()
     normalize.restart()
     report, rejects, batches = PartReport(), _Rejects(), []
@@ -300,22 +308,23 @@ def make(recipe: Recipe, work: Work) -> PartReport:
 
 
 _Machinery = tuple[Normalize, tuple[Stage, ...], Witness]
-_cache: dict[tuple[str, str], _Machinery] = {}  # of one recipe; a process works for one build
+_Owner = tuple[str, str]
+# Of one recipe and encoder; a process works for one build.
+_cache: dict[tuple[_Owner, int, str], _Machinery] = {}
 
 
-def _machinery(recipe: Recipe, format_name: str) -> _Machinery:
-    """Normalize, stages and second reading of a format, once per process and recipe.
+def _machinery(recipe: Recipe, work: Work, owner: _Owner) -> _Machinery:
+    """Normalize, stages and second reading of a source's format, once per process and recipe.
 
     They keep what they have compiled, and inputs of several formats take turns.
     """
-    owner = recipe.part_fingerprint("")
-    if any(kept != owner for kept, _ in _cache):
+    if any(kept != owner for kept, *_ in _cache):
         _cache.clear()
-    key = (owner, format_name)
+    key = (owner, work.source, work.format)
     if key not in _cache:
         _cache[key] = (
-            recipe.normalize(format_name),
-            recipe.stages(format_name),
-            recipe.witness(format_name),
+            recipe.normalize(work.format),
+            recipe.stages(work.format),
+            recipe.witness(work.format),
         )
     return _cache[key]

@@ -13,7 +13,7 @@ from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
 from pipeline.build_dir.files import UNKNOWN, Difference
-from pipeline.inputs.scan import Input, expand, scan, short_names
+from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import build_id
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN
@@ -44,7 +44,11 @@ class Look:
 
 def id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
-    return build_id.of_recipe(fingerprint, [(one.name, one.sha256) for one in inputs])
+    return build_id.of_recipe(fingerprint, [_named(one) for one in inputs])
+
+
+def _named(one: Input) -> build_id.Named:
+    return one.name, one.sha256, one.source_name
 
 
 def look(config: Config) -> Look:
@@ -58,14 +62,15 @@ def look(config: Config) -> Look:
         DataError, SurroundingsError: an input is damaged or not readable.
     """
     place = Place.of(config.run.output, config.run.keep)
-    files = expand(config.source.data, config.run.cache_dir)
+    files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
         return Look(place, tuple(scan(config, files)), None)
     hashes = KnownHashes(_kept_at(config, place), trusted=not config.run.verify)
     known = [hashes.of(file.path) for file in files]
     if all(known) and place.before.exists():
-        named = [(name, str(sha)) for name, sha in zip(short_names(files), known, strict=True)]
-        there = up_to_date(place, _identify(config, named), hashes)
+        sources = [config.sources[file.source].name for file in files]
+        every = list(zip(short_names(files), map(str, known), sources, strict=True))
+        there = up_to_date(place, _identify(config, every), hashes)
         if there is not None:
             hashes.save()
             return Look(place, (), _built(config, place, there))
@@ -77,7 +82,7 @@ def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownH
     inputs = tuple(scan(config, files))
     there = None
     if place.before.exists():
-        key = _identify(config, [(one.name, one.sha256) for one in inputs])
+        key = _identify(config, [_named(one) for one in inputs])
         there = up_to_date(place, key, hashes)
     if there is None:
         return Look(place, inputs, None)
@@ -108,13 +113,13 @@ def _built(config: Config, place: Place, there: Build) -> Built:
             there, notes = guarded, (_taken_back(key),)
         else:
             if guarded is not None:
-                limits.require_within(guarded, there, config.judge.drift)
+                limits.require_within(guarded, there, config.run.drift)
             removed, notes = place.turn_to(key)
     failed.clear(config.run.output)  # of a build that was refused since
     return Built(
         Build(place.shown(there.manifest.build_id), there.manifest),
         fresh=False,
-        left_out=tuple(local.left_out(config.source.data)),
+        left_out=tuple(local.left_out(config.data)),
         left_by_tools=publish.left_by_tools(there.folder),
         current=place.link,
         removed=removed,
@@ -129,7 +134,7 @@ def _taken_back(key: str) -> str:
     )
 
 
-def _identify(config: Config, inputs: Sequence[tuple[str, str]]) -> str | None:
+def _identify(config: Config, inputs: Sequence[build_id.Named]) -> str | None:
     """The id of the build to be; None where the options do not go together, which is for
     ``resolve_recipe`` to say."""
     try:

@@ -32,6 +32,7 @@ from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
 from stages.tokenizers import oracle
 from stages.tokenizers.repairs import Repair
+from stages.tokenizers.resolve import Resolved
 from stages.tokens.folded_labels import readable
 from stages.tokens.pretokenized import Accept
 
@@ -44,6 +45,7 @@ class Recipe:
 
     Attributes:
         formats: the reading of each input (see ``formats.load``), in the order of the inputs.
+        sources: the number of each input's source; ``of_source`` is the recipe for its rows.
         evidence: why.
         tokenizer_source: where the tokenizer's bytes were found.
         backend: the encoder that runs.
@@ -57,6 +59,18 @@ class Recipe:
     tokenizer_source: str
     backend: str
     repairs: tuple[Repair, ...] = ()
+    sources: tuple[int, ...] = ()
+
+    def of_source(self, number: int) -> Recipe:
+        """The recipe for the rows of one source: what makes stages takes its options from there."""
+        if len(self.config.sources) == 1:
+            return self
+        return replace(self, config=self.config.only(number))
+
+    @property
+    def readings(self) -> tuple[tuple[int, str], ...]:
+        """The source and the format of each input."""
+        return tuple(zip(self.sources, self.formats, strict=True))
 
     @property
     def task(self) -> tasks.Task:
@@ -145,8 +159,8 @@ class Recipe:
     def load(self) -> None:
         """Load what the stages and second readings load once per process."""
         encoders.load(self.backend, self.model.tokenizer_json)
-        for name in dict.fromkeys(self.formats):
-            self.witness(name)
+        for source, name in dict.fromkeys(self.readings):
+            self.of_source(source).witness(name)
 
     def _profile(self) -> dict[str, object]:
         return asdict(self.model.profile)
@@ -157,7 +171,7 @@ class Recipe:
         return fingerprint_of(self.config, self.model.profile, self.model.tokenizer_json)
 
     def part_fingerprint(self, format_name: str) -> str:
-        """Hash of all that a part depends on but its split."""
+        """Hash of all that a part of the one source depends on but its split."""
         tokenizer = file_hash.of_content(self.model.tokenizer_json)
         options = self.config.for_parts | {"format": format_name}
         profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
@@ -167,6 +181,7 @@ class Recipe:
 
 def _check_columns(recipe: Recipe) -> None:
     """What a stage reads must have been written before it."""
+    recipe = recipe.of_source(recipe.sources[0])
     present = set(recipe.normalize(recipe.formats[0]).writes)
     recipe = replace(recipe, backend=encoders.Reference.name)  # which is loaded already
     for stage in recipe.stages(recipe.formats[0]):
@@ -184,6 +199,16 @@ def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes)
     if sum(source.bytes for source in inputs) < FAST_FROM:
         return encoders.Reference.name
     return fast_encoder(config.run.cache_dir, tokenizer_json)
+
+
+def _proved(config: Config) -> tuple[Resolved, TargetModel]:
+    """The model, proved for what each source asks of it."""
+    asked = [(one.options.train_on, one.options.system) for one in config.sources]
+    places = sorted(asked.index(one) for one in set(asked))
+    first, *others = [find_model(config.only(at)) for at in places]
+    for _, model in others:
+        first[1].probes.update(model.probes)
+    return first
 
 
 def resolve_recipe(
@@ -204,7 +229,7 @@ def resolve_recipe(
     task = tasks.load(config.task)
     config = config.but(layout=layout_of(config, task))  # before any row is read
     detected = recognise_all(inputs, config)
-    found, model = find_model(config)
+    found, model = _proved(config)
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)
     recipe = Recipe(
@@ -215,6 +240,7 @@ def resolve_recipe(
         tokenizer_source=found.source,
         backend=backend,
         repairs=found.repairs,
+        sources=tuple(source.source for source in inputs),
     )
     if inputs:
         _check_columns(recipe)

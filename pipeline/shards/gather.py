@@ -216,6 +216,19 @@ def forget() -> None:
     _opened.clear()
 
 
+def _counting(recipe: Recipe) -> Counting:
+    """What counts a shard's answers, whatever sources they are from.
+
+    An answer begins at its first trained token only where no source has reasoning as context or
+    trains the prompts too. Trained turns that follow no known prompt are those of other roles where
+    all sources train them; where only some do, they may be answers, and lengths are unknown.
+    """
+    sources = [one.options for one in recipe.config.sources]
+    whole = [one.train_on == "all" for one in sources]
+    masked = any(one.reasoning == "mask" for one in sources) or (any(whole) and not all(whole))
+    return Counting(recipe.model, masked, all(whole))
+
+
 def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     """Make, write, read back and measure one shard.
 
@@ -223,9 +236,8 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
         SurroundingsError: the disk is full.
     """
     recipe = shared.recipe
-    source = recipe.config.source
     collect = _collector(shared)
-    counting = Counting(recipe.model, source.reasoning == "mask", source.train_on == "all")
+    counting = _counting(recipe)
     tokens = _written(shared, shard, collect=collect, counting=counting)
     expected = Expected(
         collect,

@@ -20,12 +20,14 @@ class Located:
         parts: its full name in pieces. Row ids have the shortest end of it that no other input has.
         origin: where it came from, without passwords, keys or signatures.
         reader: the name of its reader, where its suffix does not say so.
+        source: the number of the build's source that it belongs to, from 0.
     """
 
     path: str
     parts: tuple[str, ...]
     origin: str
     reader: str | None = None
+    source: int = 0
 
 
 def locate(argument: str, cache_dir: Path) -> list[Located]:

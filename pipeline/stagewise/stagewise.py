@@ -94,7 +94,7 @@ def _write_rejects(path: Path, refused: Sequence[Reject]) -> int:
 
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
     for source, name in zip(inputs, recipe.formats, strict=True):
-        normalize = recipe.normalize(name)
+        normalize = recipe.of_source(source.source).normalize(name)
         first = 0  # the line of the file at which the split starts
         for split in source.splits:
             lines_read = 0
@@ -156,7 +156,8 @@ def run_until(config: Config, until: str) -> int:
 def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
     stage_file = describe(path, cache_dir)
     recipe = resolve_recipe(stage_file.config.but(format=stage_file.formats[0]), [])
-    return stage_file, replace(recipe, formats=stage_file.formats)
+    sources = (0,) * len(stage_file.formats)
+    return stage_file, replace(recipe, formats=stage_file.formats, sources=sources)
 
 
 def _batches(path: Path) -> list[Batch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def _examples(build: StopDeclaration) -> Iterator[tuple[str, list[int], list[int
 def _cut(build: StopDeclaration, ids: list[int], labels: list[int]) -> int:
     """Where the last trained answer starts; the ids before it are a prompt. 0 if there is none."""
     trained = [i for i, label in enumerate(labels) if label != IGNORED]
-    if build.source.manifest.options.get("train_on") != "all":
+    if not _trains_all(build.source.manifest.options):
         last = [i for i in trained if i == 0 or labels[i - 1] == IGNORED]
         return last[-1] if last else 0
     # With --train-on all the labels do not show where an answer begins, but its prompt does.
@@ -119,6 +119,12 @@ def _cut(build: StopDeclaration, ids: list[int], labels: list[int]) -> int:
     known = (prompt.tail for prompt in generation_prompts(build.model))
     ends = [int(at[-1]) + len(tail) for tail in known if len(at := matches(flat, tail))]
     return max((end for end in ends if end < len(ids)), default=0)
+
+
+def _trains_all(options: Mapping[str, Any]) -> bool:
+    """Whether some source trains turns of every role."""
+    sources = options.get("sources") or [options]
+    return any(one.get("train_on") == "all" for one in sources)
 
 
 def _literal(build: StopDeclaration, with_it: dict[str, Any], without: dict[str, Any]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline import tasks
@@ -21,6 +22,35 @@ def too_many(refused: int, rows: int, limit: float) -> bool:
     """Whether so many refused rows fail a build: more than the limit allows, and more than
     ``MIN_REJECTS`` unless the limit is 0."""
     return refused > limit * rows and (refused > MIN_REJECTS or limit == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A share of refused rows that fails a build, and whose rows it is for.
+
+    Attributes:
+        sources: numbers of the sources; ``name``: of a source with a limit of its own.
+    """
+
+    share: float
+    sources: tuple[int, ...]
+    name: str = ""
+
+    @property
+    def rows(self) -> str:
+        """What a message calls the rows."""
+        return f"rows of source {self.name}" if self.name else "rows"
+
+    @property
+    def said(self) -> str:
+        """How the share is said."""
+        return self.raised(self.share)
+
+    def raised(self, share: float) -> str:
+        """How another share is said."""
+        if self.name:
+            return f"max-reject = {share:g} in its [[source]]"
+        return f"--max-reject {share:g}"
 
 
 def _up(length: int) -> int:
@@ -44,16 +74,18 @@ def _enough(ledger: Ledger, rows: int, limit: float) -> int | None:
     return None
 
 
-def _for_long(ledger: Ledger, rows: int, config: Config, of: str) -> tuple[str, dict[str, Any]]:
+def _for_long(
+    ledger: Ledger, rows: int, config: Config, limit: Limit, of: str
+) -> tuple[str, dict[str, Any]]:
     """What helps rows that are too long: a sentence or two, and their figures."""
     fits, count = fitting(ledger.long), len(ledger.long)
     listed = [
         f"{'all' if n == count else n} fit --max-length {length}" for length, n in fits.items()
     ]
     text = f"Of the {count} examples that are too long, {', '.join(listed)}."
-    enough = _enough(ledger, rows, config.judge.max_reject)
+    enough = _enough(ledger, rows, limit.share)
     if enough is not None:
-        goal = "this build passes" if of == "rows" else "this sample passes"
+        goal = "this sample passes" if of else "this build passes"
         text += f" With --max-length {enough} {goal}."
     trims = tasks.kind_of(config.task).trims if config.parts.too_long == "reject" else ""
     if trims:
@@ -62,34 +94,68 @@ def _for_long(ledger: Ledger, rows: int, config: Config, of: str) -> tuple[str, 
     return text, {**figures, "fit": {str(length): n for length, n in fits.items()}}
 
 
-def refuse_too_many(ledger: Ledger, rows: int, left: int, config: Config) -> None:
+def limits(config: Config) -> list[Limit]:
+    """The limits of a build: sources without one of their own have that of the build together."""
+    sources = list(enumerate(config.sources))
+    own = [
+        Limit(one.max_reject, (number,), one.name)
+        for number, one in sources
+        if one.max_reject is not None
+    ]
+    others = tuple(number for number, one in sources if one.max_reject is None)
+    return [*own, *([Limit(config.judge.max_reject, others)] if others else [])]
+
+
+def refuse_too_many(ledger: Ledger, rows: Mapping[int, int], left: int, config: Config) -> None:
     """Stop a build that lost more rows than ``--max-reject`` allows, or all of them.
 
     Args:
-        rows: rows that were read and not left out on purpose; left: examples that are kept.
+        rows: rows that were read and not left out on purpose, by the number of their source.
+        left: examples that are kept.
 
     Raises:
         DataError: it did.
     """
-    if not left or too_many(ledger.rejected_rows, rows, config.judge.max_reject):
-        raise error_of(ledger, rows, left=bool(left), config=config)
+    for limit in limits(config):
+        some = _joined(ledger, limit.sources)
+        read = sum(rows[number] for number in limit.sources)
+        if not left or too_many(some.rejected_rows, read, limit.share):
+            if not left:
+                some, read = ledger, sum(rows.values())
+            raise error_of(some, read, left=bool(left), config=config, limit=limit)
 
 
-def error_of(ledger: Ledger, rows: int, left: bool, config: Config, of: str = "rows") -> DataError:
+def _joined(ledger: Ledger, sources: Sequence[int]) -> Ledger:
+    """The counts of some sources alone."""
+    if not ledger.of_sources.keys() - set(sources):
+        return ledger
+    found = Ledger()
+    for one in (ledger.of_sources[number] for number in sources if number in ledger.of_sources):
+        found.rows_by_code.update(one.rows_by_code)
+        for code, names in one.first.items():
+            found.first.setdefault(code, []).extend(names)
+            found.details.setdefault(code, one.details[code])
+        found.long += one.long
+    return found
+
+
+def error_of(
+    ledger: Ledger, rows: int, *, left: bool, config: Config, limit: Limit, of: str = ""
+) -> DataError:
     """The error: how many rows were refused, by reason, and the options that would help.
 
     Args:
         left: whether any example is left.
-        of: what the message calls the rows.
+        of: what the message says of the rows, with a space behind it.
     """
-    refused, limit = ledger.rejected_rows, config.judge.max_reject
+    refused, called = ledger.rejected_rows, f"{of}{limit.rows}"
     share = refused / max(rows, 1)
     figures: dict[str, Any] = {
-        "of": of,
+        "of": called,
         "rows": rows,
         "refused": refused,
         "share": round(share, 6),
-        "max_reject": limit,
+        "max_reject": limit.share,
         "by_code": {
             code: {
                 "rows": count,
@@ -105,13 +171,13 @@ def error_of(ledger: Ledger, rows: int, left: bool, config: Config, of: str = "r
         f"({one['detail']})"
         for code, one in figures["by_code"].items()
     )
-    allowed = f" ({share:.1%}; --max-reject {limit:g} allows {limit:.1%})" if left else ""
-    what = f"{refused} of {rows} {of} were refused{allowed}" if left else "Nothing is left"
+    allowed = f" ({share:.1%}; {limit.said} allows {limit.share:.1%})" if left else ""
+    what = f"{refused} of {rows} {called} were refused{allowed}" if left else "Nothing is left"
     ways = []
     if ledger.long:
-        text, figures["too_long"] = _for_long(ledger, rows, config, of)
+        text, figures["too_long"] = _for_long(ledger, rows, config, limit, of)
         ways.append(text)
     if left:
         figures["passes_with_max_reject"] = least = min(1.0, math.ceil(1000 * share) / 1000)
-        ways.append(f"Fix or drop those rows, or allow them with --max-reject {least:g}.")
+        ways.append(f"Fix or drop those rows, or allow them with {limit.raised(least)}.")
     return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)

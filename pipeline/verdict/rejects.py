@@ -36,6 +36,7 @@ class Ledger:
         first: the first ids of each code.
         details: the sentence for the first row of each code.
         long: tokens of every row that was refused for its length.
+        of_sources: the same for the rows of each source alone, by its number.
     """
 
     rows_by_code: Counter[str] = field(default_factory=Counter)
@@ -43,9 +44,12 @@ class Ledger:
     first: dict[str, list[str]] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
     long: list[int] = field(default_factory=list)
+    of_sources: dict[int, Ledger] = field(default_factory=dict)
 
-    def count(self, code: str, detail: str, row_id: str) -> None:
-        """One refused row."""
+    def count(self, code: str, detail: str, row_id: str, source: int | None = None) -> None:
+        """One refused row; ``source``: the number of its source."""
+        if source is not None:
+            self.of_sources.setdefault(source, Ledger()).count(code, detail, row_id)
         self.rows_by_code[code] += 1
         self.details.setdefault(code, detail)
         listed = self.first.setdefault(code, [])
@@ -161,5 +165,5 @@ def write(
                     ledger.examples_by_code[entry.code] += 1
                 if line not in counted:
                     counted.add(line)
-                    ledger.count(entry.code, entry.detail, entry.id)
+                    ledger.count(entry.code, entry.detail, entry.id, work.source)
     return ledger

@@ -22,11 +22,29 @@ def read(path: Path) -> dict[str, Any]:
         ValueError: it is not UTF-8 or not TOML, or longer or deeper than the limits.
         OSError: it cannot be read.
     """
+    return parsed(text_of(path))
+
+
+def text_of(path: Path) -> str:
+    """The file's text.
+
+    Raises:
+        ValueError: it is not UTF-8, or longer than the limit.
+        OSError: it cannot be read.
+    """
     with path.open("rb") as file:
         data = file.read(LONGEST + 1)
     if len(data) > LONGEST:
         raise ValueError(f"it is longer than {LONGEST} bytes")
-    text = data.decode()
+    return data.decode()
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The table that a file's text is.
+
+    Raises:
+        ValueError: it is not TOML, or deeper than the limit.
+    """
     if _DOTTED.search(text):
         raise ValueError(_TOO_DEEP)
     try:

@@ -1,0 +1,156 @@
+"""Values that are paths, or may be: in a recipe they count from the recipe's folder."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from pipeline.options.values import Texts, Value, plain
+from stages.errors import UsageError
+
+
+def read_text(path: str | PathLike[str]) -> str:
+    """A file's text.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
+    try:
+        return Path(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Value):
+    """A path: of a file or a folder.
+
+    Attributes:
+        settings: of ``click.Path``: which of the two, and whether it must be there.
+    """
+
+    settings: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def words(self) -> str:
+        return "a path"
+
+    def of_click(self) -> dict[str, Any]:
+        import click
+
+        kind: Any = click.Path(path_type=Path, **dict(self.settings))
+        return {"type": kind, "metavar": self.metavar}
+
+    def loosened(self, value: Any) -> Any:
+        return plain(value)
+
+    def anchored(self, value: Any, folder: str) -> Any:
+        return _each(self.loosened(value), lambda one: under(folder, one))
+
+    def settled(self, value: Any) -> Any:
+        return Path(value)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile(Place):
+    """A file that must be there, whose text is the option's value."""
+
+    settings: tuple[tuple[str, bool], ...] = (("exists", True), ("dir_okay", False))
+
+    @property
+    def words(self) -> str:
+        return "the path of a file"
+
+    def settled(self, value: Any) -> Any:
+        _require_file(value)
+        return read_text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFiles(TextFile):
+    """Several of them; with each text comes its file's name."""
+
+    @property
+    def words(self) -> str:
+        return "a list of paths of files"
+
+    @property
+    def many(self) -> bool:
+        return True
+
+    def of_pydantic(self) -> Any:
+        return list[str]
+
+    def loosened(self, value: Any) -> Any:
+        return Texts().loosened(value)
+
+    def settled(self, value: Any) -> Any:
+        for path in value:
+            _require_file(path)
+        return tuple((Path(path).name, read_text(path)) for path in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Data(Texts):
+    """Files, folders, globs and addresses of inputs."""
+
+    @property
+    def words(self) -> str:
+        return "paths"
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        return Annotated[list[str], Field(min_length=1)]
+
+    def anchored(self, value: Any, folder: str) -> Any:
+        return _each(self.loosened(value), lambda one: _data_under(folder, one))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName(Value):
+    """A profile, a hub id, a directory or a profile file."""
+
+    def anchored(self, value: Any, folder: str) -> Any:
+        if not isinstance(value, str):
+            return value
+        path = value.startswith((".", os.sep, "~")) or value.endswith((os.sep, ".toml"))
+        there = value.count("/") == 1 and os.path.isdir(os.path.join(folder, value))
+        return under(folder, value) if path or value.count("/") > 1 or there else value
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, list):
+        return [change(one) if isinstance(one, str) else one for one in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _data_under(folder: str, argument: str) -> str:
+    """An argument of the command line that counts from a folder, as it counts from here."""
+    from pipeline.sources import hub
+
+    path = under(folder, argument)
+    if argument == "-" or os.path.lexists(path):
+        return argument if argument == "-" else path
+    if hub.is_dataset_id(argument):
+        return argument
+    if glob.has_magic(argument) and path != argument:  # the folder's own name is no pattern
+        return os.path.join(glob.escape(folder), argument)
+    return path
+
+
+def _require_file(path: str | PathLike[str]) -> None:
+    if not Path(path).is_file():
+        raise UsageError(f"There is no file {fspath(path)}.", "Check the path.")
+
+
+def under(folder: str, path: str) -> str:
+    """A path that counts from a folder, as it counts from here."""
+    return path if "://" in path else os.path.join(folder, os.path.expanduser(path))

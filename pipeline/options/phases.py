@@ -1,0 +1,312 @@
+"""The options of a build, each declared once, in the phase that it decides about.
+
+A declaration has the option's name, type, default and sentence of help. The command line
+(``command_line``), the recipe and its JSON Schema (``recipe_model``) and ``Config`` follow from it.
+The phase says which hashes the option enters: see ``config``. A new option is one field here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pipeline.options import path_values as paths
+from pipeline.options import values as v
+from pipeline.options.shell import Command
+from stages import catalog, layouts
+from stages.errors import UsageError
+from stages.kinds import Kind
+from stages.rows.selection import condition
+
+RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
+_NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts
+_OPTION = "option"
+DRIFTS = ("rows", "trained_tokens", "source_share")  # numbers that --drift limits
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How an option is written, and what it is for.
+
+    Attributes:
+        name: of its field; ``default``: None where the default is worked out.
+        flags: how a command line spells it, the full name last; empty for what is no flag there.
+        by_source: whether it may differ between the sources of a build.
+    """
+
+    name: str
+    value: v.Value
+    help: str
+    default: Any
+    flags: tuple[str, ...]
+    by_source: bool
+
+    @property
+    def key(self) -> str:
+        """Its key in a recipe."""
+        return self.flags[-1].removeprefix("--") if self.flags else self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    value: v.Value
+    help: str
+    flags: tuple[str, ...] | None
+    by_source: bool
+
+
+def option(
+    default: Any,
+    value: v.Value,
+    help: str,  # noqa: A002  # as click calls it
+    *,
+    flags: tuple[str, ...] | None = None,
+    by_source: bool = False,
+    recorded: Mapping[str, Any] | None = None,
+) -> Any:
+    """A field with its declaration."""
+    metadata = {_OPTION: _Declared(value, help, flags, by_source), **(recorded or {})}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def declared(one: Field[Any], by_source: bool = False) -> Option:
+    """The declaration of a phase's field."""
+    said: _Declared = one.metadata[_OPTION]
+    flag = f"--{one.name.replace('_', '-')}"
+    return Option(
+        name=one.name,
+        value=said.value,
+        help=said.help,
+        default=None if one.default is MISSING else one.default,
+        flags=(flag,) if said.flags is None else said.flags,
+        by_source=by_source or said.by_source,
+    )
+
+
+def _hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    """Names and texts of files, recorded as names and hashes."""
+    return [
+        {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
+    ]
+
+
+def default_cache() -> Path:
+    """``$XDG_CACHE_HOME/posttrain-pipeline``."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "posttrain-pipeline"
+
+
+def _limits(limits: Mapping[str, float]) -> None:
+    """Raises UsageError where one is no limit of an audit."""
+    from expectations.audits import with_tolerances
+
+    with_tolerances(limits)
+
+
+def _trainers() -> list[str]:
+    return [name.replace("_", "-") for name in catalog.names("pipeline.exports")]
+
+
+def _engines() -> list[str]:
+    return catalog.names("pipeline.executors")
+
+
+def _task_names() -> list[str]:
+    return catalog.names("pipeline.tasks")
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How rows are read into examples: what may differ between two inputs.
+
+    Parts depend on all of it but the spelling of ``data``: an input counts by its name among the
+    others and by the hash of its bytes.
+    """
+
+    data: tuple[str, ...] = option(MISSING, paths.Data(), "Files, folders, globs, URLs or hub datasets.", flags=(), recorded=_NAMED)
+    format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
+    map: Mapping[str, str] = option({}, v.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
+    ignore: tuple[str, ...] = option((), v.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
+    where: tuple[str, ...] = option((), v.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
+    null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
+    system: str | None = option(None, v.Text(), "System text of conversations that have none.")
+    train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.")
+    neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.")
+    prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
+    step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
+    salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
+    already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
+    stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.")
+    reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.")
+    reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.")
+
+    def __post_init__(self) -> None:
+        for text in self.where:
+            condition(text)  # raises where it cannot be read
+        if self.reasoning == "mask" and self.train_on == "all":
+            raise UsageError(
+                "--reasoning mask is not for --train-on all.",
+                "Leave --train-on all out, or use --reasoning strip.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PartOptions:
+    """How examples become token ids and labels: what parts depend on beside their source.
+
+    The spelling of ``model`` does not count, since it may be a path: its profile and the bytes of
+    its tokenizer do.
+    """
+
+    task: str = option(MISSING, v.OneOf(listed=_task_names), "What is trained.", flags=())
+    model: str = option(MISSING, paths.ModelName(), "Profile name, org/name, a directory (./dir) or a profile file (./profile.toml).", recorded=_NAMED)
+    too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with longer ones; trimming drops whole turns or steps.")
+    chat_template: str | None = option(None, paths.TextFile(), "Jinja file to use instead of the model's template.")  # its text
+    eos: str | None = option(None, v.Text("TOKEN"), "End-of-turn token to use instead of the profile's.")
+    date: str | None = option(None, v.Text("YYYY-MM-DD"), "Date that a template prints [fixed by the profile].")
+    prm_template: str = option("chat", v.one_of("chat", "raw"), "Render PRM rows as a chat, or as their own text.")
+    thinking: str = option("auto", v.one_of("auto", "on", "off"), "Prompt of hybrid reasoning models: on or off for all answers; auto chooses per answer.")
+    add_token: tuple[str, ...] = option((), v.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
+
+    def __post_init__(self) -> None:
+        trims = self.kind.trims
+        if self.too_long not in ("reject", f"trim-{trims}"):
+            known = f"Use --too-long trim-{trims}." if trims else "Leave it out."
+            raise UsageError(f"--too-long {self.too_long} is not for {self.task}.", known)
+        if self.thinking != "auto" and self.kind.marks:
+            raise UsageError(f"--thinking is not for {self.task}.", "Leave it out.")
+
+    @property
+    def kind(self) -> Kind:
+        """Of the task's examples."""
+        from pipeline import tasks  # they are made from a Config
+
+        return tasks.kind_of(self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How encoded examples become shards, and what is written beside these.
+
+    Another plan of the same parts encodes nothing again, unless it has room for other lengths.
+    """
+
+    layout: str = option("", v.OneOf(listed=layouts.names), "How rows are stored [packed; rm: ragged].")  # "": the first that task and trainer have in common
+    trainer: str = option("", v.OneOf("TRAINER", listed=_trainers, checked=False), "Write this trainer's columns and launch script (see: list trainers).", flags=("--for",))
+    padding_side: str = option("", v.one_of("left", "right"), "Where padded rows are padded [left; encoders: right].")
+    pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
+    pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
+    max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
+    stop: tuple[str, ...] = option((), v.Texts("TEXT"), "Custom stop marker for serving.json.")
+    dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
+    test_size: float = option(0.0, v.Number(least=0), "Rows for a test split: a share below 1, or a number.")
+    shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
+    seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle and --test-size.")
+
+    def __post_init__(self) -> None:
+        if self.max_length < 8:
+            raise UsageError(f"--max-length {self.max_length} is too small.", "Give at least 8.")
+        number = int(self.pad_to) if self.pad_to.isascii() and self.pad_to.isdigit() else 0
+        if self.pad_to not in ("longest", "max-length") and number < 8:
+            raise UsageError(
+                f"--pad-to must be a width, not {self.pad_to!r}.",
+                "Give longest, max-length or a number of tokens, at least 8.",
+            )
+        if self.pack_within not in ("build", "part"):
+            raise UsageError(
+                f"--pack-within must be build or part, not {self.pack_within!r}.",
+                "Leave it out to pack the whole build at once.",
+            )
+        if self.pack_within == "part" and self.layout and not layouts.load(self.layout).packs:
+            raise UsageError(
+                f"--pack-within part is not for layout {self.layout}.", "Leave it out."
+            )
+        if not all(self.stop):
+            raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+        whole = self.test_size < 1 or float(self.test_size).is_integer()
+        if not (0 <= self.test_size < 2**53 and whole):  # NaN included
+            raise UsageError(
+                f"--test-size must be a share or a number of rows, not {self.test_size}.",
+                "Give a share below 1, or a number of rows.",
+            )
+
+    @property
+    def longest_example(self) -> int:
+        """Tokens that an example may have: a fixed width below ``--max-length`` binds too.
+
+        Longer ones are refused or trimmed when they are encoded, so parts depend on it.
+        """
+        if not self.layout:  # it is still to be chosen
+            return self.max_length
+        return layouts.load(self.layout).room(self.pad_to, self.max_length)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOptions:
+    """What a build is held to before it is published; no row of a shard depends on it."""
+
+    max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
+    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.")
+    tolerance: Mapping[str, float] = option({}, v.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
+    expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_reject <= 1:
+            raise UsageError(f"--max-reject must be between 0 and 1, not {self.max_reject}.")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Where and how the work is done: no byte of a build depends on it."""
+
+    output: Path = option(MISSING, paths.Place(), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
+    replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
+    drift: Mapping[str, float] = option({}, v.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
+    notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
+    workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
+    engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
+    cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
+    data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
+    verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
+
+    def __post_init__(self) -> None:
+        for name, limit in self.drift.items():
+            if name not in DRIFTS or not 0 <= limit < float("inf"):
+                raise UsageError(
+                    f"--drift {name}={limit:g} is not a limit.",
+                    f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
+                )
+
+    @property
+    def processes(self) -> int:
+        """How many a build may use: ``--workers``, or one for each core."""
+        if self.workers:
+            return self.workers
+        known = hasattr(os, "sched_getaffinity")
+        return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+# fmt: on
+
+
+PHASES: dict[str, type[Any]] = {
+    "source": SourceOptions,
+    "parts": PartOptions,
+    "plan": PlanOptions,
+    "judge": JudgeOptions,
+    "run": RunOptions,
+}
+PHASE_OF = {one.name: phase for phase, kind in PHASES.items() for one in fields(kind)}
+OPTIONS = {
+    one.name: declared(one, by_source=phase == "source")
+    for phase, kind in PHASES.items()
+    for one in fields(kind)
+}

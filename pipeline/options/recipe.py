@@ -1,0 +1,248 @@
+"""From a recipe to the options of its builds: checked as a whole, and every mistake named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline.options import recipe_file
+from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget, require_planned
+from pipeline.options.command_line import default_output, not_read
+from pipeline.options.config import PHASES, Config, Source, SourceOptions
+from pipeline.options.mistakes import Mistakes
+from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
+from pipeline.options.recipe_check import checked
+from stages.errors import UsageError
+from stages.files.toml_lines import Place
+
+_FLAG = re.compile(r"--([a-z-]+)")
+_NEEDED = ("task", "data", "model")
+_EVERY = {**OPTIONS, **OF_SOURCE}
+_BY_KEY = {option.key: name for name, option in _EVERY.items()}
+Values = Mapping[str, Any]
+Made = TypeVar("Made")
+
+
+def builds_of(
+    path: Path, changes: Sequence[str] = (), flags: Values | None = None
+) -> tuple[Config, ...]:
+    """The builds that a recipe describes, in its order.
+
+    Args:
+        changes: ``KEY=VALUE`` of ``--set``.
+        flags: options of the command line, by name; each replaces what the recipe says of it.
+
+    Raises:
+        UsageError: the file is not TOML, or something in it is no recipe; all mistakes are named.
+    """
+    table, mistakes = recipe_file.read(path, changes)
+    for name, value in (flags or {}).items():
+        option = OPTIONS[name]
+        for _, inner in recipe_file.tables(table):
+            inner.pop(option.key, None)
+        table[option.key] = value
+        mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
+    return configs_of(table, mistakes, path.parent, path.stem)
+
+
+def notified_by(path: Path) -> str | None:
+    """The command of a recipe's ``notify``, as far as it can be read; None where it has none."""
+    try:
+        table, _ = recipe_file.read(path)
+    except (UsageError, OSError):
+        return None
+    found = OPTIONS["notify"].value.loosened(table.get("notify"))
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def configs_of(
+    table: Values, mistakes: Mistakes, folder: Path, stem: str = ""
+) -> tuple[Config, ...]:
+    """The builds of a recipe's table.
+
+    Args:
+        folder: where builds go whose output is not said.
+        stem: what builds of named sources are called then.
+
+    Raises:
+        UsageError: the table has mistakes.
+    """
+    top = checked(table, mistakes)
+    sources, builds = top.pop("source", None), top.pop("build", None)
+    _require_named("source", sources or (), mistakes, needed=("name", "data"))
+    _require_named("build", builds or (), mistakes)
+    every = _Table(top, _places(top, ()))
+    made = []
+    for number, own in enumerate([{}] if builds is None else builds):
+        place: Place = () if builds is None else ("build", number)
+        reading = _Reading(every.below(own, place), list(sources or ()), place, mistakes)
+        made.append(reading.config(folder, stem))
+    _require_apart(made, mistakes)
+    mistakes.require_none()
+    return tuple(filter(None, made))
+
+
+def _require_named(
+    kind: str, tables: Sequence[Values], mistakes: Mistakes, needed: Sequence[str] = ()
+) -> None:
+    """Each of some tables has the keys that it needs, and no two have one name."""
+    seen: set[str] = set()
+    for number, one in enumerate(tables):
+        place: Place = (kind, number)
+        for key in needed:
+            if key not in one and (*place, key) not in mistakes.places:
+                mistakes.add(place, f"it has no {key}", f"A {kind} needs {' and '.join(needed)}.")
+        name = one.get("name")
+        if name == "" or name in seen:
+            why = f"{name!r} is the name of two of them" if name else "the name is empty"
+            mistakes.add((*place, "name"), why, "Give each a name of its own.")
+        seen |= {name} if name else set()
+
+
+def _require_apart(made: Sequence[Config | None], mistakes: Mistakes) -> None:
+    """No two builds go to the same place."""
+    seen: dict[Path, int] = {}
+    for number, output in enumerate(one.run.output if one else None for one in made):
+        if output is None:
+            continue
+        first = seen.setdefault(output, number)
+        if first != number:
+            mistakes.add(
+                ("build", number, "output"),
+                f"builds {first + 1} and {number + 1} would both be written to {output}",
+                "Give each an output of its own.",
+            )
+
+
+def _places(values: Values, place: Place) -> dict[str, Place]:
+    return {name: (*place, _EVERY[name].key) for name in values}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Options by name, and the place at which each stands."""
+
+    values: Values
+    places: Mapping[str, Place]
+
+    def below(self, own: Values, place: Place) -> _Table:
+        """The same with those of an inner table, which win."""
+        return _Table({**self.values, **own}, {**self.places, **_places(own, place)})
+
+    def of(self, error: UsageError) -> Place:
+        """The place of the option that an error is about."""
+        words = [*_FLAG.findall(error.what), error.what.split()[0]]
+        names = (_BY_KEY[word] for word in words if word in _BY_KEY)
+        return next((self.places[name] for name in names if name in self.places), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One build of a recipe, while it is read."""
+
+    table: _Table
+    sources: list[Values]
+    place: Place
+    mistakes: Mistakes
+
+    def config(self, folder: Path, stem: str) -> Config | None:
+        """Its options; None where there is a mistake."""
+        missing = [name for name in _NEEDED if self._lacks(name)]
+        if missing:
+            remedy = "A recipe needs task, model and data."
+            self.mistakes.add(self.place, f"it has no {', '.join(missing)}", remedy)
+        if self.sources and "data" in self.table.values:
+            said = "data is at the top, and each [[source]] has its own"
+            self.mistakes.add(self.table.places["data"], said, "Leave it out at the top.")
+        self._require_read(self.table, self.table.values)
+        sources = self._sources()
+        table = self._settled(self.table)
+        if "task" not in table.values or "model" not in table.values:
+            return None
+        first = stem if self.sources else next(iter(table.values.get("data", ("data",))))
+        named = default_output(first, table.values["task"], table.values["model"])
+        with_defaults = {"cache_dir": default_cache(), "output": folder / named, **table.values}
+        made: dict[str, Any] = {
+            phase: self._tried(partial(_made, kind, _of(phase, with_defaults)), table)
+            for phase, kind in PHASES.items()
+            if phase != "source"
+        }
+        if None in sources or None in made.values():
+            return None
+        read = tuple(one for one in sources if one is not None)
+        return self._tried(lambda: Config(sources=read, **made), table)
+
+    def _lacks(self, name: str) -> bool:
+        if name in self.table.values or (name == "data" and self.sources):
+            return False
+        # What is wrong is not missing, and neither is what may be in tables that are wrong.
+        wrong = {(name,), (*self.place, name), ("source" if name == "data" else "build",)}
+        return not wrong & self.mistakes.places
+
+    def _sources(self) -> list[Source | None]:
+        common = {n: x for n, x in self.table.values.items() if PHASE_OF.get(n) == "source"}
+        table = _Table(common, self.table.places)
+        if not self.sources:
+            return [self._source(table, {})] if "data" in common else []
+        return [
+            self._source(table.below(own, ("source", number)), own)
+            for number, own in enumerate(self.sources)
+        ]
+
+    def _source(self, table: _Table, own: Values) -> Source | None:
+        """One source, from its keys and those of the top; None where there is a mistake."""
+        self._require_read(table, own)
+        table = self._settled(table)
+        if "data" not in table.values:
+            return None
+        amounts = {name: value for name, value in own.items() if name in BUDGET}
+        budget = self._tried(partial(Budget, **amounts), table)
+        self._tried(partial(require_planned, own.get("name", ""), own), table)
+        options = self._tried(partial(SourceOptions, **_of("source", table.values)), table)
+        if options is None or budget is None:
+            return None
+        return Source(options, own.get("name", ""), own.get("max_reject"), budget)
+
+    def _settled(self, table: _Table) -> _Table:
+        """The table with values as ``Config`` has them, but for those that are none."""
+        made = {}
+        for name, value in table.values.items():
+            # In a tuple, since None is what a mistake gives.
+            settle = partial(_alone, _EVERY[name].value.settled, value)
+            found = self._tried(settle, table, name)
+            if found is not None:
+                (made[name],) = found
+        return _Table(made, table.places)
+
+    def _require_read(self, table: _Table, given: Values) -> None:
+        """The build's task reads each option that is given, and is not what it is by default."""
+        task = self.table.values.get("task")
+        for name, value in given.items() if isinstance(task, str) else ():
+            foreign = not_read(name, str(task)) if value != _EVERY[name].default else None
+            if foreign is not None:
+                self.mistakes.add(table.places[name], foreign, "Leave it out.")
+
+    def _tried(self, make: Callable[[], Made], table: _Table, name: str = "") -> Made | None:
+        """What a function makes; None where it refuses, which is noted as a mistake."""
+        try:
+            return make()
+        except UsageError as error:
+            place = table.places.get(name) or table.of(error)
+            self.mistakes.add(place, error.what, error.remedy)
+        return None
+
+
+def _made(kind: type[Any], values: Values) -> Any:
+    return kind(**values)
+
+
+def _alone(function: Callable[[Any], Any], value: Any) -> tuple[Any]:
+    return (function(value),)
+
+
+def _of(phase: str, values: Values) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if PHASE_OF.get(name) == phase}

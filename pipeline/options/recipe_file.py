@@ -1,0 +1,188 @@
+"""A recipe's file as a table: its TOML, with ``--set``, the environment and paths put in."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.options.budgets import OF_SOURCE
+from pipeline.options.mistakes import Mistakes
+from pipeline.options.phases import OPTIONS
+from pipeline.options.values import Words
+from stages.errors import UsageError
+from stages.files import toml_file, toml_lines
+from stages.files.toml_lines import Place
+
+_VARIABLE = re.compile(r"\$(?:(\$)|\{([^{}]*)\})")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TABLES = ("source", "build")  # arrays of tables, each with keys of options
+_BY_KEY = {option.key: option for option in (*OPTIONS.values(), *OF_SOURCE.values())}
+
+
+def read(path: Path, changes: Sequence[str] = ()) -> tuple[dict[str, Any], Mistakes]:
+    """A recipe's table, and what is wrong with it so far.
+
+    Keys are spelled with ``-``, variables are replaced, and paths count from where the program
+    runs. No value has been looked at otherwise.
+
+    Args:
+        changes: ``KEY=VALUE`` of ``--set``, keys with dots.
+
+    Raises:
+        UsageError: the file is not TOML.
+    """
+    try:
+        text = toml_file.text_of(path)
+        table = toml_file.parsed(text)
+    except ValueError as error:
+        raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
+    mistakes = Mistakes(str(path), toml_lines.lines_of(text))
+    table = spelled(table, mistakes)
+    for change in changes:
+        _set(table, change, mistakes)
+    table = _replaced(table, (), mistakes)
+    folder = os.path.dirname(path)
+    for place, inner in tables(table):
+        _anchor(inner, place, folder=folder, mistakes=mistakes)
+    return table, mistakes
+
+
+def tables(table: Mapping[str, Any]) -> list[tuple[Place, dict[str, Any]]]:
+    """The tables of a recipe that have options as keys, each with its place."""
+    found: list[tuple[Place, Any]] = [((), table)]
+    for name in _TABLES:
+        inner = table.get(name)
+        for number, one in enumerate(inner if isinstance(inner, list) else ()):
+            found.append(((name, number), one))
+    return [(place, one) for place, one in found if isinstance(one, dict)]
+
+
+def spelled(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
+    """A copy whose options are spelled with ``-``, in its inner tables too."""
+    made = dict(table)
+    for name in _TABLES:
+        if isinstance(made.get(name), list):
+            made[name] = [dict(one) if isinstance(one, dict) else one for one in made[name]]
+    for place, one in tables(made):
+        for key in [key for key in one if "_" in key]:
+            right = key.replace("_", "-")
+            if right in one:
+                mistakes.add((*place, right), f"{right} is given twice", f"Leave {key} out.")
+            elif right in _BY_KEY:
+                mistakes.rename((*place, key), (*place, right))
+                one[right] = one.pop(key)
+    return made
+
+
+def _set(table: dict[str, Any], change: str, mistakes: Mistakes) -> None:
+    """Put the value of one ``--set`` into a recipe's table.
+
+    Raises:
+        UsageError: it is not KEY=VALUE, or names a table that is not there.
+    """
+    path, sign, text = change.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not sign or not all(keys):
+        raise UsageError(
+            f"--set {change!r} is not KEY=VALUE.", "For example --set max-length=2048."
+        )
+    place: Place = ()
+    inner: Any = table
+    if keys[0] in _TABLES:
+        place = _place_of(table, keys, change)
+        inner, keys = table[str(place[0])][place[1]], keys[2:]
+    key = keys[0].replace("_", "-")
+    place = (*place, key)
+    if len(keys) > 1:  # an entry of a table; the rest of the name may have dots
+        entries = inner.get(key)
+        if isinstance(entries, Words) and key in _BY_KEY:
+            entries = _BY_KEY[key].value.loosened(entries)
+        inner[key] = dict(entries) if isinstance(entries, dict) else {}
+        inner, key = inner[key], ".".join(keys[1:])
+        place = (*place, key)
+    mistakes.said[place] = f"--set {change}"
+    inner[key] = Words(text)
+
+
+def _place_of(table: Mapping[str, Any], keys: Sequence[str], change: str) -> tuple[str, int]:
+    """The table that ``source.NAME.KEY`` or ``source.NUMBER.KEY`` means, numbers from 1."""
+    found = table.get(keys[0])
+    there = found if isinstance(found, list) else []
+    names = [one.get("name") if isinstance(one, dict) else None for one in there]
+    wanted = keys[1] if len(keys) > 2 else ""
+    if wanted in names:
+        return keys[0], names.index(wanted)
+    if wanted.isascii() and wanted.isdigit() and 1 <= int(wanted) <= len(there):
+        return keys[0], int(wanted) - 1
+    known = [str(name or number) for number, name in enumerate(names, start=1)]
+    raise UsageError(
+        f"--set {change}: there is no [[{keys[0]}]] {wanted!r}.",
+        f"Write {keys[0]}.NAME.KEY=VALUE; there are: {', '.join(known) or 'none'}.",
+    )
+
+
+def _replaced(value: Any, place: Place, mistakes: Mistakes) -> Any:
+    """A value with the environment's variables in its texts."""
+    if isinstance(value, dict):
+        return {key: _replaced(one, (*place, key), mistakes) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_replaced(one, (*place, at), mistakes) for at, one in enumerate(value)]
+    if not isinstance(value, str) or "$" not in value:
+        return value
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1]:
+            return "$"
+        name = match[2]
+        if not _NAME.fullmatch(name):
+            mistakes.add(
+                place, f"${{{name}}} names no variable", "Write ${NAME}, or $$ for a dollar sign."
+            )
+        elif name not in os.environ:
+            mistakes.add(
+                place,
+                f"{_dotted(place)} needs the environment variable {name}, which is not set",
+                f"For example: export {name}=...",
+            )
+        return os.environ.get(name, "")
+
+    made = _VARIABLE.sub(variable, value)
+    typed = isinstance(value, Words) or _VARIABLE.fullmatch(value)
+    return Words(made) if typed else made
+
+
+def _dotted(place: Place) -> str:
+    return ".".join(map(str, place))
+
+
+def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mistakes) -> None:
+    """Make the paths of a table count from where the program runs."""
+    for key, value in table.items():
+        if key not in _BY_KEY:
+            continue
+        kind = _BY_KEY[key].value
+        table[key] = kind.anchored(value, folder)
+        if key == "data":
+            written = kind.loosened(value)
+            _require_found(written, table[key], (*place, key), folder=folder, mistakes=mistakes)
+
+
+def _require_found(
+    written: Any, anchored: Any, place: Place, *, folder: str, mistakes: Mistakes
+) -> None:
+    """Say what to write where a path was meant to count from where the program runs."""
+    if not isinstance(written, list):
+        return
+    for one, path in zip(written, anchored, strict=True):
+        if not isinstance(one, str) or one == path:
+            continue
+        if os.path.lexists(one) and not os.path.lexists(path):
+            better = os.path.relpath(one, folder or ".")
+            mistakes.add(
+                place,
+                f"there is no {path}: paths in a recipe count from the recipe's folder",
+                f"Write {better!r} for {one!r}.",
+            )

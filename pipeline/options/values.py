@@ -1,0 +1,348 @@
+"""How an option's value is written: as words of a command line, and typed in a recipe.
+
+Each kind of value is declared once. The command line takes its type of click, a recipe its type of
+pydantic, whose JSON Schema editors read. Neither library is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, Literal
+
+from stages.errors import UsageError
+
+
+class Words(str):
+    """A value that was not typed by TOML: of an environment variable, or of ``--set``."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Any text, and what all kinds have in common.
+
+    Attributes:
+        metavar: what a command's help calls it.
+    """
+
+    metavar: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What a message says that it must be."""
+        return "a text"
+
+    @property
+    def many(self) -> bool:
+        """Whether a command line may have it several times."""
+        return False
+
+    def of_click(self) -> dict[str, Any]:
+        """The arguments of ``click.option``."""
+        return {"metavar": self.metavar}
+
+    def of_pydantic(self) -> Any:
+        """The type in a recipe, strict."""
+        return str
+
+    def loosened(self, value: Any) -> Any:
+        """A value in one of the spellings that are also read, in the usual one."""
+        return value.isoformat() if isinstance(value, datetime.date) else plain(value)
+
+    def anchored(self, value: Any, folder: str) -> Any:
+        """The same, where it is a path that counts from this folder, as it counts from here."""
+        del folder
+        return value
+
+    def settled(self, value: Any) -> Any:
+        """What ``Config`` has of it.
+
+        Raises:
+            UsageError: it names a file that cannot be read, or is no value.
+        """
+        return value
+
+
+Text = Value
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Value):
+    """One of some words: they are listed when they are needed, since other packages may add some.
+
+    Attributes:
+        listed: gives them.
+        checked: whether a command line checks them too; else what reads the option does.
+    """
+
+    listed: Callable[[], list[str]] = list
+    checked: bool = True
+
+    @property
+    def words(self) -> str:
+        return f"one of {', '.join(self.listed())}"
+
+    def of_click(self) -> dict[str, Any]:
+        import click
+
+        kind = {"type": click.Choice(self.listed())} if self.checked else {}
+        return {"metavar": self.metavar, **kind}
+
+    def of_pydantic(self) -> Any:
+        return Literal[tuple(self.listed())]
+
+    def loosened(self, value: Any) -> Any:
+        dashed = value.replace("_", "-") if isinstance(value, str) else value
+        return dashed if dashed in self.listed() else value
+
+
+def one_of(*words: str) -> OneOf:
+    """One of these."""
+    return OneOf(listed=lambda: list(words))
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Value):
+    """A whole number between two others, both included."""
+
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def words(self) -> str:
+        return "a whole number" + _between(self.least, self.most)
+
+    def of_click(self) -> dict[str, Any]:
+        import click
+
+        return {"type": click.IntRange(self.least, self.most)}
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        return Annotated[int, Field(ge=self.least, le=self.most)]
+
+    def loosened(self, value: Any) -> Any:
+        return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Value):
+    """A number between two others, both included.
+
+    Attributes:
+        above: it must be greater than this.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+    @property
+    def words(self) -> str:
+        return "a number" + _between(self.least, self.most, self.above)
+
+    def of_click(self) -> dict[str, Any]:
+        import click
+
+        return {"type": click.FloatRange(self.least, self.most)}
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        limits = Field(ge=self.least, le=self.most, gt=self.above, allow_inf_nan=False)
+        return Annotated[float, limits]
+
+    def loosened(self, value: Any) -> Any:
+        return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+def _between(least: float | None, most: float | None, above: float | None = None) -> str:
+    if above is not None:
+        return f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    if least is not None:
+        return f" of at least {least}"
+    return f" of at most {most}" if most is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch(Value):
+    """On or off: ``--name`` and ``--no-name``."""
+
+    @property
+    def words(self) -> str:
+        return "true or false"
+
+    def of_pydantic(self) -> Any:
+        return bool
+
+    def loosened(self, value: Any) -> Any:
+        known = {"true": True, "false": False}
+        return known.get(value, value) if isinstance(value, Words) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Texts(Value):
+    """Several texts.
+
+    Attributes:
+        check: raises where one is no value.
+    """
+
+    check: Callable[[str], object] | None = None
+
+    @property
+    def words(self) -> str:
+        return "a list of texts"
+
+    @property
+    def many(self) -> bool:
+        return True
+
+    def of_pydantic(self) -> Any:
+        return list[str]
+
+    def loosened(self, value: Any) -> Any:
+        if isinstance(value, Words) and value.startswith("["):
+            value = _toml(value)
+        if isinstance(value, str | PathLike):
+            return [plain(value)]
+        return [plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+    def settled(self, value: Any) -> Any:
+        if self.check is not None:
+            for text in value:
+                self.check(text)
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(Value):
+    """Values by name: a table in a recipe, ``NAME=VALUE`` on a command line.
+
+    Attributes:
+        flag: an example of it, which a message shows.
+        numbers: whether the values are numbers; else they are texts.
+        check: raises where they are no values of the option.
+    """
+
+    flag: str = ""
+    numbers: bool = False
+    check: Callable[[Mapping[str, Any]], object] | None = None
+
+    @property
+    def words(self) -> str:
+        return f"a table of {'numbers' if self.numbers else 'texts'}"
+
+    @property
+    def many(self) -> bool:
+        return True
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        if self.numbers:
+            return dict[str, Annotated[float, Field(allow_inf_nan=False)]]
+        return dict[str, str]
+
+    def loosened(self, value: Any) -> Any:
+        if isinstance(value, Words) and value.startswith("{"):
+            value = _toml(value)
+        if isinstance(value, Mapping):
+            each = Number() if self.numbers else Text()
+            return {name: each.loosened(one) for name, one in _flat(value)}
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, tuple | list) and all(isinstance(one, str) for one in value):
+            return self._of_words(tuple(value))
+        return value
+
+    def _of_words(self, pairs: tuple[str, ...]) -> dict[str, Any]:
+        """What ``NAME=VALUE`` says.
+
+        Raises:
+            UsageError: one is not written so, or a name is there twice.
+        """
+        option = self.flag.partition(" ")[0]
+        found: dict[str, Any] = {}
+        for pair in pairs:
+            name, _, text = pair.partition("=")
+            number = float(text) if _NUMBER.fullmatch(text) else None
+            if not (name and text) or (self.numbers and number is None):
+                raise UsageError(
+                    f"{option} {pair!r} is not {self.metavar}.", f"For example {self.flag}."
+                )
+            if name in found:
+                raise UsageError(f"{option} names {name} twice.", "One value belongs to a name.")
+            found[name] = number if self.numbers else text
+        return found
+
+    def settled(self, value: Any) -> Any:
+        found = dict(self.loosened(value))
+        if found and self.check is not None:
+            self.check(found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Width(Value):
+    """``longest``, ``max-length``, or a number of tokens."""
+
+    @property
+    def words(self) -> str:
+        return "longest, max-length or a number of tokens, at least 8"
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        return Literal["longest", "max-length"] | Annotated[int, Field(ge=8)]
+
+    def loosened(self, value: Any) -> Any:
+        return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+
+    def settled(self, value: Any) -> Any:
+        return str(value)
+
+
+def plain(value: Any) -> Any:
+    """A text as that and nothing else; other values as they are."""
+    if isinstance(value, PathLike):
+        return fspath(value)
+    return str(value) if isinstance(value, Words) else value
+
+
+def _toml(words: str) -> Any:
+    """What a table or a list that was written as TOML holds; the words where it is none."""
+    try:
+        return tomllib.loads(f"value = {words}\n")["value"]
+    except ValueError:
+        return str(words)
+
+
+def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A table's entries, those of inner tables under dotted names."""
+    entries = []
+    for key, value in table.items():
+        inner = _flat(value) if isinstance(value, Mapping) else [("", value)]
+        entries += [(f"{key}.{name}" if name else key, item) for name, item in inner]
+    return entries

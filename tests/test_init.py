@@ -1,0 +1,93 @@
+"""``pipeline init``: the recipe that it writes is one, and builds as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import SAMPLES, Ran
+from test_recipe import VALIDATOR, _json
+
+from pipeline.options.recipe import builds_of
+
+Run = Callable[..., Ran]
+MODEL = ("--model", "qwen2-1.5b")
+FILES = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
+
+
+def _uncommented(text: str) -> str:
+    """With every offered line, each alone in front of its comment."""
+    lines = text.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("# What else"))
+    offered = [line.removeprefix("# ") if " = " in line else line for line in lines[start:]]
+    return "\n".join([*lines[:start], *offered, ""])
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None:
+    """The task is found, and the build is that of ``run``; what it offers is right too."""
+    ran = pipeline("init", FILES[task], *MODEL)
+    assert ran.status == 0, ran.err
+    assert ran.out == "recipe.toml\n"
+    path = tmp_path / "recipe.toml"
+    VALIDATOR.validate(_json(path.read_text()))
+    assert tomllib.loads(path.read_text())["task"] == task
+    ran = pipeline("build", "recipe.toml", "-o", "one", "--quiet")
+    assert ran.status == 0, ran.err
+    assert pipeline("run", task, FILES[task], *MODEL, "-o", "two", "--quiet").status == 0
+    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    every = tmp_path / "every.toml"
+    every.write_text(_uncommented(path.read_text()))
+    VALIDATOR.validate(_json(every.read_text()))
+    (config,) = builds_of(every)
+    assert config.plan.trainer == "trl"
+    again = pipeline("init", FILES[task], *MODEL)
+    assert (again.status, "is there already" in again.err) == (2, True)
+
+
+def test_data_that_is_read_in_two_ways_becomes_two_sources(pipeline: Run, tmp_path: Path) -> None:
+    """One for each format; paths count from the recipe, and a dollar sign is one."""
+    folder = tmp_path / "a $b [c]"
+    folder.mkdir()
+    chat = folder / "chat.jsonl"
+    chat.write_bytes((SAMPLES / "sft" / "chat.jsonl").read_bytes())
+    words = os.path.relpath(FILES["sft"], tmp_path)
+    ran = pipeline("init", words, "a $b [c]/chat.jsonl", *MODEL, "-o", "sub/mix.toml")
+    assert ran.status == 0, ran.err
+    path = tmp_path / "sub" / "mix.toml"
+    table = _json(path.read_text())
+    VALIDATOR.validate(table)
+    assert [one["name"] for one in table["source"]] == ["word_problems", "chat"]
+    assert table["source"][1]["data"] == ["../a $$b [c]/chat.jsonl"]
+    ran = pipeline("build", path, "-o", "mix", "--json", "--quiet")
+    assert ran.status == 0, ran.err
+    assert [one["source"] for one in json.loads(ran.out)["inputs"]] == ["word_problems", "chat"]
+
+
+def test_a_question_about_the_data_is_asked(pipeline: Run, tmp_path: Path) -> None:
+    """As by a build; the option that answers it is then in the recipe."""
+    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
+    (tmp_path / "rated.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = pipeline("init", "rated.jsonl", *MODEL, "--task", "sft")
+    assert (ran.status, "--where label=true" in ran.err) == (3, True), ran.err
+    assert not (tmp_path / "recipe.toml").exists()
+    ran = pipeline("init", "rated.jsonl", *MODEL, "--task", "sft", "--where", "label=true")
+    assert ran.status == 0, ran.err
+    (config,) = builds_of(tmp_path / "recipe.toml")
+    assert config.source.where == ("label=true",)
+    assert pipeline("build", "recipe.toml", "-o", "out").status == 0
+
+
+def test_it_prints_the_schema(pipeline: Run) -> None:
+    """That of this installation; the shipped one where no other package adds anything."""
+    assert json.loads(pipeline("init", "--schema").out) == VALIDATOR.schema
+    assert pipeline("init").status == 2

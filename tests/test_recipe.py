@@ -1,0 +1,396 @@
+"""The language of recipes: every key, every mistake with its line, and the schema for editors."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import ROOT, SAMPLES, Ran
+
+from pipeline import tasks
+from pipeline.options import recipe_model as declared
+from pipeline.options.command_line import BUILD, config_from, with_options
+from pipeline.options.config import PHASE_OF, Config
+from pipeline.options.many_values import Pairs, Texts
+from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
+from pipeline.options.phases import OPTIONS, Option
+from pipeline.options.recipe import builds_of
+from pipeline.options.values import OneOf, Switch, Value, Whole, Width
+from stages import catalog
+from stages.errors import UsageError
+
+Run = Callable[..., Ran]
+DATA = SAMPLES / "sft" / "word_problems.jsonl"
+HEAD = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = {json.dumps(str(DATA))}\n'
+
+# A right and a wrong value of every key, as a recipe has them. {dir} is a folder with a.txt in it.
+KEYS: dict[str, tuple[str, str]] = {
+    "task": ('"sft"', '"kto"'),
+    "model": ('"qwen2-1.5b"', "3"),
+    "data": (f'["{DATA}"]', "[]"),
+    "output": ('"out"', "[1]"),
+    "format": ('"openai"', "1"),
+    "map": ('{ question = "problem" }', "{ question = 3 }"),
+    "ignore": ('["id", "meta"]', "[1]"),
+    "where": ('["score>=4", "lang!=en"]', '"score"'),
+    "null-fields": ('"drop"', '"dropp"'),
+    "system": ('"Be brief."', "1"),
+    "train-on": ('"last"', '"lst"'),
+    "neutral": ('"good"', '"god"'),
+    "prompt-separator": ('"Step 1:"', "1"),
+    "step-tag": ('"<s>"', "true"),
+    "salvage": ("true", '"true"'),
+    "already-templated": ("true", "1"),
+    "stop-text": ('"strip"', '"stripp"'),
+    "reasoning-in": ('"think"', '"thinking"'),
+    "reasoning": ('"strip"', '"stripped"'),
+    "group-by": ('"topic"', "true"),
+    "too-long": ('"trim-turns"', '"trim"'),
+    "chat-template": ('"{dir}/a.txt"', "false"),
+    "eos": ('"<|im_end|>"', "1"),
+    "date": ("2024-02-29", "20240229"),
+    "prm-template": ('"raw"', '"rw"'),
+    "thinking": ('"on"', "true"),
+    "add-token": ('"<x>"', "[1]"),
+    "layout": ('"ragged"', '"flat"'),
+    "for": ('"open-r1"', '"tlr"'),
+    "padding-side": ('"left"', '"up"'),
+    "pad-to": ("64", "7"),
+    "pack-within": ('"part"', '"shard"'),
+    "max-length": ("2048", "7"),
+    "stop": ('["</a>"]', "[true]"),
+    "dedup": ("true", '"yes"'),
+    "test-size": ("0.1", "1"),
+    "shuffle": ("false", "0"),
+    "seed": ("-7", "1.5"),
+    "max-reject": ("0.5", "2"),
+    "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
+    "expectations": ('["{dir}/a.txt"]', "3"),
+    "workers": ("2", "-1"),
+    "engine": ('"local"', '"lokal"'),
+    "cache-dir": ('"cache"', "1"),
+    "data-docs": ('"docs"', "1"),
+    "verify": ("true", '"on"'),
+}
+NEEDS = {"group-by": "test-size = 0.1\n"}  # what must stand beside a key
+TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
+
+
+def _head(key: str) -> str:
+    lines = {
+        "task": f'task = "{TASK_OF.get(key, "sft")}"',
+        "model": 'model = "qwen2-1.5b"',
+        "data": f'data = ["{DATA}"]',
+    }
+    return "".join(f"{line}\n" for name, line in lines.items() if name != key) + NEEDS.get(key, "")
+
+
+def _write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
+    (folder / "a.txt").write_text("x")
+    path = folder / name
+    path.write_text(text.replace("{dir}", str(folder)), "utf-8")
+    return path
+
+
+def _json(text: str) -> Any:
+    """What an editor checks: TOML's dates are texts to it."""
+    return json.loads(json.dumps(tomllib.loads(text), default=str))
+
+
+EXAMPLES = sorted((ROOT / "sample_data").glob("*.toml"))
+VALIDATOR = jsonschema.Draft7Validator(declared.schema())
+
+
+def test_every_key_is_tried() -> None:
+    """A new option needs a right and a wrong value here."""
+    assert set(KEYS) == set(declared.keys(declared.TOP))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
+    """The recipe has it in its phase; what it does not take is named with its line."""
+    right, wrong = KEYS[key]
+    path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
+    (config,) = builds_of(path)
+    option = declared.keys(OPTIONS)[key]
+    phase = PHASE_OF[option.name]
+    assert getattr(getattr(config, phase), option.name) != option.default or key in (
+        *("prompt-separator", "engine", "shuffle"),
+    )
+    path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
+    line = path.read_text().count("\n")
+    with pytest.raises(UsageError) as raised:
+        builds_of(path)
+    assert f"recipe.toml:{line}: " in raised.value.what
+    assert key in raised.value.what
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_schema_takes_what_the_program_takes(key: str) -> None:
+    """So that an editor shows the mistake while it is typed."""
+    right, wrong = KEYS[key]
+    assert VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {right}\n"))
+    if key != "where":  # a schema does not read conditions
+        assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {wrong}\n"))
+    assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key}x = {right}\n"))
+
+
+def test_the_shipped_schema_is_current() -> None:
+    """``make docs`` writes it."""
+    assert declared.SCHEMA.read_text("utf-8") == declared.schema_text()
+    jsonschema.Draft7Validator.check_schema(declared.schema())
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "sample_data").glob("*.toml")), ids=lambda p: p.name
+)
+def test_the_schema_takes_the_examples(path: Path) -> None:
+    """And the program does, from any folder."""
+    VALIDATOR.validate(_json(path.read_text()))
+    assert builds_of(path)
+
+
+def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block of the docs that has a task."""
+    monkeypatch.setenv("EXTRA", "/elsewhere")
+    text = (ROOT / "docs" / "recipes.md").read_text("utf-8")
+    blocks = [b for b in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "task" in b]
+    assert len(blocks) >= 3
+    for block in blocks:
+        VALIDATOR.validate(_json(block))
+        assert builds_of(_write(tmp_path, block))
+
+
+def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+    """Each with its line: of keys, types, ranges, choices, and of what does not go together."""
+    text = (
+        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "x"\n'
+        "max-lenght = 512\n"
+        'layout = "pakced"\n'
+        "# a comment\n"
+        "max-reject = 3\n"
+        'neutral = "good"\n'
+        'reasoning = "mask"\ntrain-on = "all"\n'
+        'stop = ["a",\n  true]\n'
+        "test-size = 1.5\n"
+        "[tolerance]\nnothing.warn = 1\n"
+    )
+    with pytest.raises(UsageError) as raised:
+        builds_of(_write(tmp_path, text))
+    said = raised.value.what
+    assert "recipe.toml has 8 mistakes" in said
+    for line, words in (
+        (4, "there is no option 'max-lenght'. Did you mean max-length?"),
+        (5, "layout 'pakced' is not one of packed, padded, ragged. Did you mean packed?"),
+        (7, "max-reject must be a number from 0 to 1, not 3."),
+        (8, "--neutral is an option of prm, not of sft."),
+        (9, "--reasoning mask is not for --train-on all."),
+        (12, "stop must be a list of texts, not ['a', True]."),
+        (13, "test-size must be a number from 0 to below 1, not 1.5."),
+        (14, "There is no audit named 'nothing'."),
+    ):
+        assert f"recipe.toml:{line}: {words}" in said, said
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_toml(key)} = {_toml(one)}" for key, one in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value.replace("$", "$$"), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
+_NAMES = _TEXT.filter(lambda text: "=" not in text and "." not in text)
+
+
+def _values(option: Option) -> st.SearchStrategy[Any]:
+    """Values of an option, as a recipe has them."""
+    kind: Value = option.value
+    fixed = {"where": ["a=1", "b>=2"], "tolerance": {"shortcuts.fail": 1.5, "truncation.warn": 2.0}}
+    if option.name in fixed:
+        return st.just(fixed[option.name])
+    if isinstance(kind, OneOf):
+        return st.sampled_from(kind.listed())
+    if isinstance(kind, Switch):
+        return st.booleans()
+    if isinstance(kind, Width):
+        return st.sampled_from(["longest", "max-length"]) | st.integers(8, 999)
+    if isinstance(kind, Whole):
+        return st.integers(kind.least or 8, min(kind.most or 99, 99))
+    if isinstance(kind, Pairs):
+        return st.dictionaries(_NAMES, _TEXT, max_size=3)
+    if isinstance(kind, TextFile | TextFiles):
+        return st.just([str(ROOT / "README.md")] if kind.many else str(ROOT / "README.md"))
+    if isinstance(kind, Place | ModelName | Data):
+        return st.sampled_from(["/a b/c", "/x.toml"])
+    if isinstance(kind, Texts):
+        return st.lists(_TEXT, max_size=3)
+    return st.floats(0, 1) if "number" in kind.words else _TEXT
+
+
+def _words(option: Option, value: Any) -> list[str]:
+    flag = option.flags[-1]
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if isinstance(value, Mapping):
+        value = [f"{name}={one}" for name, one in value.items()]
+    return [f"{flag}={one}" for one in (value if isinstance(value, list) else [value])]
+
+
+@click.command()
+@with_options(BUILD)
+def _options(**given: Any) -> dict[str, Any]:
+    """Exists for its parameters."""
+    return given
+
+
+def _tried(make: Callable[[], Config]) -> Config | str:
+    try:
+        return make()
+    except UsageError:
+        return "refused"
+
+
+@given(st.data(), st.sampled_from(tasks.names()))
+def test_a_recipe_and_a_command_are_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, task: str
+) -> None:
+    """The same options, in a file or as words, give the same build or are both refused."""
+    others = {name for one in tasks.names() for name in tasks.load(one).options}
+    own = [
+        o for n, o in OPTIONS.items() if o.flags and n not in others - {*tasks.load(task).options}
+    ]
+    chosen = data.draw(st.lists(st.sampled_from(own), unique_by=lambda o: o.name, max_size=6))
+    values = {option.key: data.draw(_values(option)) for option in chosen}
+    values |= {"model": "qwen2-1.5b", "output": "/out"}
+    words = [w for o in own if o.key in values for w in _words(o, values[o.key])]
+    text = "".join(f"{_toml(k)} = {_toml(x)}\n" for k, x in values.items())
+    path = tmp_path_factory.mktemp("recipe") / "r.toml"
+    path.write_text(f'task = "{task}"\ndata = "/rows.jsonl"\n{text}', "utf-8")
+
+    def by_command() -> Config:
+        parsed = _options.main(words, standalone_mode=False)
+        return config_from(task, ("/rows.jsonl",), parsed)
+
+    assert _tried(by_command) == _tried(lambda: builds_of(path)[0])
+    assert VALIDATOR.is_valid(_json(path.read_text("utf-8")))
+
+
+def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a recipe's paths; addresses, hub ids and profiles are left as they are."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "in [x]"
+    (folder / "org" / "here").mkdir(parents=True)
+    (folder / "rows.jsonl").write_text("{}\n")
+    data = ["rows.jsonl", "*.jsonl", "s3://b/*.jsonl", "org/data", "org/here", "/a.jsonl", "-"]
+    text = f'task = "sft"\nmodel = "./m"\ndata = {json.dumps(data)}\nchat-template = "a.txt"\n'
+    (config,) = builds_of(_write(folder, text).relative_to(tmp_path))
+    assert config.source.data == (
+        "in [x]/rows.jsonl",
+        "in [[]x]/*.jsonl",
+        "s3://b/*.jsonl",
+        "org/data",
+        "in [x]/org/here",
+        "/a.jsonl",
+        "-",
+    )
+    assert config.parts.model == "in [x]/./m"
+    assert config.run.output == Path("in [x]/rows-sft-m")
+    for model, read in (("qwen2-1.5b", ""), ("org/name", ""), ("org/here", "in [x]/")):
+        (config,) = builds_of(Path("in [x]/recipe.toml"), [f"model={model}"])
+        assert config.parts.model == f"{read}{model}"
+    (config,) = builds_of(Path("in [x]/recipe.toml"), flags={"model": "./m", "output": Path("o")})
+    assert (config.parts.model, config.run.output) == ("./m", Path("o"))
+
+
+def test_a_path_from_where_the_command_runs_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recipes once had such paths: the message has the path that is meant."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (tmp_path / "sub").mkdir()
+    path = _write(tmp_path / "sub", 'task = "sft"\nmodel = "m"\ndata = "rows.jsonl"\n')
+    with pytest.raises(UsageError, match=r"recipe.toml:3: .*Write '../rows.jsonl'"):
+        builds_of(path.relative_to(tmp_path))
+
+
+def test_variables_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any text; a value that is one variable has the type of its key."""
+    monkeypatch.setenv("WIDE", "2048")
+    monkeypatch.setenv("YES", "true")
+    monkeypatch.setenv("NAME", "${WIDE} $$")  # is not looked at again
+    text = (
+        'max-length = "${WIDE}"\ndedup = "${YES}"\nsystem = "a ${NAME} b $$ $x $${YES}"\n'
+        'map = { question = "${YES}.x" }\nstop = ["<${WIDE}>"]\n'
+    )
+    (config,) = builds_of(_write(tmp_path, HEAD + text))
+    assert (config.plan.max_length, config.plan.dedup) == (2048, True)
+    assert config.source.system == "a ${WIDE} $$ b $ $x ${YES}"
+    assert config.source.map == {"question": "true.x"}
+    assert config.plan.stop == ("<2048>",)
+    assert VALIDATOR.is_valid(_json(HEAD + text))
+    bad = HEAD + '# here\nlayout = "${NO_LAYOUT}"\nstop = ["a",\n"${NO_STOP}", "${1}"]\n'
+    with pytest.raises(UsageError) as raised:
+        builds_of(_write(tmp_path, bad))
+    assert ":5: layout needs the environment variable NO_LAYOUT" in raised.value.what
+    assert ":7: stop.1 needs the environment variable NO_STOP" in raised.value.what
+    assert ":7: ${1} names no variable" in raised.value.what
+
+
+def test_set_changes_a_key(tmp_path: Path) -> None:
+    """With the type of the key, in tables too; a mistake is said of the words, not of the file."""
+    path = _write(tmp_path, HEAD + 'max-length = 64\n[map]\nquestion = "a"\n')
+    (config,) = builds_of(
+        path,
+        [
+            *("max_length=2048", "dedup=true", "system=5", "map.answer=b.c", 'stop=["x", "y"]'),
+            *("tolerance={shortcuts.fail = 2}", "tolerance.truncation.warn=0.5", "where=a=1"),
+        ],
+    )
+    assert (config.plan.max_length, config.plan.dedup, config.source.system) == (2048, True, "5")
+    assert config.source.map == {"question": "a", "answer": "b.c"}
+    assert config.judge.tolerance == {"shortcuts.fail": 2, "truncation.warn": 0.5}
+    assert (config.plan.stop, config.source.where) == (("x", "y"), ("a=1",))
+    with pytest.raises(UsageError, match=r"^--set max-length=x: max-length must be a whole number"):
+        builds_of(path, ["max-length=x"])
+    with pytest.raises(UsageError, match=r"^--set speed=9: there is no option 'speed'"):
+        builds_of(path, ["speed=9"])
+    for wrong in ("max-length", "=3", "map.=3"):
+        with pytest.raises(UsageError, match=r"is not KEY=VALUE"):
+            builds_of(path, [wrong])
+
+
+def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
+    """Every flag of run, after the recipe; what is not given stays as the recipe has it."""
+    path = _write(tmp_path, HEAD + 'layout = "ragged"\nmax-length = 64\ndedup = true\n')
+    ran = pipeline(*("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json"))
+    assert ran.status == 0, ran.err
+    options = json.loads(ran.out)["options"]
+    assert (options["layout"], options["max_length"], options["dedup"]) == ("ragged", 512, False)
+    assert (tmp_path / "out" / "manifest.json").exists()
+    ran = pipeline("build", path, "--neutral", "good")
+    assert (ran.status, "--neutral is an option of prm" in ran.err) == (2, True)
+
+
+def test_build_has_every_flag_of_run() -> None:
+    """And needs none of them."""
+    command: click.Command = catalog.load("pipeline.commands", "build", "COMMAND")
+    flags = {flag for param in command.params for flag in param.opts}
+    assert flags >= {flag for option in OPTIONS.values() for flag in option.flags}
+    assert not [p.name for p in command.params if isinstance(p, click.Option) and p.required]

@@ -1,0 +1,335 @@
+"""A recipe with several sources or several builds: what each is, and what they share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support import SAMPLES, Ran
+from test_recipe import KEYS, VALIDATOR, _json
+
+from pipeline.build_dir.build import Build
+from pipeline.inputs.scan import scan
+from pipeline.options import recipe_model as declared
+from pipeline.options.config import Config
+from pipeline.options.recipe import builds_of
+from pipeline.recipe import equal_build
+from stages.errors import UsageError
+
+Run = Callable[..., Ran]
+WORDS = SAMPLES / "sft" / "word_problems.jsonl"
+CHAT = SAMPLES / "sft" / "chat.jsonl"
+TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\n'
+
+
+def _source(name: str, data: object, **keys: str) -> str:
+    """A table of a recipe; values as TOML has them."""
+    lines = [f"{key.replace('_', '-')} = {value}" for key, value in keys.items()]
+    data = json.dumps(str(data))
+    return "\n".join(["[[source]]", f'name = "{name}"', f"data = {data}", *lines, ""])
+
+
+MATH = _source("math", WORDS, system='"Think."', map='{ question = "question" }')
+TALK = _source("talk", CHAT, train_on='"last"')
+
+
+@pytest.fixture
+def cache(tmp_path: Path, cache_dir: Path) -> Path:
+    """A cache without parts."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    return folder
+
+
+def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    tables = list(Build.open(folder).splits["train"].tables())
+    return [row for row in pa.concat_tables(tables).to_pylist()]
+
+
+def _parts(cache: Path) -> set[str]:
+    return {path.name for path in cache.glob("parts/*/*.arrow")}
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+    return found
+
+
+def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """The rows of each are those of ``run`` on it alone, in the order of the sources, and a part
+    that one of these runs has made is not made again."""
+    common = ("--model", "qwen2-1.5b", "--layout", "ragged", "--cache-dir", cache)
+    alone = {
+        "math": (WORDS, "--system", "Think.", "--map", "question=question"),
+        "talk": (CHAT, "--train-on", "last"),
+    }
+    for name, words in alone.items():
+        ran = pipeline("run", "sft", *words, *common, "-o", name)
+        assert ran.status == 0, ran.err
+    before = _parts(cache)
+    recipe = _recipe(tmp_path, f'{TOP}output = "mix"\nlayout = "ragged"\n{MATH}{TALK}')
+    ran = pipeline("build", recipe, "--cache-dir", cache)
+    assert ran.status == 0, ran.err
+    assert _parts(cache) == before
+    assert len(before) == 2
+    expected = _rows(tmp_path / "math") + _rows(tmp_path / "talk")
+    assert _rows(tmp_path / "mix") == expected
+    manifest = _manifest(tmp_path / "mix")
+    assert [one["source"] for one in manifest["inputs"]] == ["math", "talk"]
+    assert [one["name"] for one in manifest["options"]["sources"]] == ["math", "talk"]
+    assert manifest["options"]["sources"][1]["train_on"] == "last"
+    assert "train_on" not in manifest["options"]
+
+
+def test_a_mixture_is_checked_and_rebuilt(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """In any number of workers the same bytes; nothing to do is noticed; ``check`` makes a sample
+    of every source again with its own options."""
+    text = f'{TOP}output = "one"\n{MATH}{TALK}'
+    ran = pipeline("build", _recipe(tmp_path, text), "--cache-dir", cache, "--workers", "1")
+    assert ran.status == 0, ran.err
+    (tmp_path / "cache2").mkdir()
+    (tmp_path / "cache2" / "tokenizers").symlink_to(cache / "tokenizers")
+    more = ("--workers", "2", "-o", "two", "--cache-dir", tmp_path / "cache2")
+    ran = pipeline("build", tmp_path / "mix.toml", *more)
+    assert ran.status == 0, ran.err
+    one, two = (tmp_path / name for name in ("one", "two"))
+    assert (one / "manifest.json").read_bytes() == (two / "manifest.json").read_bytes()
+    ran = pipeline("build", tmp_path / "mix.toml", "--cache-dir", cache)
+    assert "already up to date" in ran.err
+    ran = pipeline("check", one, "--json", "--cache-dir", cache)
+    assert ran.status == 0, ran.out
+    said = json.loads(ran.out)
+    assert said["rows_made_again"] == _manifest(one)["rows"]["in"], said
+
+
+def test_one_source_has_the_shards_of_a_command(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """Its name is in the manifest alone."""
+    ran = pipeline("build", _recipe(tmp_path, f'{TOP}output = "a"\n{TALK}'), "--cache-dir", cache)
+    assert ran.status == 0, ran.err
+    words = ("--model", "qwen2-1.5b", "--train-on", "last", "-o", "b", "--cache-dir", cache)
+    assert pipeline("run", "sft", CHAT, *words).status == 0
+    one, two = (_manifest(tmp_path / name)["splits"] for name in "ab")
+    assert one == two
+
+
+def _ids(folder: Path, text: str) -> str:
+    (config,) = builds_of(_recipe(folder, text))
+    return equal_build.id_of("recipe", scan(config))
+
+
+def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
+    """The same files, cut into sources elsewhere, are another build."""
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").write_text("{}\n")
+
+    def text(*sources: str) -> str:
+        tables = (
+            f'[[source]]\nname = "s{at}"\ndata = {json.dumps([f"{n}.jsonl" for n in names])}\n'
+            for at, names in enumerate(sources)
+        )
+        return TOP + "".join(tables)
+
+    found = {_ids(tmp_path, text(*cut)) for cut in (("ab", "c"), ("a", "bc"), ("abc",))}
+    assert len(found) == 3
+
+
+def test_what_a_manifest_holds_is_read_back(tmp_path: Path) -> None:
+    """The same sources, from their record and where their inputs are now."""
+    text = f"{TOP}{MATH}{TALK}max-reject = 0.2\n"
+    (config,) = builds_of(_recipe(tmp_path, text))
+    recorded = json.loads(json.dumps(config.for_build))
+    data = [one.options.data for one in config.sources]
+    run = {"model": config.parts.model, "output": config.run.output}
+    again = Config.of_record(recorded, data, **run)
+    assert (again.sources, again.parts, again.plan) == (config.sources, config.parts, config.plan)
+
+
+def _half_bad(path: Path, name: str) -> Path:
+    good = json.loads(CHAT.read_text().splitlines()[0])
+    bad = {"messages": [{"role": "user", "content": "no answer"}]}
+    rows = [{**good, "id": f"{name}{at}"} if at % 2 else bad for at in range(60)]
+    file = path / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_a_source_is_held_to_its_own_limit(pipeline: Run, tmp_path: Path) -> None:
+    """One without a limit counts with the others, towards the limit at the top."""
+    bad = _half_bad(tmp_path, "bad")
+    for keys, status, says in (
+        ({}, 3, "--max-reject"),
+        ({"max_reject": "0.6"}, 0, ""),
+        ({"max_reject": "0.3"}, 3, "rows of source bad were refused"),
+    ):
+        text = TOP + TALK + _source("bad", bad, ignore='["id"]', **keys)
+        ran = pipeline("build", _recipe(tmp_path, text), "-o", "out")
+        assert (ran.status, says in ran.err) == (status, True), ran.err
+    assert "max-reject = " in ran.err
+    ran = pipeline("plan", tmp_path / "mix.toml")
+    assert ran.status == 3
+
+
+@pytest.mark.parametrize("key", sorted(declared.keys(declared.SOURCE).keys() & KEYS.keys()))
+def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None:
+    """Right values, wrong ones with their line, and a schema that agrees."""
+    right, wrong = KEYS[key]
+    task = "prm" if key in ("neutral", "prompt-separator", "step-tag") else "sft"
+    head = f'task = "{task}"\nmodel = "qwen2-1.5b"\n[[source]]\nname = "a"\n'
+    head += "" if key == "data" else 'data = "x.jsonl"\n'
+    assert builds_of(_recipe(tmp_path, f"{head}{key} = {right}\n"))
+    assert VALIDATOR.is_valid(_json(f"{head}{key} = {right}\n"))
+    path = _recipe(tmp_path, f"{head}{key} = {wrong}\n")
+    with pytest.raises(UsageError) as raised:
+        builds_of(path)
+    line = path.read_text().count("\n")
+    assert f"mix.toml:{line}: source 1: " in raised.value.what
+    assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "wrong"),
+    [
+        ("share", "0.5", "1.5"),
+        ("rows", '"20k"', "0"),
+        ("tokens", '"1.5M"', '"1.5"'),
+        ("epochs", "2.5", "0"),
+        ("weight", "3", "-1"),
+        ("filter", '"trained < 5"', "5"),
+    ],
+)
+def test_budgets_are_checked_and_not_built_yet(
+    key: str, right: str, wrong: str, tmp_path: Path
+) -> None:
+    """A recipe that has one is refused, rather than built without it."""
+    head = TOP + TALK
+    path = _recipe(tmp_path, f"{head}{key} = {right}\n")
+    with pytest.raises(UsageError, match=f"{key} of source 'talk' is not built by this version"):
+        builds_of(path)
+    assert VALIDATOR.is_valid(_json(path.read_text()))
+    with pytest.raises(UsageError, match=f"{key} must be"):
+        builds_of(_recipe(tmp_path, f"{head}{key} = {wrong}\n"))
+    with pytest.raises(UsageError, match=rf"'{key}' is a key of \[\[source\]\]"):
+        builds_of(_recipe(tmp_path, f"{TOP}{key} = {right}\n{TALK}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f'{TOP}[[source]]\ndata = "x"\n', ":3: it has no name"),
+        (f'{TOP}[[source]]\nname = "a"\n', ":3: it has no data"),
+        (f"{TOP}{MATH}{MATH}", ":9: source 2: 'math' is the name of two of them"),
+        (f'{TOP}data = "x"\n{MATH}', ":3: data is at the top"),
+        (f'{TOP}{MATH}layout = "ragged"\n', "source 1: 'layout' is the same for all sources"),
+        (f"{TOP}{TALK}reasoning = \"mask\"\ntrain_on = \"all\"\n", "train-on is given twice"),
+        (f'{TOP}{TALK}share = 0.5\nrows = 3\n', "share and rows both say how much is used"),
+        (f"{TOP}source = 3\n", ":3: source must be tables"),
+        (f"{TOP}source = [3]\n", ":3: source must be tables"),
+        (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),
+        (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":5: build 1: [[build]] has no data"),
+        (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
+        (f"task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
+        (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":6: build 1: --thinking is"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None:
+    """Named with line and table."""
+    with pytest.raises(UsageError) as raised:
+        builds_of(_recipe(tmp_path, text))
+    assert says in raised.value.what
+
+
+def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
+    """A source's own key wins over a build's, and this over the top's; a flag wins over all."""
+    text = (
+        f'{TOP}system = "top"\nsource = [{{ name = "a", data = "x" }}, '
+        '{ name = "b", data = "y", system = "own" }]\n'
+        '[[build]]\noutput = "1"\n[[build]]\noutput = "2"\nsystem = "build"\n'
+    )
+    path = _recipe(tmp_path, text)
+
+    def systems(**flags: object) -> list[list[str | None]]:
+        builds = builds_of(path, flags=flags)
+        return [[one.options.system for one in config.sources] for config in builds]
+
+    assert systems() == [["top", "own"], ["build", "own"]]
+    assert systems(system="flag") == [["flag", "flag"]] * 2
+    (one, two) = builds_of(path, ["source.b.system=set", "build.2.max-length=64"])
+    assert (one.sources[1].options.system, two.plan.max_length) == ("set", 64)
+    with pytest.raises(UsageError, match=r"there is no \[\[source\]\] 'c'"):
+        builds_of(path, ["source.c.system=set"])
+
+
+def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:
+    """Its rows would be trained twice, under one name."""
+    text = TOP + TALK + _source("again", CHAT)
+    ran = pipeline("build", _recipe(tmp_path, text))
+    assert (ran.status, "is named twice" in ran.err) == (2, True), ran.err
+
+
+def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """One call, one line of JSON each; the rows of two layouts are encoded once."""
+    text = (
+        f"{TOP}{MATH}{TALK}"
+        '[[build]]\noutput = "ragged"\nlayout = "ragged"\n'
+        '[[build]]\noutput = "no"\nfor = "megatron"\nlayout = "ragged"\n'
+        '[[build]]\noutput = "packed"\nlayout = "packed"\n'
+    )
+    ran = pipeline("build", _recipe(tmp_path, text), "--json", "--cache-dir", cache)
+    assert ran.status == 2, ran.err
+    layouts = [json.loads(line)["layout"] for line in ran.out.splitlines()]
+    assert layouts == ["ragged", "packed"]
+    assert f"error: {tmp_path / 'no'}: " in ran.err
+    assert len(_parts(cache)) == 2
+    assert not (tmp_path / "no").exists()
+    for name in ("ragged", "packed"):
+        assert pipeline("check", tmp_path / name, "--cache-dir", cache).status == 0
+
+
+def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
+    """The page is that of the same options; of several sources it has the rows of all."""
+    path = _recipe(tmp_path, f'{TOP}output = "o"\ndata = "{WORDS}"\nmax-length = 512\n')
+    asked = ("--task", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "o")
+    plain = pipeline("plan", WORDS, *asked, "--max-length", "64")
+    ran = pipeline("plan", path, "--max-length", "64")
+    assert (ran.status, ran.out) == (plain.status, plain.out), ran.err
+    ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json")
+    assert ran.status == 0, ran.err
+    said = json.loads(ran.out)
+    assert [Path(one["path"]).name for one in said["inputs"]] == [WORDS.name, CHAT.name]
+    counts = [pipeline("plan", data, *asked, "--json") for data in (WORDS, CHAT)]
+    assert said["rows"] == sum(json.loads(one.out)["rows"] for one in counts)
+    assert pipeline("plan", WORDS).status == 2
+
+
+def test_lengths_of_answers_are_known_or_not_said(
+    pipeline: Run, tmp_path: Path, cache: Path
+) -> None:
+    """Where one source trains every turn and another its answers alone, a shard does not show which
+    turns are answers; the figure is left out rather than guessed."""
+
+    def longest(*words: object) -> Any:
+        ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache)
+        assert ran.status == 0, ran.err
+        return json.loads(ran.out)["max_new_tokens"]
+
+    def mixed(keys: str) -> Any:
+        text = f"{TOP}{_source('math', WORDS)}{_source('talk', CHAT)}{keys}"
+        return longest("build", _recipe(tmp_path, text), "-o", "mix")
+
+    alone = [
+        longest("run", "sft", data, "--model", "qwen2-1.5b", "-o", data.stem)["max"]
+        for data in (WORDS, CHAT)
+    ]
+    assert mixed("")["max"] == max(alone)
+    assert mixed('train-on = "all"\n') is None
