@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test fuzz test-slow test-training test-parity lint docs bench wheel clean
+.PHONY: demo test fuzz test-slow test-native test-training test-parity lint docs bench native wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,24 @@ fuzz: $(READY)  ## Run the property tests on examples that no run has drawn befo
 
 test-slow: $(READY)  ## Run the laws over wider samples.
 	$(BIN)/python -m pytest -n 2 -m slow --durations=20
+
+# The native module, in a folder of its own: the other targets run without it.
+NATIVE := $(VENV)/native
+NATIVE_SOURCES := $(wildcard native/src/* native/*.py native/*.toml)
+NATIVE_TESTS := tests/test_plain.py tests/test_columnar.py tests/test_readers.py \
+    tests/test_row_counts.py tests/test_nasty.py tests/test_encode.py tests/test_gather.py
+
+$(NATIVE)/.ready: $(READY) $(NATIVE_SOURCES)
+	rm -rf $(NATIVE)
+	$(BIN)/python -m pip install --quiet --target $(NATIVE) ./native
+	touch $(NATIVE)/.ready
+
+test-native: $(NATIVE)/.ready  ## Build the native module, and run the tests that it matters to.
+	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest -m "" tests/test_native.py
+	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest $(NATIVE_TESTS)
+
+native: $(READY)  ## Build the native module into .venv; it needs a C compiler and Python's headers.
+	$(BIN)/python -m pip install --quiet --force-reinstall ./native
 
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
@@ -71,7 +89,7 @@ bench: $(READY) $(TRAINING)/.peers  ## Measure builds beside other programs; wri
 wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
-	PYTHON=$(PYTHON) sh tests/wheel.sh dist/*.whl
+	PYTHON=$(PYTHON) sh tests/wheel.sh dist/posttrain_pipeline-*.whl
 
 clean:
 	rm -rf $(VENV) $(TRAINING) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

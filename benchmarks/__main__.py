@@ -1,6 +1,6 @@
 """Measures builds beside other programs, and writes docs/performance.md from what was measured.
 
-    python -m benchmarks [measure] [--only compare-sft*] [--sizes 20000,100000,400000]
+    python -m benchmarks [measure] [--only compare-sft*] [--sizes 20000,100000,1000000]
     python -m benchmarks page
 
 Each measurement is a file in benchmarks/results, which is kept as long as code, machine and
@@ -45,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--repeats", type=int, default=usual.repeats, help="runs of the smallest size"
     )
+    parser.add_argument(
+        "--memory-sizes", type=_numbers, default=usual.memory, help="rows where memory is watched"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure again what was measured")
     parser.add_argument(
         "--all-cores", action="store_true", help="pin no compared program to one core"
@@ -65,7 +68,7 @@ def _measure(measurements: list[Measurement], place: Workplace) -> None:
 def main() -> None:
     """Measure and write the page; or only one of these."""
     given = _parser().parse_args()
-    sizes = Sizes(given.sizes, given.peer_sizes, given.repeats)
+    sizes = Sizes(given.sizes, given.peer_sizes, given.repeats, given.memory_sizes)
     chosen = [one for one in everything(sizes) if fnmatch.fnmatch(one.name, given.only)]
     if given.what == "list":
         print("\n".join(one.name for one in chosen))

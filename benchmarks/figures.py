@@ -107,6 +107,19 @@ class Figures:
         ours, theirs = (self.spread(p, task, text, count, what=what) for p in (OURS, program))
         return theirs.median / ours.median if ours and theirs else None
 
+    def whole(self, program: str, count: int) -> float | None:
+        """Processor seconds for so many rows of SFT, start included; beyond the largest size that
+        was measured, with what one more row costs."""
+        known = self.ran(program, "sft", "english")
+        nearest = max((size for size in known if size <= count), default=None)
+        if nearest is None:
+            return None
+        spread, each = self.spread(program, "sft", "english", nearest), self.each(program)
+        assert spread is not None
+        if nearest == count:
+            return spread.median
+        return None if each is None else spread.median + each * (count - nearest) / 1e6
+
     def encoder(self, text: str = "english", which: str = "fastokens") -> float | None:
         """Microseconds a row of an encoder alone on the rendered text."""
         runs = self.measured(f"encoder-{text}").get("runs", [])

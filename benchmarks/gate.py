@@ -23,12 +23,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from expectations import gate, metric_tables, tallies
 from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
 from expectations.gate import Table
 from expectations.gx import suites
 from expectations.readback.dataset import IDENTITY, Dataset, Sums
+from pipeline.shards import measured
 from pipeline.tasks import kind_of
 from stages.models.profile import TargetModel
 from stages.profiles import all_profiles
@@ -78,17 +80,17 @@ def write(folder: Path, rows: int) -> None:
         frame.write_ipc(folder / f"{index:02d}.{ROW}.arrow", compression="uncompressed")
 
 
-def frames(folder: Path, table: str) -> Iterator[pl.DataFrame]:
+def frames(folder: Path, table: str) -> Iterator[pa.Table]:
     """A table, file by file."""
     for path in sorted(folder.glob(f"*.{table}.arrow")):
-        yield pl.read_ipc(path)
+        yield measured.read_metrics(path)
 
 
 def kept(folder: Path, table: str) -> tallies.Tally:
     """What a build keeps of a table: counts and telling rows of each file."""
     laws = tallies.Laws(CONTEXT, table)
     found = [
-        laws.tally({name: frame[name].to_numpy() for name in frame.columns})
+        laws.tally({name: frame[name].to_numpy() for name in frame.column_names})
         for frame in frames(folder, table)
     ]
     return tallies.joined(found)
@@ -111,17 +113,16 @@ def judge(folder: Path, rows: int, out: Path | None) -> None:
     declared |= {"examples_accounted": rows, "examples_kept": rows, "duplicates_declared": 0}
     lengths = found[EXAMPLE].sums
     declared |= {"tokens_kept": lengths["n_tokens"], "trained_kept": lengths["n_trained"]}
-    shards = pl.DataFrame(
-        {n: [int(n.startswith("opens"))] * FILES for n in names(SHARD)},
-        schema=dict.fromkeys(names(SHARD), pl.Int64),
+    shards = pa.table(
+        {n: pa.array([int(n.startswith("opens"))] * FILES, pa.int64()) for n in names(SHARD)}
     )
     read = partial(identities, folder)
 
-    def dataset() -> Iterator[pl.DataFrame]:
+    def dataset() -> Iterator[pa.Table]:
         yield metric_tables.dataset(Dataset(sums, read, declared, CONTEXT))
 
     def telling(table: str) -> Table:
-        shown = pl.DataFrame(dict(found[table].shown))
+        shown = pa.table(dict(found[table].shown))
         return Table(table, len(shown), lambda: iter([shown]), found[table])
 
     tables = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import results, tables
+from benchmarks import results, tables, targets
 from benchmarks.figures import Figures, least_of, over, shown
 from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
@@ -46,7 +46,10 @@ def summary(figures: Figures) -> str:
     alone = sum(driver.values()) if driver else None
     lines.append(("of a row, what the driver does alone", shown(alone, unit=" us")))
     lines += [
-        (f"a token of {task} against one of sft", shown(per_token(figures, task), ".2f", " times"))
+        (
+            f"a token of {task} against one of sft",
+            shown(targets.per_token(figures, task), ".2f", " times"),
+        )
         for task in ("rm", "prm")
     ]
     peaks = [made["largest_process"] for made in figures.measured("memory").values()]
@@ -55,15 +58,6 @@ def summary(figures: Figures) -> str:
     for name, runs in figures.measured("starts").items():
         lines.append((f"{name}, wall", shown(least_of(runs, "wall"), ".2f", " s")))
     return tables.table(("what", "measured"), lines)
-
-
-def per_token(figures: Figures, task: str) -> float | None:
-    """What a token of a task costs beside a token of SFT: rows cost by their tokens."""
-    tokens = figures.measured("tokens")
-    return over(
-        over(figures.each(OURS, task), tokens.get(task)),
-        over(figures.each(OURS), tokens.get("sft")),
-    )
 
 
 def machines(figures: Figures) -> str:
@@ -90,6 +84,11 @@ def text(folder: Path = results.FOLDER) -> str:
         autoescape=False,
     )
     page = environment.from_string(_TEMPLATE.read_text("utf-8"))
+    head = ("what", "target", "Python alone", "with the native module")
     return page.render(
-        figures=figures, tables=tables, summary=summary(figures), machines=machines(figures)
+        figures=figures,
+        tables=tables,
+        summary=summary(figures),
+        targets=tables.table(head, targets.lines(figures)),
+        machines=machines(figures),
     )

@@ -36,12 +36,14 @@ class Cost:
         wall: seconds from its start to its end.
         largest_process: the most bytes that any one of its processes had in memory.
         tree: the most bytes that all of them had together, where memory was watched; else 0.
+        own: the most of these that were no pages of files.
     """
 
     cpu: float
     wall: float
     largest_process: int
     tree: int
+    own: int
 
 
 def run(
@@ -80,4 +82,5 @@ def run(
             what = f"exit {cost['status']}, {cost['left_behind']} processes left running"
             shown = " ".join(map(str, command))[:300]
             raise CommandError(f"{shown}\n{what}\n{said.read_text(errors='replace')[-3000:]}")
-    return Cost(cost["cpu"], cost["wall"], cost["largest_process"], cost["tree"])
+    names = ("cpu", "wall", "largest_process", "tree", "own")
+    return Cost(**{name: cost[name] for name in names})

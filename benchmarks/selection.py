@@ -8,7 +8,7 @@ from typing import Protocol
 
 from benchmarks import breakdown, encoders, gathers, starts
 from benchmarks.compare import Comparison
-from benchmarks.programs import OURS, PROGRAMS
+from benchmarks.programs import OURS, PROGRAMS, PYTHON
 from benchmarks.workplace import Workplace
 
 GATHERED = (100_000, 1_000_000, 10_000_000)
@@ -39,25 +39,28 @@ class Sizes:
     Attributes:
         ours: rows of our builds, from small to large; ``peers``: of the other programs.
         repeats: at the smallest size; larger ones take fewer.
+        memory: rows of the builds whose memory is watched.
     """
 
-    ours: tuple[int, ...] = (20_000, 100_000, 400_000)
+    ours: tuple[int, ...] = (20_000, 100_000, 1_000_000)
     peers: tuple[int, ...] = (20_000, 100_000)
-    repeats: int = 3
+    repeats: int = 2
+    memory: tuple[int, ...] = (200_000, 1_000_000, 4_000_000)
 
 
 def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
     """How often each program runs on so many rows of SFT."""
     smallest = count == sizes.ours[0]
     fewer = max(1, sizes.repeats - 1)
-    made = {OURS: sizes.repeats if count != max(sizes.ours) else fewer}
+    ours = sizes.repeats if count != max(sizes.ours) else fewer
+    made = {OURS: ours, PYTHON: ours}
     if count not in sizes.peers:
         return made
     for name in PROGRAMS:
         if name in _HEAVY and smallest:
             made[name] = fewer
         elif name not in _HEAVY:
-            made.setdefault(name, sizes.repeats if smallest else max(1, sizes.repeats - 2))
+            made.setdefault(name, sizes.repeats if smallest else fewer)
     return made
 
 
@@ -70,17 +73,17 @@ def comparisons(sizes: Sizes) -> Iterator[Comparison]:
     fewer = max(1, sizes.repeats - 1)
     for task, text in OTHER:
         also = ("datasets", "trl") if task == "sft" else ("datasets", "trl", "llamafactory")
-        names = [OURS, *(name for name in also if task in PROGRAMS[name].shapes)]
+        names = [OURS, PYTHON, *(name for name in also if task in PROGRAMS[name].shapes)]
         yield Comparison(task, text, smallest, dict.fromkeys(names, fewer))
         if len(sizes.ours) > 1:
-            yield Comparison(task, text, sizes.ours[1], {OURS: fewer})
+            yield Comparison(task, text, sizes.ours[1], {OURS: fewer, PYTHON: fewer})
 
 
 def everything(sizes: Sizes) -> list[Measurement]:
     """All measurements, the quick ones first."""
     smallest, second = sizes.ours[0], sizes.ours[min(1, len(sizes.ours) - 1)]
     pair = (smallest, second) if second > smallest else (smallest // 4, smallest)
-    large = (sizes.ours[-2], sizes.ours[-1]) if len(sizes.ours) > 1 else pair
+    large = (second, sizes.ours[-1]) if sizes.ours[-1] > second else pair
     made: list[Measurement] = [encoders.about(text, smallest) for text in TEXTS]
     made += [encoders.tokens(_COUNTED)]
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
@@ -88,7 +91,7 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [gathers.gathers(name, smallest, GATHERED) for name in ("ragged", "padded", "packed")]
     made += [breakdown.functions("sft", (pair[0], max(pair[1], sizes.ours[-1])))]
     made += [breakdown.functions(task, pair) for task in ("rm", "prm")]
-    made += [breakdown.driver(large), starts.memory(sizes.ours)]
-    made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(second)]
+    made += [breakdown.driver(large), starts.memory(sizes.memory)]
+    made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(sizes.ours[-1])]
     made += comparisons(sizes)
     return made

@@ -21,6 +21,7 @@ from benchmarks.workplace import MODEL, ROOT, Workplace, build, program
 
 FEW = 100
 APPENDED = 0.01
+LAYOUTS = ("ragged", "padded", "packed", "packed --pack-within part")  # with their options
 
 
 def _times(run: Callable[[], process.Cost], repeats: int) -> list[Content]:
@@ -75,11 +76,11 @@ def appended(count: int) -> Cell:
     def make(place: Workplace) -> Content:
         whole = place.rows("english", "messages", round(count * (1 + APPENDED)))
         made = {}
-        for layout in ("ragged", "padded", "packed"):
+        for layout in LAYOUTS:
             with place.scratch() as folder:
                 source, cache = folder / "rows.jsonl", place.cache(folder)
                 shutil.copy(place.rows("english", "messages", count), source)
-                command = build("sft", source, folder / "out", cache, "--layout", layout)
+                command = build("sft", source, folder / "out", cache, "--layout", *layout.split())
                 full = process.run(command, folder, core=place.core)
                 shutil.copy(whole, source)
                 again = process.run(command, folder, core=place.core)

@@ -11,6 +11,7 @@ from benchmarks.selection import OTHER, TEXTS
 
 NOTHING = "Not measured yet."
 _MIB = 1 << 20
+_MEMORY = ("largest_process", "tree", "own")  # of ``process.Cost``
 _TOP = 15  # functions in a table
 _TASKS = ("sft", "rm", "prm")
 
@@ -177,10 +178,11 @@ def appended(figures: Figures) -> str:
 def memory(figures: Figures) -> str:
     """The most memory by rows."""
     lines = [
-        (f"{int(count):,}", f"{made['largest_process'] // _MIB:,}", f"{made['tree'] // _MIB:,}")
+        (f"{int(count):,}", *(f"{made[name] // _MIB:,}" for name in _MEMORY))
         for count, made in figures.measured("memory").items()
     ]
-    return table(("rows", "largest process, MiB", "all processes, MiB"), lines)
+    heads = ("largest process, MiB", "all processes, MiB", "without pages of files, MiB")
+    return table(("rows", *heads), lines)
 
 
 def gathers(figures: Figures) -> str:

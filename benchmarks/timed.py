@@ -43,13 +43,17 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _proportional(pid: int) -> int:
-    """Bytes of a process in memory; a page that n processes share counts as 1 / n of a page."""
+def _proportional(pid: int) -> tuple[int, int]:
+    """Bytes of a process in memory, and those of them that are no pages of files.
+
+    A page that n processes share counts as 1 / n of a page.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+        return 0, 0
+    sizes = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines[1:]}
+    return sizes.get("Pss:", 0), sizes.get("Pss_Anon:", 0)
 
 
 class _Memory(threading.Thread):
@@ -57,13 +61,14 @@ class _Memory(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.peak = 0
+        self.peak = self.own = 0
         self.stop = threading.Event()
 
     def run(self) -> None:
         while not self.stop.wait(_EVERY):
-            now = sum(map(_proportional, _children(os.getpid())))
-            self.peak = max(self.peak, now)
+            sizes = [*map(_proportional, _children(os.getpid()))]
+            self.peak = max(self.peak, sum(size for size, _ in sizes))
+            self.own = max(self.own, sum(own for _, own in sizes))
 
 
 def _wait_for_the_rest() -> int:
@@ -112,6 +117,7 @@ def main() -> None:
         "cpu": used.ru_utime + used.ru_stime,
         "largest_process": used.ru_maxrss * 1024,
         "tree": memory.peak,
+        "own": memory.own,
         "left_behind": killed,
     }
     given.out.write_text(json.dumps(content))

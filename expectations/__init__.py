@@ -4,7 +4,7 @@
 ``readback/`` reads what metrics are computed from: stored rows, with their layout undone.
 ``metric_tables`` puts the metrics of all subjects into tables. ``validate`` checks rows by them
 while a part is made; ``gate`` checks what was written, with Great Expectations (``gx/``) and
-polars, and gives a ``verdict``. ``audits/`` compute figures about the data as a whole.
+pyarrow, and gives a ``verdict``. ``audits/`` compute figures about the data as a whole.
 """
 
 DISTRIBUTION = "posttrain-pipeline"

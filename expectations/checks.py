@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 Bound = int | str | None
 Values = Mapping[str, npt.NDArray[np.int64]]  # columns of metrics by name, all of one length
@@ -33,10 +32,6 @@ class Check(Protocol):
     @property
     def columns(self) -> tuple[str, ...]: ...
 
-    def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
-        """Selects the rows that break it; null where a value is missing."""
-        ...
-
     def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
         """Which rows break it."""
         ...
@@ -48,10 +43,6 @@ class Check(Protocol):
     def expectation(self) -> tuple[str, dict[str, Any]]:
         """Type and arguments of the expectation, parameters by name."""
         ...
-
-
-def _number(name: str) -> pl.Expr:
-    return pl.col(name).cast(pl.Int64)  # a boolean becomes 0 or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +57,6 @@ class Between:
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
-
-    def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
-        low, high = (parameters[b] if isinstance(b, str) else b for b in (self.low, self.high))
-        outside = []
-        if low is not None:
-            outside.append(_number(self.column) < low)
-        if high is not None:
-            outside.append(_number(self.column) > high)
-        return pl.any_horizontal(outside)
 
     def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
         low, high = (parameters[b] if isinstance(b, str) else b for b in (self.low, self.high))
@@ -111,9 +93,6 @@ class Equal:
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column, self.other)
-
-    def bad(self, parameters: Mapping[str, int]) -> pl.Expr:
-        return _number(self.column) != _number(self.other)
 
     def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
         differs: npt.NDArray[np.bool_] = metrics[self.column] != metrics[self.other]

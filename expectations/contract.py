@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
-import polars as pl
 
 from expectations.checks import Check
 from stages import layouts
@@ -156,11 +155,6 @@ class Invariant(Scope):
     def checks_for(self, context: Context) -> tuple[Check, ...]:
         """Its checks that apply to such rows."""
         return tuple(c for c in self.checks if context.traits.issuperset(c.needs))
-
-    def bad(self, context: Context) -> pl.Expr:
-        """Selects the rows of metrics that break it; null where a value is missing."""
-        bounds = parameters(context)
-        return pl.any_horizontal([check.bad(bounds) for check in self.checks_for(context)])
 
 
 @dataclass(frozen=True, slots=True)

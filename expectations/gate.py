@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import polars as pl
+import pyarrow as pa
 
 from expectations import tallies
 from expectations.contract import Context, Invariant, parameters
@@ -26,7 +26,7 @@ from stages.errors import GateError
 OPENS = "shards_open"  # checked first
 CHUNK_ROWS = 1_000_000  # checked at once; shipped expectations are about single rows
 
-Frames = Callable[[], Iterator[pl.DataFrame]]
+Frames = Callable[[], Iterator[pa.Table]]
 Places = Callable[[str, Sequence[int]], list[dict[str, Any]]]
 
 
@@ -47,29 +47,31 @@ class Table:
     tally: Tally | None = None
 
 
-def _require_sound(frame: pl.DataFrame, name: str) -> None:
+def _require_sound(frame: pa.Table, name: str) -> None:
     """Check for integers without nulls, since Great Expectations skips nulls and NaN."""
-    for column, kind in frame.schema.items():
-        if kind != pl.Int64:
-            raise GateError(f"Column {column} of the {name} table is {kind}, not Int64.", HELP)
-    empty = [c for c, nulls in zip(frame.columns, frame.null_count().row(0), strict=True) if nulls]
+    for column in frame.schema:
+        if column.type != pa.int64():
+            raise GateError(
+                f"Column {column.name} of the {name} table is {column.type}, not int64.", HELP
+            )
+    empty = [name for name in frame.column_names if frame[name].null_count]
     if empty:
         raise GateError(f"The {name} table has nulls in {', '.join(empty)}.", HELP)
 
 
-def _chunks(table: Table, limit: int) -> Iterator[pl.DataFrame]:
+def _chunks(table: Table, limit: int) -> Iterator[pa.Table]:
     """The table's rows, about ``limit`` at a time; an error if they are not as many as expected."""
-    waiting: list[pl.DataFrame] = []
+    waiting: list[pa.Table] = []
     count = seen = 0
     for frame in table.frames():
         _require_sound(frame, table.name)
         waiting.append(frame)
         count += len(frame)
         if count >= limit:
-            yield pl.concat(waiting)
+            yield pa.concat_tables(waiting)
             seen, count, waiting = seen + count, 0, []
     if count:
-        yield pl.concat(waiting)
+        yield pa.concat_tables(waiting)
     if seen + count != table.rows or not table.rows:
         raise GateError(
             f"The {table.name} table has {seen + count} rows, but {table.rows} were written.",
@@ -82,17 +84,17 @@ def _shipped(
 ) -> tuple[list[Finding], int]:
     """The shipped suite of a table, piece by piece, by Great Expectations and by our own code."""
     bounds = parameters(context)
-    definition = runner.definition(suite, bounds)
+    loaded = runner.load(suite, bounds)
     names = columns_of(suite.expectations)
     laws = Laws(context, table.name)
     total: list[Judged] = []
     counted: list[Tally] = []
     first = 0
     for chunk in _chunks(table, CHUNK_ROWS):
-        metrics = {name: chunk[name].to_numpy() for name in chunk.columns}
+        metrics = {name: chunk[name].to_numpy() for name in chunk.column_names}
         counted.append(laws.tally(metrics))
         judged = runner.run(
-            definition, suite, parameters=bounds, frame=chunk.select(names), first=first
+            loaded, suite, parameters=bounds, frame=chunk.select(names), first=first
         )
         total = [f.after(total[i] if total else None) for i, f in enumerate(judged)]
         first += len(chunk)
@@ -154,10 +156,10 @@ def _users(
 ) -> tuple[list[Finding], int]:
     """A user's suite, over the whole table at once, since it may be about means or uniqueness."""
     bounds = parameters(context)
-    definition = runner.definition(suite, bounds)
-    frame = pl.concat(_chunks(table, CHUNK_ROWS))
+    loaded = runner.load(suite, bounds)
+    frame = pa.concat_tables(_chunks(table, CHUNK_ROWS))
     _require_columns(suite.expectations, frame, suite)
-    judged = runner.run(definition, suite, parameters=bounds, frame=frame, first=0)
+    judged = runner.run(loaded, suite, parameters=bounds, frame=frame, first=0)
     findings = [
         Finding(
             name=declared.law,
@@ -176,14 +178,14 @@ def _users(
 
 
 def _require_columns(
-    declared: Sequence[DeclaredExpectation], frame: pl.DataFrame, suite: Suite
+    declared: Sequence[DeclaredExpectation], frame: pa.Table, suite: Suite
 ) -> None:
-    missing = sorted(set(columns_of(declared)) - set(frame.columns))
+    missing = sorted(set(columns_of(declared)) - set(frame.column_names))
     if missing:
         raise GateError(
             f"Suite {suite.name} uses columns {', '.join(missing)}, which the {suite.table} table "
             "does not have.",
-            f"Its columns: {', '.join(frame.columns)}.",
+            f"Its columns: {', '.join(frame.column_names)}.",
         )
 
 
@@ -221,7 +223,7 @@ def judge(
     dataset: dict[str, int] = {}
     if "dataset" in counts:
         (only,) = _chunks(tables["dataset"], 1)
-        dataset = only.row(0, named=True)
+        (dataset,) = only.slice(0, 1).to_pylist()
     return Verdict(
         findings=tuple(placed), tables=counts, dataset=dataset, results=tuple(runner.results)
     )

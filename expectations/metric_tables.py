@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
+import pyarrow as pa
 
-from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from expectations.contract import DATASET, EXAMPLE, SHARD, Context
 from expectations.invariants import metrics_of
 from expectations.readback.dataset import Dataset
 from expectations.readback.shard_file import ShardFile
@@ -70,22 +70,12 @@ def measured(rows: StoredRows, level: str) -> dict[str, npt.NDArray[np.int64]]:
     return _measured(rows, context, level=level, count=count)
 
 
-def examples(rows: StoredRows) -> pl.DataFrame:
-    """One row of metrics per example, in stored order."""
-    return pl.DataFrame(measured(rows, EXAMPLE))
-
-
-def training_rows(rows: StoredRows) -> pl.DataFrame:
-    """One row of metrics per training row: a pack, or a padded row."""
-    return pl.DataFrame(measured(rows, ROW))
-
-
 def shard(file: ShardFile) -> dict[str, int]:
     """The metrics of one file."""
     columns = _measured(file, file.context, level=SHARD, count=1)
     return {name: int(values[0]) for name, values in columns.items()}
 
 
-def dataset(build: Dataset) -> pl.DataFrame:
+def dataset(build: Dataset) -> pa.Table:
     """The one row of metrics of a whole build."""
-    return pl.DataFrame(_measured(build, build.context, level=DATASET, count=1))
+    return pa.table(_measured(build, build.context, level=DATASET, count=1))

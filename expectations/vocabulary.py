@@ -1,22 +1,25 @@
-"""The text of every token id and what it contains, computed once per tokenizer.
+"""The texts of token ids and what they contain: of the ids that occur, each computed once.
 
-Audits look tokens up in tables as long as the vocabulary, so no text is decoded per row.
+Audits look ids up in tables as long as the vocabulary, so no text is decoded per row; and a small
+build decodes the few ids that it has, not the whole vocabulary.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.columns import Ints
 from stages.models.encoders import parsed
 from stages.models.profile import TargetModel
 
 Bools = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 
 SCRIPTS = {
@@ -34,38 +37,75 @@ SCRIPTS = {
 }
 
 
+class _Known:
+    """A small number for every id, computed for those that are asked about."""
+
+    _UNKNOWN = 255
+
+    def __init__(self, size: int, look: Callable[[Ints], Codes | Bools]) -> None:
+        self._table = np.full(size, self._UNKNOWN, np.uint8)
+        self._look = look
+
+    def of(self, ids: Ids | Ints) -> Codes:
+        """The number of each id."""
+        present = np.zeros(len(self._table), bool)
+        present[ids] = True
+        missing = np.flatnonzero(present & (self._table == self._UNKNOWN))
+        if len(missing):
+            self._table[missing] = self._look(missing)
+        found: Codes = self._table[ids]
+        return found
+
+
 class Vocabulary:
-    """Lookup tables of one tokenizer, each as long as its vocabulary."""
+    """What is known of one tokenizer's ids, in tables as long as its vocabulary.
+
+    Ids that are asked about are from 0 up to ``size``.
+    """
 
     def __init__(self, tokenizer_json: bytes, controls: tuple[int, ...]) -> None:
         self._tokenizer = parsed(tokenizer_json)
         self._controls = np.array(controls, np.int64)
         self.size = max(self._tokenizer.get_vocab_size(), *(index + 1 for index in controls))
-        ids = [[index] for index in range(self.size)]
-        texts = self._tokenizer.decode_batch(ids, skip_special_tokens=False)
-        self.texts = pl.Series(texts, dtype=pl.String)
-        self._having: dict[str, Bools] = {}
+        self._having: dict[str, _Known] = {}
+        self._scripts = _Known(self.size, self._script_of)
 
-    def having(self, pattern: str) -> Bools:
-        """Whether the text of each id matches a regular expression; control tokens never do."""
-        if pattern not in self._having:
-            matching: Bools = self.texts.str.contains(pattern).to_numpy().copy()
-            matching[self._controls] = False
-            self._having[pattern] = matching
-        return self._having[pattern]
+    def _matching(self, ids: Ints, patterns: Sequence[str]) -> Iterator[Bools]:
+        """Whether the text of each id matches, pattern by pattern; control tokens never do."""
+        texts = self._tokenizer.decode_batch([[i] for i in ids.tolist()], skip_special_tokens=False)
+        column, ordinary = pa.array(texts, pa.string()), ~np.isin(ids, self._controls)
+        for pattern in patterns:
+            found = pc.match_substring_regex(column, pattern)
+            yield found.to_numpy(zero_copy_only=False) & ordinary
 
-    @functools.cached_property
-    def scripts(self) -> npt.NDArray[np.uint8]:
-        """Index into ``SCRIPTS`` of each id's letters; ``len(SCRIPTS)`` where it has none."""
+    def having(self, pattern: str, ids: Ids) -> Bools:
+        """Whether the text of each id matches a regular expression (RE2); control tokens never
+        do."""
+
+        def look(wanted: Ints) -> Bools:
+            return next(self._matching(wanted, [pattern]))
+
+        known = self._having.setdefault(pattern, _Known(self.size, look))
+        matching: Bools = known.of(ids) == 1
+        return matching
+
+    def _script_of(self, ids: Ints) -> Codes:
+        script_of = np.full(len(ids), len(SCRIPTS), np.uint8)
         # In reverse order, so that the first script that matches is the one that stays.
-        script_of = np.full(self.size, len(SCRIPTS), np.uint8)
-        for index, pattern in reversed(list(enumerate(SCRIPTS.values()))):
-            script_of[self.having(pattern)] = index
+        patterns = list(SCRIPTS.values())[::-1]
+        for number, matching in enumerate(self._matching(ids, patterns)):
+            script_of[matching] = len(SCRIPTS) - 1 - number
         return script_of
+
+    def scripts(self, ids: Ids | Ints) -> Codes:
+        """Index into ``SCRIPTS`` of each id's letters; ``len(SCRIPTS)`` where it has none."""
+        return self._scripts.of(ids)
 
     def text(self, index: int) -> str:
         """The text of one id."""
-        return str(self.texts[index]) if 0 <= index < self.size else f"id {index}"
+        if not 0 <= index < self.size:
+            return f"id {index}"
+        return str(self._tokenizer.decode([index], skip_special_tokens=False))
 
     def spelled(self, phrase: str, inner: bool = False) -> set[tuple[int, ...]]:
         """The ids of a phrase in ordinary text, after various beginnings.
@@ -90,7 +130,7 @@ def _of(tokenizer_json: bytes, controls: tuple[int, ...]) -> Vocabulary:
 
 
 def of(model: TargetModel) -> Vocabulary:
-    """The model's vocabulary, decoded once per process (a fifth of a second)."""
+    """The model's vocabulary, whose texts are decoded once per process."""
     return _of(model.tokenizer_json, tuple(model.controls.values()))
 
 

@@ -44,7 +44,9 @@ def _built(config: Config, report: Report) -> Built:
         if found.built is not None:
             return found.built
         judge.start()
-        with _workers(config, found):
+        from pipeline.recipe import ahead
+
+        with _workers(config, found), ahead.tokenizer(config):
             from pipeline.build import make
 
             return make(config, found, judge, report)

@@ -46,6 +46,7 @@ TYPES: dict[str, pa.DataType] = {
     "reject_code": pa.string(),
     "reject_detail": pa.string(),
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
+    "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,

@@ -7,7 +7,7 @@ are columns of a batch, and stages add columns to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -78,12 +78,19 @@ class Lines:
     """What a reader yields: some records, and how many lines they span.
 
     Attributes:
+        records: a list, or a sequence that makes records when they are asked for.
         damage: what ended the file too early, where only the rows before it are kept.
     """
 
-    records: list[Record]
+    records: Sequence[Record]
     lines: int
     damage: str | None = None
+
+    @property
+    def by_line(self) -> Mapping[int, Record]:
+        """The records by the number of their line."""
+        known: Mapping[int, Record] | None = getattr(self.records, "by_line", None)
+        return {record.line: record for record in self.records} if known is None else known
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,15 @@ class Format(ABC):
         question_goes_on: the names of a column whose text follows that question after a blank line.
         dialogue: the names of the column of turns, where a row may be a conversation with its last
             answer and nothing else; empty where it may not.
+        answers: the columns of the chosen and of the rejected answer, where a row may be a prompt
+            and two answers and nothing else; None where it may not.
+        asks: the names of the column of that prompt, a text or turns; ``asks_in_turns``: of one
+            that holds turns alone.
+        restates: those of them that may stand beside two whole conversations, as a part of both.
+        step_lists: the names of the columns of a problem, of its steps and of their ratings, where
+            a row may be these and nothing else; None where it may not.
+        step_text: the names of the columns of a text with a tag after each step, and of ratings in
+            a list; ``step_texts``: of that text, and of one that has ratings in the place of tags.
         token_ids: whether rows are token ids, which are neither rendered nor encoded.
         first_error: whether rows rate their steps up to the first error only.
         named_only: why rows are recognised but read only where ``--format`` names the format;
@@ -49,6 +58,13 @@ class Format(ABC):
     exchange: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     question_goes_on: tuple[str, ...] = ()
     dialogue: tuple[str, ...] = ()
+    answers: tuple[str, str] | None = None
+    asks: tuple[str, ...] = ()
+    asks_in_turns: tuple[str, ...] = ()
+    restates: tuple[str, ...] = ()
+    step_lists: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
+    step_text: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    step_texts: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     token_ids: bool = False
     first_error: bool = False
     named_only: str = ""
@@ -59,6 +75,9 @@ class Format(ABC):
         for part in cls.__mro__[: cls.__mro__.index(Format)]:
             for name in (*vars(part), *vars(part).get("__annotations__", ())):
                 _require_known(cls, name)
+        if "read" in vars(cls):  # which rows are plain was said of what another class reads
+            for name in _OF_PLAIN_ROWS - vars(cls).keys():
+                setattr(cls, name, getattr(Format, name))
         # A method that is still the one below, or an attribute that is still only announced.
         lacking = [n for n in _NEEDED if getattr(cls, n, None) is getattr(Format, n, None)]
         if lacking and not abstract:
@@ -108,6 +127,9 @@ class Format(ABC):
         return None
 
 
+_OF_PLAIN_ROWS = frozenset(
+    ("exchange", "dialogue", "answers", "step_lists", "step_text", "step_texts")
+)
 _KNOWN = sorted(n for n in {*vars(Format), *Format.__annotations__} if not n.startswith("_"))
 
 

@@ -1,4 +1,5 @@
-"""Counts what builds do: calls, bytes hashed, texts encoded, files opened, memory taken.
+"""Counts what builds do: calls, bytes hashed, texts encoded, files opened, bytes read and written,
+memory taken.
 
     python tests/counted.py calls|memory CACHE TASK FILE...
 
@@ -23,6 +24,7 @@ from typing import Any
 
 ROOT = str(Path(__file__).parent.parent) + os.sep
 OURS = tuple(f"{ROOT}{name}{os.sep}" for name in ("stages", "expectations", "pipeline"))
+_IO = Path("/proc/self/io")
 _HASHES = ("sha256", "sha1", "md5", "blake2b", "blake2s", "sha512")
 
 found: Counter[str] = Counter()
@@ -113,7 +115,10 @@ def _count_encoders() -> None:
 def _opening(make: Callable[..., Any]) -> Callable[..., Any]:
     def opened(*given: Any, **named: Any) -> Any:
         found["files"] += 1
-        return make(*given, **named)
+        made = make(*given, **named)
+        if make.__name__ == "memory_map":  # no system call reads its bytes
+            found["read"] += made.size()
+        return made
 
     return opened
 
@@ -129,6 +134,19 @@ def _count_files() -> None:
     arrow: Any = pa
     for name in ("OSFile", "memory_map"):  # which Python hears nothing of
         setattr(arrow, name, _opening(getattr(pa, name)))
+
+
+def _spent() -> Counter[str]:
+    """What this process has read and written, and what Arrow has asked for, since it began."""
+    import pyarrow as pa
+
+    pool = pa.default_memory_pool()
+    made = {"allocations": pool.num_allocations(), "allocated": pool.total_bytes_allocated()}
+    if _IO.exists():
+        lines = (line.split(": ") for line in _IO.read_text().splitlines())
+        told = {name: int(value) for name, value in lines}
+        made |= {"read": told["rchar"], "written": told["wchar"]}
+    return Counter(made)
 
 
 def _build(task: str, source: Path, cache: Path, output: Path) -> None:
@@ -150,12 +168,13 @@ def peak(task: str, source: Path, cache: Path, output: Path) -> dict[str, Any]:
 
 
 def counted(task: str, source: Path, cache: Path, output: Path) -> dict[str, Any]:
-    """What one build does in its main thread.
+    """What one build does: calls of its main thread, and all else of its process.
 
     Returns:
         Counts by name, and ``functions``: calls of each function of ours.
     """
     found.clear()
+    before = _spent()
     profile = cProfile.Profile(builtins=False)
     profile.enable()
     try:
@@ -168,11 +187,16 @@ def counted(task: str, source: Path, cache: Path, output: Path) -> dict[str, Any
         if isinstance(one.code, CodeType) and one.code.co_filename.startswith(OURS)
     }
     functions = dict(sorted(calls.items(), key=lambda item: -item[1]))
-    return {**found, "calls": sum(calls.values()), "functions": functions}
+    spent = found + (_spent() - before)
+    return {**spent, "calls": sum(calls.values()), "functions": functions}
 
 
-def main() -> None:
-    """Build every file, and print the counts of all but the first build."""
+def main(prepare: Callable[[], None] = lambda: None) -> None:
+    """Build every file, and print the counts of all but the first build.
+
+    Args:
+        prepare: called once everything is counted.
+    """
     what, cache, task, *files = sys.argv[1:]
     if what == "calls":
         _count_hashes()
@@ -181,6 +205,7 @@ def main() -> None:
     from pipeline.recipe import recipe
 
     recipe.FAST_FROM = 0  # one encoder for all sizes
+    prepare()
     measure = {"calls": counted, "memory": peak}[what]
     with tempfile.TemporaryDirectory() as name:
         for number, source in enumerate([files[0], *files]):

@@ -5,6 +5,7 @@ change shows. It is *caught* when the build's own checks end the build, without 
 that a build cannot notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
+    python tests/mutants.py --misfits      those that cannot be put in any more
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import pipeline.build
@@ -36,9 +38,9 @@ from pipeline.build import description
 from pipeline.options.config import Config
 from pipeline.parts import chain, part
 from pipeline.publish import publish
-from pipeline.shards import collect, gather, plan
+from pipeline.shards import collect, gather, kept, plan
 from pipeline.verdict import gate, rejects
-from stages import kinds
+from stages import columns, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import loss_weights, reasoning, render, render_steps, shapes
 from stages.chat_template import trained_spans as turns
@@ -50,7 +52,8 @@ from stages.files import file_state
 from stages.layouts import packed, padded
 from stages.models import encoders
 from stages.models.profile import with_step_tokens
-from stages.normalize import plain, stage
+from stages.normalize import plain_pairs, plain_steps, stage
+from stages.normalize import turns as plain_turns
 from stages.parity import sample
 from stages.profiles import all_profiles
 from stages.readers import _tables, _values, jsonl, parquet
@@ -100,6 +103,15 @@ SIDES = [
     {"prompt": f"Say {FORGED}", "chosen": "no", "rejected": f"well, {FORGED}", "margin": 0.5},
     {"prompt": "Go", "chosen": "Gone", "rejected": "Never", "margin": 2.0},
 ]
+TALKS = [  # sides without a margin, which are read as columns
+    {"prompt": "2 + 3?", "chosen": "<think>\nAdd.\n</think>\n\n5", "rejected": "6"},
+    {"prompt": f"Say {FORGED}", "chosen": "no", "rejected": f"well, {FORGED}"},
+    *(
+        {"prompt": turns[0]}
+        | {"chosen": chat(*turns, "So.")["messages"], "rejected": chat(*turns, "No.")["messages"]}
+        for turns in (("Go",), ("Hello", "Hi!", "And now?"))
+    ),
+]
 STEPS = [
     {"prompt": "1+1", "completions": ["Add.", "So 2."], "labels": [1.0, 0.5]},
     {
@@ -108,6 +120,13 @@ STEPS = [
         "labels": [0.0, 1.0],
     },
     {"prompt": "2*3", "completions": ["Multiply.", "So 6.", "Done."], "labels": [1.0, 0.25, 0.0]},
+]
+TAGGED = [
+    {
+        "input": "1+1? Step 1: Add. <extra_0>\nStep 2: So 2. <extra_0>",
+        "label": "1+1? Step 1: Add. +\nStep 2: So 2. -",
+    },
+    {"input": f"{FORGED} Step 1: No. <extra_0>", "label": f"{FORGED} Step 1: No. +"},
 ]
 MASKED = [
     chat("1?", "<think>\nOne.\n</think>\n\n1"),
@@ -122,21 +141,21 @@ def _jsonl(rows: list[dict[str, Any]]) -> bytes:
 
 @dataclass(frozen=True)
 class Build:
-    """A small build: what it reads, and its options."""
+    """A small build: what it reads, and its options.
+
+    Attributes:
+        before: what a first build into the same folder reads.
+    """
 
     task: str
     name: str
     content: bytes
     options: dict[str, Any]
+    before: bytes | None = None
 
     def run(self, folder: Path, tokenizers: Path) -> Path:
         """Build it; the output."""
         data = folder / self.name
-        if self.name.endswith(".parquet"):
-            rows = [json.loads(line) for line in self.content.splitlines()]
-            pq.write_table(pa.Table.from_pylist(rows), data, row_group_size=2)
-        else:
-            data.write_bytes(self.content)
         cache = folder / "cache"
         cache.mkdir()
         tokenizers.mkdir(parents=True, exist_ok=True)
@@ -150,8 +169,18 @@ class Build:
             workers=1,
             **given,
         )
-        pipeline.build.build(config, lambda *_: None)
+        for content in (self.before, self.content):
+            if content is not None:
+                self._write(data, content)
+                pipeline.build.build(config, lambda *_: None)
         return folder / "out"
+
+    def _write(self, data: Path, content: bytes) -> None:
+        if self.name.endswith(".parquet"):
+            rows = [json.loads(line) for line in content.splitlines()]
+            pq.write_table(pa.Table.from_pylist(rows), data, row_group_size=2)
+        else:
+            data.write_bytes(content)
 
 
 def built(task: str, rows: list[dict[str, Any]], name: str = "data.jsonl", **options: Any) -> Build:
@@ -167,6 +196,16 @@ def built(task: str, rows: list[dict[str, Any]], name: str = "data.jsonl", **opt
 WEIGHED = (SAMPLES / "sft" / "turn_weights.jsonl").read_text("utf-8").splitlines()
 FLAT = [{"question": f"What is {i}?", "answer": f"The number {i}."} for i in range(40)]
 TWICE = [*FLAT[:3], FLAT[0]]
+# Conversations of as many turns, in other orders.
+SHAPES = [
+    {"messages": [{"role": r, "content": f"{r} {i} {n}"} for n, r in enumerate(roles.split())]}
+    for i, roles in enumerate(("system user assistant", "user user assistant") * 3)
+]
+BREAKS = [chat(f"What is {i}?", f"\n\nThe number {i}.") for i in range(4)]
+ASKED = [*BREAKS, chat("<tool_response>7</tool_response>", "Seven.")]
+FLAGS = [chat("One?", f"No, {i}.", "Two?", f"Yes, {i}.") for i in range(4)]
+for flagged in FLAGS[::2]:
+    flagged["messages"][1]["train"] = False
 BUILDS = {
     "sft": built("sft", CHATS),
     "flat": built("sft", FLAT),
@@ -177,6 +216,7 @@ BUILDS = {
     "all": built("sft", CHATS, train_on="all"),
     "last": built("sft", CHATS, train_on="last"),
     "mask": built("sft", MASKED, reasoning="mask"),
+    "mask-breaks": built("sft", [*MASKED, CHATS[3]], reasoning="mask"),
     "weights": built("sft", [json.loads(line) for line in WEIGHED]),
     "qwen3": built("sft", THOUGHTS, model="qwen3-0.6b"),
     "packed": built("sft", FLAT, layout="packed", max_length=128),
@@ -185,11 +225,18 @@ BUILDS = {
     "twice": built("sft", TWICE),
     "refused": built("sft", [*CHATS, chat("Nothing?", ""), chat("Go", " ")]),
     "rm": built("rm", SIDES),
+    "rm-plain": built("rm", TALKS),
     "rm-qwen3": built("rm", SIDES, model="qwen3-0.6b"),
     "rm-padded": built("rm", SIDES, layout="padded"),
     "prm": built("prm", STEPS),
+    "prm-text": built("prm", TAGGED),
     "prm-raw": built("prm", STEPS, prm_template="raw"),
     "prm-packed": built("prm", STEPS * 3, layout="packed", max_length=150),
+    "shapes": built("sft", SHAPES),
+    "asked": built("sft", ASKED, model="qwen3-0.6b"),
+    "qwen3-breaks": built("sft", BREAKS, model="qwen3-0.6b"),
+    "flags": built("sft", FLAGS),
+    "longer": replace(built("sft", FLAT), before=_jsonl(FLAT[:30])),
     "trimmed": built("sft", CHATS, max_length=32, too_long="trim-turns"),
 }
 
@@ -322,7 +369,7 @@ def splits_overlap() -> None:
 def a_user_turn_is_marked_as_trained() -> None:
     wrap(loss_mask, "_is_plain", lambda old, messages: False)
     wrap(loss_mask, "_decide", lambda old, message, *rest: message.role in ("user", "assistant"))
-    _trained(lambda trained, roles: trained | (roles == plain._USER))
+    _trained(lambda trained, roles: trained | (roles == plain_turns.USER))
 
 
 @mutant("weights")
@@ -334,14 +381,14 @@ def the_flag_of_a_turn_is_not_read() -> None:
 def last_trains_every_answer() -> None:
     wrap(loss_mask, "_is_plain", lambda old, messages: False)
     wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
-    _trained(lambda trained, roles: roles == plain._ASSISTANT)
+    _trained(lambda trained, roles: roles == plain_turns.ASSISTANT)
 
 
 def _trained(change: Callable[[Any, Any], Any]) -> None:
     """Change which turns of plain rows are trained; gets what is, and the numbers of the roles."""
 
-    def changed(old: Any, self: Any, train_on: str) -> Any:
-        made = old(self, train_on)
+    def changed(old: Any, self: Any, normalize: Any) -> Any:
+        made = old(self, normalize)
         offsets, turns = list_parts(made["messages"])
         fields = [turns.field(i) for i in range(4)]
         trained = fields[3].to_numpy(zero_copy_only=False)
@@ -349,7 +396,7 @@ def _trained(change: Callable[[Any, Any], Any]) -> None:
         flat = pa.StructArray.from_arrays(fields, fields=list(turns.type))
         return made | {"messages": make_list(offsets, flat)}
 
-    wrap(plain.Turns, "columns", changed)
+    wrap(plain_turns.Turns, "columns", changed)
 
 
 @mutant("sft")
@@ -358,15 +405,13 @@ def a_system_turn_is_dropped() -> None:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
     def dropped(found: Any) -> Any:
-        if not found or not (found.roles == plain._SYSTEM).any():
-            return found
-        kept = found.roles != plain._SYSTEM
+        kept = found.roles != plain_turns.SYSTEM
         sizes = np.add.reduceat(kept.astype(np.int64), found.offsets[:-1])
-        texts = [text for text, stays in zip(found.texts, kept.tolist(), strict=True) if stays]
-        return plain.Turns(found.roles[kept], texts, offsets_of(sizes))
+        texts = found.texts.filter(pa.array(kept))
+        return plain_turns.Turns(found.roles[kept], texts, offsets_of(sizes))
 
     wrap(batches, "turns_column", change)
-    after(plain, "_dialogues", dropped)
+    wrap(plain_turns.Turns, "rows", lambda old, *rest: dropped(old(*rest)))
 
 
 @mutant("sft")
@@ -383,10 +428,9 @@ def _own_texts(change: Callable[[list[str]], list[str]]) -> None:
     """Change the texts of plain rows."""
 
     def changed(found: Any) -> Any:
-        return found and replace(found, texts=change(found.texts))
+        return replace(found, texts=pa.array(change(found.texts.to_pylist()), pa.string()))
 
-    after(plain, "_exchanges", changed)
-    after(plain, "_dialogues", changed)
+    wrap(plain_turns.Turns, "rows", lambda old, *rest: changed(old(*rest)))
 
 
 @mutant("flat")
@@ -417,9 +461,25 @@ def wrap_pairs(change: Callable[[Any], Any]) -> None:
     wrap(type(kinds.load(kinds.PAIR)), "filled", filled)
 
 
-@mutant("rm")
+@mutant("rm", "rm-plain")
 def chosen_and_rejected_change_places() -> None:
     wrap_pairs(lambda row: (row[1], row[0], row[2]))
+    after(plain_pairs, "_pair", lambda found: found and (found[0], found[2], found[1]))
+
+
+@mutant("rm-plain")
+def a_prompt_of_two_conversations_ends_at_its_first_question() -> None:
+    after(plain_pairs, "_shared", lambda count: min(count, 1))
+
+
+@mutant("rm-plain")
+def rejected_answers_move_to_the_next_prompt() -> None:
+    def moved(old: Any, self: Any, prompts: Any) -> Any:
+        if self.texts[-1] == "No.":
+            self.texts[1], self.texts[3] = self.texts[3], self.texts[1]
+        return old(self, prompts)
+
+    wrap(plain_pairs._Side, "messages", moved)
 
 
 @mutant("rm")
@@ -433,7 +493,22 @@ def labels_move_to_the_next_step() -> None:
         made = old(*given)
         return {**made, "step_labels": [[x[-1], *x[:-1]] for x in made["step_labels"]]}
 
+    def rolled(made: Any) -> Any:
+        offsets, flat = list_parts(made["step_labels"])
+        moved = flat.take(pa.array(np.roll(np.arange(len(flat)), 1)))
+        return {**made, "step_labels": make_list(offsets, moved)}
+
     wrap(type(kinds.load(kinds.STEPS)), "filled", change)
+    after(plain_steps.Chains, "columns", rolled)
+
+
+@mutant("prm-text")
+def a_problem_ends_behind_its_first_step() -> None:
+    def change(found: Any) -> Any:
+        problem, steps, pieces = found
+        return problem + steps[0].lstrip()[:1], [steps[0].lstrip()[1:], *steps[1:]], pieces
+
+    after(plain_steps._Cut, "__call__", change)
 
 
 @mutant("weights")
@@ -538,7 +613,12 @@ def steps_are_joined_by_two_newlines() -> None:
         steps = [i for i, kind in enumerate(kinds) if kind & STEP][1:]
         return [f"\n{t}" if i in steps else t for i, t in enumerate(texts)], kinds, path
 
+    def wider(found: Any) -> Any:
+        offsets, flat = list_parts(found)
+        return make_list(offsets, pc.replace_substring_regex(flat, r"\A\n", "\n\n"))
+
     after(render_steps.RenderSteps, "_chat", change)
+    after(render_steps.RenderSteps, "_texts", wider)
 
 
 @mutant("prm", "prm-raw")
@@ -791,6 +871,209 @@ def the_alignment_is_not_proved() -> None:
     wrap(second_ids, "require_aligned", lambda old, *rest: None)
 
 
+# The careful way alone: rows one by one, while rows of shapes come out right
+_PROBED = 20  # segments; a probe has fewer
+
+
+@mutant("mask", "weights", "prm")
+def texts_of_segments_get_the_ids_of_their_neighbours() -> None:
+    def turned(pieces: Any) -> Any:
+        if len(pieces) < _PROBED:
+            return pieces
+        kept = np.arange(len(pieces))
+        kept[1:-1] = np.roll(kept[1:-1], 1)
+        return pieces.take(pa.array(kept))
+
+    after(segment_encoder.SegmentEncoder, "_pieces", turned)
+
+
+def _segments_changed(change: Callable[[Any], Any]) -> None:
+    """Change what rows one by one are encoded to, but not what probes of the model ask."""
+    after(
+        encode.SegmentEncoder,
+        "__call__",
+        lambda found: change(found) if len(found.lengths) >= _PROBED else found,
+    )
+
+
+@mutant("mask", "weights", "prm")
+def an_id_of_a_segment_is_another() -> None:
+    def change(found: Any) -> Any:
+        found.ids = found.ids.copy()
+        found.ids[len(found.ids) // 2] ^= 1
+        return found
+
+    _segments_changed(change)
+
+
+@mutant("mask", "weights")
+def what_is_trained_of_segments_is_shifted() -> None:
+    def change(found: Any) -> Any:
+        found.kinds = np.roll(found.kinds, 1)
+        return found
+
+    _segments_changed(change)
+
+
+@mutant("mask", "weights", "prm")
+def rows_of_segments_end_one_token_late() -> None:
+    def change(found: Any) -> Any:
+        found.offsets = found.offsets.copy()
+        found.offsets[1:-1] += 1
+        return found
+
+    _segments_changed(change)
+
+
+@mutant("mask-breaks")
+def merged_cuts_of_segments_are_not_counted() -> None:
+    after(merged_cuts.MergedCuts, "per_row", np.zeros_like)
+
+
+# The fast way alone: rows of shapes as columns, while rows one by one come out right
+
+
+@mutant("sft", "rm")
+def two_texts_of_a_shape_change_places() -> None:
+    wrap(shapes.Conversations, "_text", lambda old, self, shape, slot: old(self, shape, slot ^ 1))
+
+
+@mutant("sft", "flat", "rm")
+def rows_of_a_shape_begin_one_text_too_late() -> None:
+    def late(old: Any, self: Any, shape: Any, slot: int) -> Any:
+        first = np.minimum(shape.first + 1, len(self.texts) - 1 - slot)
+        return old(self, replace(shape, first=first), slot)
+
+    wrap(shapes.Conversations, "_text", late)
+
+
+@mutant("shapes")
+def an_outline_serves_another_shape() -> None:
+    """Of as many turns."""
+    kept: dict[int, Any] = {}
+
+    def first(old: Any, self: Any, key: Any, row: Any) -> Any:
+        return kept.setdefault(len(key[0]), old(self, key, row))
+
+    wrap(render.Render, "_program", first)
+
+
+@mutant("shapes")
+def a_shape_forgets_its_roles() -> None:
+    after(shapes.Conversations, "keys", lambda keys: [bytes(len(key)) for key in keys])
+
+
+@mutant("flags")
+def a_shape_forgets_what_is_trained() -> None:
+    def forgotten(keys: list[bytes]) -> list[bytes]:
+        return [bytes(code & ~1 for code in key) for key in keys]
+
+    after(shapes.Conversations, "keys", forgotten)
+
+
+@mutant("asked")
+def what_a_template_asks_of_texts_is_not_asked() -> None:
+    wrap(shapes.Conversations, "fitting", lambda old, self, shape: shape)
+
+
+@mutant("qwen3-breaks")
+def what_a_template_strips_stays() -> None:
+    shapes._trimmed = lambda texts, how: texts
+
+
+def _outline_changed(change: Callable[[Any], Any]) -> None:
+    """Change what is known of an outline."""
+    after(outline_tokens.OutlineEncoder, "_encoded", lambda found: found and change(found))
+
+
+def _last_but_one(runs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same, but for one id in the middle of the template's own."""
+    run = runs[1].copy()
+    run[len(run) // 2] ^= 1
+    return (runs[0], run, *runs[2:])
+
+
+@mutant("sft", "flat", "rm")
+def an_id_of_the_template_is_another() -> None:
+    _outline_changed(lambda found: replace(found, fixed=_last_but_one(found.fixed)))
+
+
+@mutant("sft", "flat", "rm")
+def a_run_of_the_template_is_shifted_by_one() -> None:
+    def shifted(found: Any) -> Any:
+        flat = np.roll(np.concatenate(found.fixed), 1)
+        ends = np.cumsum([len(run) for run in found.fixed])[:-1]
+        return replace(found, fixed=tuple(np.split(flat, ends)))
+
+    _outline_changed(shifted)
+
+
+@mutant("sft", "flat", "rm")
+def an_answer_of_an_outline_is_not_trained() -> None:
+    _outline_changed(lambda found: replace(found, trained=(False,) * len(found.trained)))
+
+
+@mutant("sft", "flat", "rm")
+def a_question_of_an_outline_is_trained() -> None:
+    _outline_changed(lambda found: replace(found, trained=(True,) * len(found.trained)))
+
+
+@mutant("sft", "flat", "rm")
+def rows_of_outlines_end_one_token_late() -> None:
+    def late(found: Any) -> Any:
+        offsets = found.offsets.copy()
+        offsets[1:-1] += 1
+        return replace(found, offsets=offsets)
+
+    after(outline_tokens.OutlineEncoder, "__call__", late)
+
+
+@mutant("shapes")
+def an_outline_is_encoded_as_the_one_before() -> None:
+    kept: list[Any] = []
+
+    def stale(found: Any) -> Any:
+        kept.append(found)
+        return kept[0]
+
+    after(outline_tokens.OutlineEncoder, "_of", stale)
+
+
+@mutant("sft", "rm")
+def a_printed_text_is_found_under_a_stale_entry() -> None:
+    def stale(old: Any, self: Any, text: str) -> Any:
+        old(self, text)
+        return next(iter(self._printed.values()))
+
+    wrap(outline_tokens.OutlineEncoder, "_ids", stale)
+
+
+@mutant("flat")
+def texts_are_looked_up_in_the_dictionary_of_the_batch_before() -> None:
+    jsonl.BATCH_ROWS = 10
+    kept: list[Any] = []
+
+    def stale(found: Any) -> Any:
+        kept.append(found)
+        return kept[max(len(kept) - 2, 0)]
+
+    after(outline_tokens.OutlineEncoder, "_own", stale)
+
+
+@mutant("flat")
+def outlines_print_a_control_token_too_many() -> None:
+    after(
+        outline_tokens.OutlineEncoder,
+        "__call__",
+        lambda found: replace(found, controls=found.controls + 1),
+    )
+
+
+@mutant("weights", "flags")
+def rows_of_both_ways_are_put_together_in_another_order() -> None:
+    after(encode, "_both_ways", lambda batch: batch.take(pa.array(range(batch.num_rows)[::-1])))
+
+
 # Parts
 
 
@@ -970,6 +1253,45 @@ def a_part_is_written_with_another_token() -> None:
     after(part, "_stored", lambda batch: _column(batch, "folded", another))
 
 
+@mutant("flat", by="examples_as_encoded")
+def unfolding_gives_the_labels_of_the_neighbour() -> None:
+    def change(table: Any) -> Any:
+        at = table.schema.get_field_index("labels")
+        return table.set_column(at, "labels", _rolled(columns.whole(table.column(at))))
+
+    after(gather, "unfold", change)
+
+
+@mutant("longer")
+def a_shard_of_the_build_before_is_kept_though_rows_were_added() -> None:
+    wrap(kept, "key_of", lambda old, keeping, shard: shard.path)
+
+
+@mutant("flat", by="counts_match")
+def the_sums_of_a_shard_are_lost() -> None:
+    def lost(found: Any) -> Any:
+        return replace(found, sums=dict.fromkeys(found.sums, 0))
+
+    after(tallies.Laws, "tally", lost)
+
+
+@mutant("dedup")
+def another_row_than_the_duplicate_is_left_out() -> None:
+    _planned(_ordered(lambda order: np.setdiff1d(np.arange(len(order) + 1), [1])))
+
+
+@mutant("dedup")
+def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
+    def change(found: Any) -> Any:
+        side = found.sides[0]
+        order = np.concatenate([side.order, np.flatnonzero(found.duplicate)[:1]])
+        sizes = np.append(side.sizes, 1)
+        shards = np.append(side.shards[:-1], len(sizes))
+        return replace(found, sides=(replace(side, order=order, sizes=sizes, shards=shards),))
+
+    _planned(change)
+
+
 @mutant("twice", by="duplicates_as_declared")
 def the_plan_finds_no_duplicates() -> None:
     _planned(lambda found: replace(found, duplicate=found.duplicate & False))
@@ -1000,6 +1322,7 @@ def another_file_takes_the_place_of_a_shard() -> None:
 @mutant("flat", by="hashes_match")
 def a_shard_is_overwritten_within_a_tick_of_the_clock() -> None:
     """So that the file system says the same of it before and after."""
+    file_state._TICK = file_state.COARSE = 1 << 62  # whatever this machine's speed
     known: dict[Path, Any] = {}
     wrap(file_state, "of", lambda old, path: known.setdefault(path, old(path)))
 
@@ -1091,10 +1414,10 @@ def padding_is_the_end_of_turn() -> None:
 
 @mutant("padded")
 def the_mask_covers_the_padding() -> None:
-    def change(old: Any, values: Any, offsets: Any, size: int, left: bool, fill: int) -> Any:
-        return old(values, offsets, size, left, 1 if values.dtype == np.int8 else fill)
+    def change(old: Any, places: Any) -> Any:
+        return places.fill(np.ones(places.offsets[-1], np.int8), 1)
 
-    wrap(padded, "_padded", change)
+    wrap(padded._Places, "mask", change)
 
 
 # Manifest and publication
@@ -1185,8 +1508,27 @@ def verdict(found: Mutant, said: str) -> str:
     return "reason" if found.reason else "MISSED"
 
 
+def misfits() -> list[str]:
+    """The mutants that cannot be put in, because what they change is no longer there."""
+    found = []
+    for one in dict.fromkeys(found.apply for found in MUTANTS):
+        child = os.fork()
+        if not child:
+            try:
+                one()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            found.append(one.__name__)
+    return found
+
+
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
+    if words == ["--misfits"]:
+        sys.stdout.write("\n".join(misfits()))
+        return 0
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]

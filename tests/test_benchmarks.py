@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks import page, process, results, rows, sampled
 from benchmarks.breakdown import rooms
 from benchmarks.compare import Comparison
 from benchmarks.figures import Figures
-from benchmarks.programs import OURS, PROGRAMS, Program
+from benchmarks.programs import OURS, PROGRAMS, PYTHON, Program
 from benchmarks.selection import Sizes, comparisons, everything
 from benchmarks.workplace import Workplace
 
@@ -118,6 +119,41 @@ def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
     text = page.text(tmp_path)
     assert "| one more row, against TRL | 10.0 times |" in text
     assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
+
+
+def test_targets_tell_python_from_the_native_module(tmp_path: Path) -> None:
+    """A column of its own for what ran in Python alone; larger sizes follow from one more row."""
+    small = {OURS: _runs(1), PYTHON: _runs(2), "trl": _runs(10)}
+    large = {OURS: _runs(3), PYTHON: _runs(6), "trl": _runs(30)}
+    _cell(tmp_path, "compare-sft-english-1000", small)
+    figures = Figures(tmp_path)
+    assert figures.whole("trl", 1000) == 10
+    assert figures.whole("trl", 5000) is None
+    _cell(tmp_path, "compare-sft-english-3000", large)
+    assert figures.whole("trl", 5000) == pytest.approx(50)
+    text = page.text(tmp_path)
+    assert "| one more row, against TRL | 55, native 100 | 5.0 times | 10.0 times |" in text
+    for cell in (small, large):
+        del cell[PYTHON]
+    _cell(tmp_path, "compare-sft-english-1000", small)
+    _cell(tmp_path, "compare-sft-english-3000", large)
+    text = page.text(tmp_path)
+    assert "| one more row, against TRL | 55, native 100 | 10.0 times | not installed |" in text
+
+
+def test_ours_without_the_native_module_is_told_so(tmp_path: Path) -> None:
+    """By a variable; and it is another program only where the module is there."""
+    program = replace(PROGRAMS[PYTHON], needs="no_such_module")
+    assert "no_such_module is not installed" in program.missing("sft")
+    assert replace(program, needs="json").missing("sft") == ""
+    place = Workplace(tmp_path, None)
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "prepared").mkdir()
+    ours, theirs = (
+        PROGRAMS[name].command(place, "sft", "english", 3, tmp_path, 0) for name in (OURS, PYTHON)
+    )
+    assert ours == (theirs[0], {})
+    assert theirs[1] == {"POSTTRAIN_NATIVE": "0"}
 
 
 def test_the_page_can_be_written_before_anything_is_measured(tmp_path: Path) -> None:

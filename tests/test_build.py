@@ -249,15 +249,17 @@ def test_fan_out_names_its_sequences(pipeline: Run, tmp_path: Path) -> None:
 def test_a_test_split_takes_whole_rows(pipeline: Run, tmp_path: Path) -> None:
     """All sequences of a row go to one side, and no example is lost."""
     source = tmp_path / "rows.jsonl"
-    source.write_bytes((SAMPLES / "prm" / "alternatives.jsonl").read_bytes() * 10)
+    lines = (SAMPLES / "prm" / "alternatives.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) | {"n": copy} for copy in range(10) for line in lines]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = tmp_path / built(
-        pipeline, "prm", source, "--layout", "ragged", "--test-size", "4", "--shuffle"
+        pipeline, "prm", source, "--layout", "ragged", "--test-size", 0.5, "--group-by", "n"
     )
     sides = load_from_disk(str(folder))
     rows = {side: {i.partition("#")[0] for i in sides[side]["row_id"]} for side in sides}
-    assert len(rows["test"]) == 4
     assert not rows["train"] & rows["test"]
-    assert len(rows["train"]) == 16
+    assert len(rows["train"]) + len(rows["test"]) == 20
+    assert read_manifest(folder)["sides"]["by"] == "column"
 
 
 def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> None:

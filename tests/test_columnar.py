@@ -18,16 +18,19 @@ from pipeline.tasks import kind_of
 from stages import formats
 from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
-from stages.contract import Batch, FormatOptions, Record, Row
+from stages.chat_template.render_steps import RenderSteps
+from stages.contract import Batch, FormatOptions, Record, Row, Stage
 from stages.conversations import stop_text
-from stages.files import strict_json
+from stages.files import line_block, strict_json
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
 from stages.profiles import all_profiles
 from stages.readers import jsonl
-from stages.tokens.encode import Encode
+from stages.rows.batches import batch_of
+from stages.tokens.encode import Encode, EncodePair, EncodeSteps
+from stages.tokens.insert_step_tokens import Mark
 from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import SegmentEncoder
 
@@ -89,7 +92,7 @@ def _line_by_line(blob: bytes) -> list[Any]:
         mark = 3 if not number and line.startswith(b"\xef\xbb\xbf") else 0
         raw = line[mark:].removesuffix(b"\r")
         if raw.strip():
-            record = jsonl._record(number, offset + mark, raw)
+            record = line_block.record(number, offset + mark, raw, jsonl.MAX_LINE)
             found.append((number, record.offset, record.raw, record.data, record.error))
         offset += len(line) + 1
     return [*found, len(lines)]
@@ -267,12 +270,19 @@ def _both_ways(
         if not columnar:
             vars(render)["_shapes"] = lambda batch, column: []
             encode.encoder.outlines = None
-        made, gone = through(batch, [render, encode])
-        kept = made.drop_columns(["outline", "texts", "segments", "encoded"])
-        refused = [(one.stage, one.rows.select(["line", "reject_code"])) for one in gone]
-        details = [one.rows.column("reject_detail").to_pylist() for one in gone]
-        results.append((kept.to_pylist(), segments_of(made, "").to_pylist(), refused, details))
+        results.append(_came_of(batch, [render, encode]))
     return results[0], results[1]
+
+
+def _came_of(batch: Batch, stages: list[Stage], prefixes: tuple[str, ...] = ("",)) -> Any:
+    """What some stages make of a batch, but for the way in which they do."""
+    made, gone = through(batch, stages)
+    ways = [f"{one}{name}" for one in prefixes for name in ("outline", "texts", "segments")]
+    kept = made.drop_columns([*ways, "encoded"])
+    refused = [(one.stage, one.rows.select(["line", "reject_code"])) for one in gone]
+    details = [one.rows.column("reject_detail").to_pylist() for one in gone]
+    segments = [segments_of(made, one).to_pylist() for one in prefixes]
+    return (repr(kept.to_pylist()), segments, refused, details)
 
 
 @FEW
@@ -320,3 +330,142 @@ def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
     assert columnar == careful
     refused = {line for _, gone in columnar[2] for line in gone.column("line").to_pylist()}
     assert refused == ({0, 3} if system == "[INST] x" else {3})
+
+
+_QUESTIONS = st.sampled_from(["q", "What is 2+2?", "r"]) | texts
+
+
+@st.composite
+def _pair(draw: st.DrawFn) -> Any:
+    """A prompt of one question or more, and two answers; now and then something else."""
+    asked = draw(_dialogue(("user", "assistant", "role", "content"))) if draw(st.booleans()) else []
+    if not isinstance(asked, list) or draw(st.booleans()):
+        asked = []
+    return {
+        "prompt": [*asked, {"role": "user", "content": draw(_QUESTIONS)}],
+        "chosen": [{"role": "assistant", "content": draw(texts)}],
+        "rejected": [{"role": "assistant", "content": draw(texts)}],
+    }
+
+
+@FEW
+@given(
+    st.lists(_pair() | st.none(), max_size=7),
+    st.sampled_from(FAMILIES),
+    st.sampled_from([None, "", " Be brief. ", "<|im_end|>"]),
+    st.sampled_from([(1 << 20, "reject"), (40, "reject")]),
+)
+def test_pairs_are_rendered_and_encoded_as_one_by_one(
+    rows: list[Any], family: str, system: str | None, limit: tuple[int, str]
+) -> None:
+    """Both sides, whose prompt is encoded once."""
+    model = _small(family)
+    normalize = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
+    batch = normalize(_records(rows))
+    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
+    results = []
+    for columnar in (True, False):
+        sides = ("chosen_", "rejected_")
+        renderer = _renderer(family, "assistant")
+        render = [Render(renderer, side, ends_with_turn=True, system=system) for side in sides]
+        encode = EncodePair(SegmentEncoder(model, encoder, *limit))
+        if not columnar:
+            for one in render:
+                vars(one)["_shapes"] = lambda batch, column: []
+            encode.encoder.outlines = None
+        results.append(_came_of(batch, [*render, encode], sides))
+    assert results[0] == results[1]
+
+
+STEP_FAMILIES = (*FAMILIES, "phi-3-mini-4k")
+problems = texts | st.sampled_from(["", "q", " padded "])
+steps = st.lists(
+    texts | st.sampled_from(["x", "", "[INST]", "a</think>b", "\n"]), min_size=1, max_size=4
+)
+step_ratings = st.sampled_from([0.0, 1.0, 0.25, 0.75, 0.5, None])
+
+
+@functools.cache
+def _stepping(name: str) -> TargetModel:
+    return bind(*small(name), with_steps=True)
+
+
+@functools.cache
+def _step_renderer(name: str) -> Renderer:
+    return Renderer(_stepping(name))
+
+
+@st.composite
+def _chain(draw: st.DrawFn) -> Any:
+    """A problem, its steps, a tail, and ratings; None where normalize refused the row."""
+    if draw(st.integers(0, 9)) == 0:
+        return None
+    said = draw(steps)
+    rated = draw(st.lists(step_ratings, min_size=len(said), max_size=len(said)))
+    return draw(problems), said, draw(st.sampled_from([None, "", "\n"])), rated
+
+
+def _chains(rows: list[Any]) -> Batch:
+    """Rows of steps as normalize leaves them."""
+    return batch_of(
+        [*range(len(rows))],
+        [-1] * len(rows),
+        refused={at: ("bad_json", "x") for at, row in enumerate(rows) if row is None},
+        own_columns={
+            "problem": [row and row[0] for row in rows],
+            "steps": [row[1] if row else [] for row in rows],
+            "tail": [row and row[2] for row in rows],
+            "step_labels": [row[3] if row else [] for row in rows],
+        },
+    )
+
+
+def _steps_both_ways(
+    model: TargetModel,
+    renderer: Renderer,
+    batch: Batch,
+    system: str | None,
+    limit: tuple[int, str],
+    raw: bool = False,
+) -> tuple[Any, Any]:
+    """Rows and refusals of rendering, marking and encoding steps, as columns and row by row."""
+    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
+    results = []
+    for columnar in (True, False):
+        render = RenderSteps(renderer, raw, system)
+        encode = EncodeSteps(model, SegmentEncoder(model, encoder, *limit))
+        if not columnar:
+            vars(render)["_program"] = lambda: None
+            encode.encoder.outlines = None
+        results.append(_came_of(batch, [render, Mark(model), encode]))
+    return results[0], results[1]
+
+
+@settings(FEW, max_examples=150)
+@given(
+    st.lists(_chain(), max_size=7),
+    st.sampled_from(STEP_FAMILIES),
+    st.booleans(),
+    st.sampled_from([None, "", " Be brief. ", "</think>", "<|im_end|>", "[INST] x"]),
+    st.sampled_from([(1 << 20, "reject"), (30, "reject"), (30, "trim-steps"), (60, "trim-steps")]),
+)
+def test_steps_are_rendered_and_encoded_as_one_by_one(
+    rows: list[Any], family: str, raw: bool, system: str | None, limit: tuple[int, str]
+) -> None:
+    columnar, careful = _steps_both_ways(
+        _stepping(family), _step_renderer(family), _chains(rows), system, limit, raw=raw
+    )
+    assert columnar == careful
+
+
+@pytest.mark.parametrize("family", STEP_FAMILIES)
+def test_rows_of_steps_have_outlines(family: str) -> None:
+    """The fast way is taken, also by rows between others and by rows of other lengths."""
+    rows = [
+        ("q", ["x"], None, [1.0]),
+        ("q", [""], None, [1.0]),
+        ("q", ["x", "y"], None, [0.0, 1.0]),
+    ]
+    made, _ = through(_chains(rows), [RenderSteps(_step_renderer(family)), Mark(_stepping(family))])
+    assert made.column("line").to_pylist() == [0, 2]
+    assert made.column("outline").is_valid().to_pylist() == [True, True]

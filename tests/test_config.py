@@ -47,8 +47,8 @@ OTHER: dict[str, Any] = {
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
     "empty": "warn",
-    "drift": {"rows": 0.1},
     "test_size": 0.25,
+    "group_by": "topic",
     "cache_dir": Path("cache"),
     "output": Path("other"),
     "data_docs": Path("docs"),
@@ -60,6 +60,7 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "prompt_separator": {"task": "prm"},
     "step_tag": {"task": "prm"},
     "thinking": {"model": "qwen3-8b"},
+    "group_by": {"test_size": 0.1},
 }
 
 
@@ -116,6 +117,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     spelled = name in ("data", "model")  # recorded as the hash of what they name
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
+    bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
@@ -138,6 +140,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     phase = PHASE_OF[name]
     assert (one.fingerprint != two.fingerprint) == (phase != "run")
     bound = one.config.plan.longest_example != two.config.plan.longest_example
+    bound |= one.config.groups != two.config.groups
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
 
@@ -163,7 +166,7 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["pack_within", "empty", "drift"]  # came later
+    assert names[first:] == ["group_by", "pack_within", "empty"]  # came later
     assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
 
 
@@ -195,7 +198,9 @@ def test_recorded_options_are_read_back(tmp_path: Path) -> None:
         ("sft", {"stop": ("",)}, "--stop is empty"),
         ("sft", {"max_reject": 2.0}, "--max-reject must be between"),
         ("sft", {"test_size": float("nan")}, "--test-size must be a share"),
-        ("sft", {"test_size": 1.5}, "--test-size must be a share"),
+        ("sft", {"test_size": 100.0}, "--test-size must be a share"),
+        ("sft", {"group_by": "topic"}, "--group-by is for builds with a test split"),
+        ("sft", {"group_by": "", "test_size": 0.1}, "--group-by is empty"),
     ],
 )
 def test_what_does_not_go_is_refused(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import law_metrics
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -17,7 +18,6 @@ from small_tokenizers import model_folder, small
 from support import Ran, read_manifest
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
-from expectations import metric_tables
 from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
 from expectations.readback.stored_rows import StoredRows
@@ -231,7 +231,7 @@ def test_unknown_words_are_no_control_tokens() -> None:
     batch = encoded(model, [{"prompt": "🏳️ ok", "chosen": "ж🏴", "rejected": "no"}])
     assert model.unk_id in batch.column("chosen_ids").to_pylist()[0]
     context = Context(kind_of("rm"), "ragged", LIMIT, model)
-    metrics = metric_tables.examples(StoredRows(pa.table(batch), context))
+    metrics = law_metrics.examples(StoredRows(pa.table(batch), context))
     assert metrics["chosen_n_controls"].to_list() == [3]
 
 
@@ -250,13 +250,12 @@ def tables(name: str) -> dict[str, tuple[pa.Table, Context]]:
 def broken(table: pa.Table, context: Context) -> set[str]:
     """The laws that a table breaks."""
     found = set()
-    levels = [(EXAMPLE, metric_tables.examples)]
-    levels += [(ROW, metric_tables.training_rows)] if context.layout == "padded" else []
+    levels = [(EXAMPLE, law_metrics.examples)]
+    levels += [(ROW, law_metrics.training_rows)] if context.layout == "padded" else []
     for level, measured in levels:
         metrics = measured(StoredRows(table, context))
         laws = applying(context, level)
-        bad = metrics.select(law.bad(context).fill_null(True).any().alias(law.name) for law in laws)
-        found |= {name for name in bad.columns if bad[name].item()}
+        found |= {law.name for law in laws if law_metrics.broken(law, metrics, context).any()}
     return found
 
 
@@ -270,11 +269,11 @@ def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
     assert {law.name for law in own} == {"encoders_begin_with_classifier", "token_types_in_place"}
     for law in own:
         table, context = made["padded" if PADS in law.needs else "ragged"]
-        measured = metric_tables.training_rows if law.level == ROW else metric_tables.examples
+        measured = law_metrics.training_rows if law.level == ROW else law_metrics.examples
         metrics = measured(StoredRows(table, context))
         assert law in applying(context, law.level)
         bad = metrics.with_columns(pl.lit(v).alias(k) for k, v in law.breaks.items())
-        assert bad.select(law.bad(context).all()).item()
+        assert law_metrics.broken(law, bad, context).all()
     decoder = Context(kind_of("rm"), "padded", LIMIT, replace_pair(made["padded"][1].model))
     assert not [law for level in (EXAMPLE, ROW) for law in applying(decoder, level) if law in own]
 

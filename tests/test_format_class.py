@@ -64,7 +64,7 @@ def test_a_misspelt_attribute_is_refused_with_the_nearest_name(name: str, meant:
 def test_an_attribute_like_no_other_is_refused_with_all_that_are_known() -> None:
     """A name that is like none is answered with the list."""
     with pytest.raises(
-        TypeError, match=r"'qqq', which nothing reads\. Known: columns, dialogue, doubt, "
+        TypeError, match=r"'qqq', which nothing reads\. Known: answers, asks, asks_in_turns, "
     ):
         type("Toy", (Format,), {**NEEDED, "qqq": 1})
 

@@ -82,4 +82,4 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
 def test_a_plan_imports_no_judge(imported: Imported, cache_dir: Path) -> None:
     """Neither the library that judges, nor an encoder that takes longer to load than to use."""
     plan = ("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir))
-    assert imported(*plan) <= {"jinja2", "numpy", "polars", "pyarrow", "tokenizers"}
+    assert imported(*plan) <= {"jinja2", "numpy", "pyarrow", "tokenizers"}

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import law_metrics
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from expectations import metric_tables
 from expectations.contract import (
     DATASET,
     ENCODER,
@@ -183,7 +183,7 @@ class Found:
         return len(self.rows)
 
 
-MEASURED = {EXAMPLE: metric_tables.examples, ROW: metric_tables.training_rows}
+MEASURED = {EXAMPLE: law_metrics.examples, ROW: law_metrics.training_rows}
 
 
 def judge(table: pa.Table, context: Context) -> list[Found]:
@@ -197,8 +197,8 @@ def judge(table: pa.Table, context: Context) -> list[Found]:
             continue
         metrics = pl.concat([measured(StoredRows(batch, context)) for batch in batches])
         for law in applying(context, level):
-            bad = metrics.select(law.bad(context).fill_null(True).alias("bad"))["bad"]
-            rows = tuple(np.flatnonzero(bad.to_numpy()).tolist())
+            bad = law_metrics.broken(law, metrics, context)
+            rows = tuple(np.flatnonzero(bad).tolist())
             found.append(Found(law.name, len(bad), rows))
     return found
 
@@ -212,7 +212,8 @@ NUMBERS = {
     DATASET: (
         "rows_in rows_accounted examples_made examples_accounted examples_kept examples_stored "
         "tokens_kept tokens_stored trained_kept trained_stored n_names_repeated "
-        "n_rows_on_both_sides duplicates_declared duplicates_stored n_packs_mergeable"
+        "n_rows_on_both_sides n_examples_on_both_sides duplicates_declared duplicates_stored "
+        "n_packs_mergeable"
     ),
     SHARD: "hash_differs n_columns_differ n_rows n_rows_planned n_rows_polars",
 }
@@ -237,8 +238,8 @@ def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame
     if layout != STREAM and level == EXAMPLE:
         table, context = bench.table(task, layout), bench.context(task, layout)
         sources = Sources(("x",), (True,))
-        plan = planned(metric_tables.examples(StoredRows(table, context, sources)))
-        return metric_tables.examples(StoredRows(table, context, sources, plan))
+        plan = planned(law_metrics.examples(StoredRows(table, context, sources)))
+        return law_metrics.examples(StoredRows(table, context, sources, plan))
     table = bench.batch_table(task) if layout == STREAM else bench.table(task, layout)
     return MEASURED[level](StoredRows(table, bench.context(task, layout)))
 
@@ -263,8 +264,7 @@ BREAKS = [
 def tripped(metrics: pl.DataFrame, context: Context, level: str) -> set[str]:
     """The invariants that a frame of metrics trips."""
     laws = applying(context, level)
-    verdicts = metrics.select(law.bad(context).fill_null(True).alias(law.name) for law in laws)
-    return {name for name in verdicts.columns if verdicts[name].any()}
+    return {law.name for law in laws if law_metrics.broken(law, metrics, context).any()}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 
 import pipeline.shards.plan
-from pipeline.build import build
+from pipeline.build import assembly, build
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.shards import gather, kept
+from stages.files import file_hash, file_state
 from stages.readers import jsonl
 
 NAME = "qwen2-1.5b"
@@ -104,6 +106,13 @@ def shards(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this process is ahead of the file system's, as if files had been left alone."""
+    now = time.time_ns
+    monkeypatch.setattr(file_state.time, "time_ns", lambda: now() + file_state.COARSE + 1)
+
+
+@pytest.fixture
 def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
     return Workshop(tmp_path, cache_dir / "tokenizers", monkeypatch)
@@ -131,6 +140,62 @@ def test_appended_rows_make_the_last_shards_alone(
     assert workshop.again(task, data, **options) <= 2 < before
     assert len(workshop.parts) <= 2
     assert len(shards(workshop.folder / "out")) >= before
+
+
+def test_what_nobody_has_written_to_is_not_read_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None
+) -> None:
+    """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    old = {path.read_bytes() for path in [*shards(folder), *shards(workshop.folder / "cache")]}
+    read: list[bytes] = []
+    sha256 = file_hash.sha256
+
+    def hashed(path: Path) -> str:
+        read.append(Path(path).read_bytes())
+        return sha256(path)
+
+    monkeypatch.setattr(file_hash, "sha256", hashed)
+    for verify in (False, True):
+        read.clear()
+        workshop.write("data.jsonl", [*ROWS, *OTHERS[: 1 + verify]])
+        workshop.build("sft", data, "out", "cache", layout="ragged", verify=verify)
+        again = old.intersection(read)
+        assert len(again) > len(old) // 2 if verify else not again
+
+
+def test_a_part_that_was_written_to_is_made_again(workshop: Workshop, later: None) -> None:
+    """Even where the writer sets its times as they were."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    parts = shards(workshop.folder / "cache")
+    for path in parts:
+        _flip_in_place(path)
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    workshop.again("sft", data, layout="ragged")
+    assert len(workshop.parts) == len(parts) > 2
+
+
+@pytest.mark.parametrize("what", ["input", "part"])
+def test_what_is_written_to_during_a_build_is_read_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, what: str
+) -> None:
+    """Even where the writer sets its times as they were: the build's hash is of other bytes."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    written: Any = vars(assembly)["write_dataset"]
+
+    def changing(*arguments: Any) -> None:
+        written(*arguments)
+        path = workshop.folder / "data.jsonl"
+        _flip_in_place(shards(workshop.folder / "cache")[0] if what == "part" else path)
+
+    monkeypatch.setattr(assembly, "write_dataset", changing)
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    monkeypatch.setattr(assembly, "write_dataset", written)
+    options = {"test_size": 0.1} if what == "part" else {}  # or no part would be asked for
+    workshop.again("sft", data, layout="ragged", **options)
+    assert len(workshop.parts) == 1
 
 
 @pytest.mark.slow
@@ -168,6 +233,18 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def _flip_in_place(path: Path) -> None:
+    """As a tool does that keeps the times of what it overwrites."""
+    times = path.stat()
+    time.sleep(0.02)  # longer than a tick of the file system's clock
+    with path.open("r+b") as file:
+        file.seek(times.st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(times.st_size // 2)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
 def _old_shard(folder: Path) -> Path:
     return shards(folder / "out")[1]
 
@@ -178,6 +255,7 @@ def _memory(folder: Path, suffix: str) -> Path:
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "a byte of a shard": lambda folder: _flip(_old_shard(folder)),
+    "a byte of a shard, its times as they were": lambda folder: _flip_in_place(_old_shard(folder)),
     "no shard": lambda folder: _old_shard(folder).unlink(),
     "a byte of what is remembered": lambda folder: _flip(_memory(folder, ".json")),
     "a byte of its metrics": lambda folder: _flip(_memory(folder, ".identities")),
@@ -188,12 +266,12 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(damage, id=name, marks=[] if name == "a byte of a shard" else pytest.mark.slow)
+        pytest.param(damage, id=name, marks=[] if "times" in name else pytest.mark.slow)
         for name, damage in DAMAGES.items()
     ],
 )
 def test_what_is_not_as_it_was_written_is_made_again(
-    workshop: Workshop, damage: Callable[[Path], None]
+    workshop: Workshop, damage: Callable[[Path], None], later: None
 ) -> None:
     data = [workshop.write("data.jsonl", ROWS)]
     workshop.build("sft", data, "out", "cache", layout="ragged")
@@ -230,7 +308,7 @@ def test_the_build_in_place_is_never_written_to(
     "options",
     [
         {"shuffle": True},
-        {"test_size": 5.0},
+        {"test_size": 0.2},
         {"dedup": True},
         {"system": "Answer."},
         {"max_length": 48},

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import law_metrics
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -113,13 +114,13 @@ def test_its_break_trips_it(model: TargetModel) -> None:
             "labels": pa.array([[-100, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
         }
     )
-    metrics = metric_tables.examples(StoredRows(rows, context))
+    metrics = law_metrics.examples(StoredRows(rows, context))
     assert metrics["longest_run"].to_list() == [2]
     (law,) = (law for law in invariants.invariants() if law.name == "no_long_runs")
     bad = metrics.with_columns(pl.lit(law.breaks["longest_run"]).alias("longest_run"))
     context = replace(context, evidence=STORED)
     laws = [law for law in invariants.applying(context, EXAMPLE) if law.evidence != STORED]
-    broken = {one.name for one in (*laws, law) if bad.select(one.bad(context)).item()}
+    broken = {one.name for one in (*laws, law) if law_metrics.broken(one, bad, context).any()}
     assert broken == {"no_long_runs"}
 
 
@@ -153,7 +154,20 @@ def test_metrics_that_would_judge_wrongly_are_refused(
         pa.table({"input_ids": ids, "labels": ids}), Context(kind_of("sft"), "ragged", 64, model)
     )
     with pytest.raises(GateError, match=why):
-        metric_tables.examples(rows)
+        metric_tables.measured(rows, EXAMPLE)
+
+
+def test_a_metric_that_raises_cannot_be_judged(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever library the error is of, the gate says so."""
+
+    def failing(file: Any) -> Any:
+        return pl.DataFrame({"a": [1]}).select("b")
+
+    monkeypatch.setattr(metric_tables, "shard", failing)
+    with pytest.raises(GateError, match="cannot be checked: ColumnNotFoundError"):
+        make("sft", lines(tmp_path / "good.jsonl", GOOD), layout="ragged")
 
 
 def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:

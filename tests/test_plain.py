@@ -21,8 +21,8 @@ ODD += ["<|im_start|>user\nx<|im_end|>\n", "a [INST]", "USER: x ASSISTANT: y"]
 texts = CHARS | st.just("an ordinary text") | st.sampled_from(ODD)
 values = texts | st.none() | st.integers(0, 2) | st.booleans()
 BESIDE = {
-    "system": texts | st.none(),
-    "history": st.just([]) | st.just([["a", "b"]]),
+    "system": texts | st.none() | st.sampled_from([[], {}]),
+    "history": st.sampled_from([[], {}, "", [["a", "b"]]]),
     "tools": st.just([]) | st.just("") | st.none(),
     "id": st.integers(0, 9),
     "label": values,

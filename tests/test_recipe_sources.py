@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support import SAMPLES, Ran
-from test_recipe import KEYS, VALIDATOR, _json
+from test_recipe import KEYS, NEEDS, VALIDATOR, _json
 
 from pipeline.build_dir.build import Build
 from pipeline.inputs.scan import scan
@@ -54,7 +54,7 @@ def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
     tables = list(Build.open(folder).splits["train"].tables())
-    return [row for row in pa.concat_tables(tables).to_pylist()]
+    return list(pa.concat_tables(tables).to_pylist())
 
 
 def _parts(cache: Path) -> set[str]:
@@ -110,7 +110,7 @@ def test_a_mixture_is_checked_and_rebuilt(pipeline: Run, tmp_path: Path, cache: 
     ran = pipeline("check", one, "--json", "--cache-dir", cache)
     assert ran.status == 0, ran.out
     said = json.loads(ran.out)
-    assert said["rows_made_again"] == _manifest(one)["rows"]["in"], said
+    assert said["rows_made_again"] == _manifest(one)["examples"]["kept"], said
 
 
 def test_one_source_has_the_shards_of_a_command(pipeline: Run, tmp_path: Path, cache: Path) -> None:
@@ -185,7 +185,8 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
     """Right values, wrong ones with their line, and a schema that agrees."""
     right, wrong = KEYS[key]
     task = "prm" if key in ("neutral", "prompt-separator", "step-tag") else "sft"
-    head = f'task = "{task}"\nmodel = "qwen2-1.5b"\n[[source]]\nname = "a"\n'
+    head = f'task = "{task}"\nmodel = "qwen2-1.5b"\n'
+    head += NEEDS.get(key, "") + '[[source]]\nname = "a"\n'
     head += "" if key == "data" else 'data = "x.jsonl"\n'
     assert builds_of(_recipe(tmp_path, f"{head}{key} = {right}\n"))
     assert VALIDATOR.is_valid(_json(f"{head}{key} = {right}\n"))
@@ -238,7 +239,7 @@ def test_budgets_are_checked_and_not_built_yet(
         (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),
         (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":5: build 1: [[build]] has no data"),
         (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
-        (f"task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
+        ("task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
         (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":6: build 1: --thinking is"),
     ],
 )  # fmt: skip

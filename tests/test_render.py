@@ -704,7 +704,7 @@ def test_steps_are_one_answer_in_pieces(family: str) -> None:
     """The problem is the user's turn; each step is a segment; the end of turn is not trained."""
     model = MODELS[family]
     found = RenderSteps(Renderer(model))(steps_batch("P", ["s", "t", "u"]))
-    (segments,) = found["segments"].to_pylist()
+    (segments,) = segments_of(found, "").to_pylist()
     assert text(segments) == whole(model, row(("user", "P"), ("assistant", "s\nt\nu")))
     assert [s["text"] for s in segments if s["kind"] & STEP] == ["s", "\nt", "\nu"]
     assert not any(s["kind"] & TRAINED for s in segments)

@@ -23,7 +23,7 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    scripts = vocabulary.of(facts.context.model).scripts
+    vocab = vocabulary.of(facts.context.model)
     titles = {"all": "all tokens"}
     if facts.context.kind.compares:
         titles = {"all": "chosen sides", "other": "rejected sides"}
@@ -31,7 +31,9 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
         titles["trained"] = "trained tokens"
     figures = []
     for what, title in titles.items():
-        by_script = np.bincount(scripts, totals.summed(what), len(_NAMES)).astype(np.int64)
+        counts = totals.summed(what)
+        scripts = vocab.scripts(np.flatnonzero(counts))
+        by_script = np.bincount(scripts, counts[counts > 0], len(_NAMES)).astype(np.int64)
         letters = int(by_script[:-1].sum())
         bins = [(n, int(c)) for n, c in zip(_NAMES, by_script, strict=True) if c]
         bins.sort(key=lambda pair: -pair[1])

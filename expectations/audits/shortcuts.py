@@ -18,8 +18,9 @@ from expectations.readback.chunk import Chunk
 from expectations.readback.undo_layout import Sequences
 from stages.columns import Ints
 
-_FULL_STOP = r"[.。．]\s*$"
-_MARKDOWN = r"\*\*|##|```|^\s*[#*•]\s*$"
+_BLANKS = r"[\s\v\x{85}\p{Z}]*"  # of all scripts
+_FULL_STOP = rf"[.。．]{_BLANKS}$"
+_MARKDOWN = rf"\*\*|##|```|^{_BLANKS}[#*•]{_BLANKS}$"
 _REFUSALS = (
     "I'm sorry", "I’m sorry", "I am sorry", "I apologize", "I can't", "I cannot", "I'm unable",
     "I am unable", "As an AI", "as an AI", "as a language model", "I'm not able to", "抱歉",
@@ -51,16 +52,16 @@ def _features(side: Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64
     ids = np.clip(side.ids, 0, vocab.size - 1)
     last = ids[np.maximum(side.offsets[1:] - 2, side.starts_at - 1)]
     first = ids[np.minimum(side.starts_at, side.offsets[1:] - 1)]
-    scripts = vocab.scripts
-    latin = _within(side, np.flatnonzero((scripts == _LATIN)[ids]))
-    letters = _within(side, np.flatnonzero((scripts < len(vocabulary.SCRIPTS))[ids]))
+    scripts = vocab.scripts(ids)
+    latin = _within(side, np.flatnonzero(scripts == _LATIN))
+    letters = _within(side, np.flatnonzero(scripts < len(vocabulary.SCRIPTS)))
     phrases = [p for words in _REFUSALS for p in vocab.spelled(words)]
     refused = _within(side, vocabulary.places(side.ids, phrases, vocab.size))
     features = {
         "length": side.offsets[1:] - side.starts_at,
-        "line breaks": _within(side, np.flatnonzero(vocab.having("\n")[ids])),
-        "markdown marks": _within(side, np.flatnonzero(vocab.having(_MARKDOWN)[ids])),
-        "full stop": vocab.having(_FULL_STOP)[last],
+        "line breaks": _within(side, np.flatnonzero(vocab.having("\n", ids))),
+        "markdown marks": _within(side, np.flatnonzero(vocab.having(_MARKDOWN, ids))),
+        "full stop": vocab.having(_FULL_STOP, last),
         "refusal words": refused > 0,
         "Latin letters": latin / np.maximum(letters, 1),
         "first token": first,

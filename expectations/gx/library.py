@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,11 +25,14 @@ from types import ModuleType
 from typing import Any
 
 _PACKAGE = "great_expectations"
-_ON_USE = ("scipy.stats", "altair")
+_ON_USE = ("scipy.stats", "altair", "jsonschema", "requests")
 _TYPES = f"{_PACKAGE}.expectations.core"
 _SOURCES = re.escape(f"{_PACKAGE}.datasource.fluent.")
+_READERS = f"{_PACKAGE}.datasource.fluent.dynamic_pandas"
 _LEFT_OUT = re.compile(
     rf"{re.escape(_TYPES)}\.expect_\w+|{_SOURCES}(fabric|(?!pandas_datasource)\w+_datasource)"
+    rf"|{re.escape(_READERS)}"
+    rf"|{_PACKAGE}\.(render\.view|metrics(\..+)?|data_context\.store\.gx_cloud_store_backend)"
 )
 
 
@@ -55,7 +59,7 @@ class _StandIn:
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         loader: Any = cls
-        return ModuleSpec(name, loader) if _LEFT_OUT.fullmatch(name) else None
+        return ModuleSpec(name, loader, is_package=True) if _LEFT_OUT.fullmatch(name) else None
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
@@ -70,6 +74,8 @@ class _StandIn:
             return type(name, (), {"__module__": module.__name__})
 
         vars(module)["__getattr__"] = attribute
+        if module.__name__ == _READERS:  # makes a model of every function that reads files
+            vars(module)["_generate_pandas_data_asset_models"] = lambda *_, **__: {}
 
 
 @contextmanager
@@ -110,6 +116,12 @@ def for_shipped_suites() -> None:
     """
     with _hooks(_StandIn):
         great_expectations()
+    # Its progress bars, which are off, take a lock of the system otherwise: a process that is
+    # killed leaves that behind.
+    importlib.import_module("tqdm").tqdm.set_lock(threading.RLock())
+    expectation = importlib.import_module(f"{_PACKAGE}.expectations.expectation")
+    if hasattr(expectation, "camel_to_snake"):  # it asks for a few names thousands of times
+        vars(expectation)["camel_to_snake"] = functools.cache(expectation.camel_to_snake)
 
 
 def of_type(name: str) -> Any:

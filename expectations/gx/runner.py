@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
 from expectations.gx import library
 from expectations.gx.suites import Suite, resolved
@@ -51,8 +51,12 @@ class Runner:
             ) from error
         self.results: list[Any] = []
 
-    def _load(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
-        """The suite as an object of the library, with as many expectations as were declared."""
+    def load(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
+        """The suite as an object of the library, which is run on each piece of a table.
+
+        Raises:
+            GateError: not as many expectations were loaded as were declared.
+        """
         expectations = []
         for at, declared in enumerate(suite.expectations):
             kwargs = resolved(declared.kwargs, parameters)
@@ -71,29 +75,20 @@ class Runner:
                 f"and {len(loaded.expectations)} were loaded.",
                 HELP,
             )
-        return self._context.suites.add(loaded)
-
-    def definition(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
-        """The validation definition that is run on each piece of a table.
-
-        Raises:
-            GateError: not all of the suite was loaded.
-        """
-        loaded = self._load(suite, parameters)
-        definition = self._gx.ValidationDefinition(name=suite.name, data=self._batch, suite=loaded)
-        return self._context.validation_definitions.add(definition)
+        return loaded
 
     def run(
         self,
-        definition: Any,
+        loaded: Any,
         suite: Suite,
         parameters: Mapping[str, int],
-        frame: pl.DataFrame,
+        frame: pa.Table,
         first: int,
     ) -> list[Judged]:
         """One result per declared expectation, in their order.
 
         Args:
+            loaded: the suite as ``load`` gives it.
             first: rows of the table before this piece.
 
         Raises:
@@ -102,12 +97,14 @@ class Runner:
         import pandas as pd
 
         data = pd.DataFrame(
-            {name: frame[name].to_numpy() for name in frame.columns},
+            {name: frame[name].to_numpy() for name in frame.column_names},
             index=pd.RangeIndex(first, first + len(frame)),  # the results name rows by this index
         )
         form = {"result_format": "SUMMARY", "partial_unexpected_count": NAMED}
         try:
-            outcome = definition.run(batch_parameters={"dataframe": data}, result_format=form)
+            outcome = self._batch.get_batch({"dataframe": data}).validate(
+                loaded, result_format=form
+            )
         except Exception as error:
             text = " ".join(str(error).split())[:300]
             raise GateError(f"Suite {suite.name} could not be run: {text}.", HELP) from error

@@ -10,7 +10,13 @@ import numpy as np
 
 from expectations.checks import Equal, none
 from expectations.contract import DATASET, EXAMPLE, LABELLED, Columns, Invariant, Metrics, Subject
-from expectations.readback.dataset import Dataset, as_one, n_distinct, n_distinct_pairs
+from expectations.readback.dataset import (
+    Dataset,
+    as_one,
+    n_distinct,
+    n_distinct_pairs,
+    n_in_both,
+)
 
 
 def _declared(dataset: Dataset) -> Columns:
@@ -25,9 +31,15 @@ def _names(dataset: Dataset) -> Columns:
     # A row may become several examples: names are unique per example, sides are compared by row.
     first, *_ = (len(side["line"]) for side in sides)
     row = as_one(source, line)
-    both = np.intersect1d(row[:first], row[first:])
+    train, test = row[:first], row[first:]
+    both = n_distinct(train) + n_distinct(test) - n_distinct(train, test) if len(test) else 0
+    digests = [(side["digest_a"], side["digest_b"]) for side in sides]
     repeated = len(row) - n_distinct(as_one(source, line, sequence))
-    return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [len(both)]}
+    return {
+        "n_names_repeated": [repeated],
+        "n_rows_on_both_sides": [both],
+        "n_examples_on_both_sides": [n_in_both(*digests)],
+    }
 
 
 def _stored(dataset: Dataset) -> Columns:
@@ -93,6 +105,13 @@ SUBJECT = Subject(
             why="a row in both train and test makes the test results too good",
             checks=(none("n_rows_on_both_sides"),),
             breaks={"n_rows_on_both_sides": 1},
+            level=DATASET,
+        ),
+        Invariant(
+            name="no_example_on_both_sides",  # of test is equal to one of train
+            why="a test example that was trained on measures what was memorised",
+            checks=(none("n_examples_on_both_sides"),),
+            breaks={"n_examples_on_both_sides": 1},
             level=DATASET,
         ),
     ),

@@ -64,6 +64,8 @@ def as_one(*columns: Ints) -> Ints:
     for column in columns:
         low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
         width = high - low + 1
+        if width == 1:
+            continue
         if span * width >= 2**63:  # too large for one number: count the different ones instead
             code, span = _ranked(code)
             column, width = _ranked(column)
@@ -78,10 +80,11 @@ def _ranked(values: Ints) -> tuple[Ints, int]:
     return ranks.astype(np.int64), len(distinct)
 
 
-def n_distinct(values: Ints) -> int:
-    """How many different numbers there are."""
-    ordered = np.sort(values)
-    return len(values) - int((ordered[1:] == ordered[:-1]).sum())
+def n_distinct(*values: Ints) -> int:
+    """How many different numbers there are in some arrays."""
+    # Not np.unique: it puts them into a hash table, which takes ten times as long as a sort.
+    ordered = np.sort(np.concatenate(values))
+    return len(ordered) - int(np.count_nonzero(ordered[1:] == ordered[:-1]))
 
 
 def n_distinct_pairs(a: Ints, b: Ints) -> int:
@@ -89,3 +92,15 @@ def n_distinct_pairs(a: Ints, b: Ints) -> int:
     ordered = np.sort(a)
     again = np.isin(a, ordered[1:][ordered[1:] == ordered[:-1]])
     return len(a) - int(again.sum()) + n_distinct(as_one(a[again], b[again]))
+
+
+def n_in_both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> int:
+    """How many pairs of numbers of the second are in the first, too."""
+    few = np.isin(other[0], one[0])
+    if not few.any():
+        return 0
+    known = np.isin(one[0], other[0][few])
+    a = np.concatenate([one[0][known], other[0][few]])
+    b = np.concatenate([one[1][known], other[1][few]])
+    code, split = as_one(a, b), int(known.sum())
+    return int(np.isin(code[split:], code[:split]).sum())

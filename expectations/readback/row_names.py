@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.columns import Ints
 
 PLACE = ("source", "line", "sequence")
-_NAME = r"(?s)^(.*):(\d+)(?:#(\d+))?$"  # path, line and sequence of a row id
+# Path, line and sequence of a row id; numbers of more digits are none of ours.
+_NAME = r"(?s)^(?P<source>.*):(?P<line>\d{1,18})(?:#(?P<sequence>\d{1,18}))?$"
 
 
 def written(sources: Sequence[str], place: Mapping[str, Ints]) -> pa.Array:
@@ -39,13 +39,16 @@ def written(sources: Sequence[str], place: Mapping[str, Ints]) -> pa.Array:
 
 def read(sources: Sequence[str], ids: pa.Array) -> dict[str, Ints]:
     """``source``, ``line`` and ``sequence`` of each id; -1 where it says none."""
-    ordinals = {name: index for index, name in enumerate(sources)}
-    parts = pl.col("name").str.extract_groups(_NAME).struct
-    source = parts[0].replace_strict(ordinals, default=-1, return_dtype=pl.Int64)
-    line, sequence = (parts[i].cast(pl.Int64, strict=False).fill_null(-1) for i in (1, 2))
-    places = (
-        pl.Series("name", ids, dtype=pl.String)
-        .to_frame()
-        .select(source.alias("source"), line.alias("line"), sequence.alias("sequence"))
-    )
-    return {name: np.asarray(places[name].to_numpy()) for name in PLACE}
+    parts = pc.extract_regex(ids, _NAME)  # null where it is no such id
+    known = parts.is_valid()
+
+    def whole(values: pa.Array) -> Ints:
+        return np.asarray(pc.fill_null(values.cast(pa.int64()), -1).to_numpy())
+
+    def number(name: str) -> Ints:
+        text = parts.field(name)  # empty where it is left out
+        return whole(pc.if_else(pc.and_(known, pc.not_equal(text, "")), text, None))
+
+    ordinals = pc.index_in(parts.field("source"), pa.array(sources, pa.string()))
+    source = whole(pc.if_else(known, ordinals, None))
+    return {"source": source, "line": number("line"), "sequence": number("sequence")}

@@ -20,7 +20,7 @@ from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared, prepare, refuse_early
-from pipeline.build.publication import finish, finish_in, require_replaceable
+from pipeline.build.publication import finish, finish_in, remember, require_replaceable
 from pipeline.build_dir.built import Built
 from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
@@ -85,4 +85,8 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
         raise refusal.kept(error, config) from error
     with place.staging() as folder:
         made = make_parts(prepared, report)
-        return finish_in(folder, place, prepared=prepared, made=made, judge=judge, report=report)
+        built, assembled = finish_in(
+            folder, place, prepared=prepared, made=made, judge=judge, report=report
+        )
+    remember(prepared, made, assembled)
+    return built

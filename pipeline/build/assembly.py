@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from expectations.audits import require
+from expectations.audits import AuditResult, require
 from expectations.verdict import Verdict
 from pipeline import report as report_page
 from pipeline.build import description
@@ -34,6 +35,8 @@ from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
 from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
+from stages.files import file_state
+from stages.files.file_state import FileState
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,12 @@ class Assembled:
     Attributes:
         build: all of it but ``run.json`` and the manifest's file.
         verdict: that it passed.
+        seen: the states of the shards that nobody has written to since they were hashed, by path.
     """
 
     build: Build
     verdict: Verdict
+    seen: Mapping[str, FileState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,8 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    examples = planning.read_examples(works, reports)
+    grouped = prepared.config.plan.test_size > 0
+    examples = planning.read_examples(works, reports, grouped)
     sources = sources_of(prepared, works, reports)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
@@ -110,9 +116,16 @@ def assemble(
     write_dataset(folder, prepared, shards)
     outcome = replace(_outcome(prepared, planned, shards), margins=rated)
     report("check", 0, 1)
-    verdict = _judge(outcome, folder, judge)
+    verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
-    return Assembled(_completed(outcome, folder, verdict), verdict)
+    build = _completed(outcome, folder, verdict, audits)
+    return Assembled(build, verdict, _unwritten(folder, shards))
+
+
+def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
+    """The states of the shards that nobody has written to since they were hashed."""
+    found = {shard.path: shard.measured.state for shard in shards}
+    return {path: state for path, state in found.items() if file_state.of(folder / path) == state}
 
 
 def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
@@ -139,12 +152,32 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
     )
 
 
-def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Verdict:
-    """Judge what lies in the staging directory, and write the verdict down.
+def _checked(outcome: Outcome, folder: Path, judge: Judge) -> tuple[Verdict, list[AuditResult]]:
+    """The verdict on what lies in the staging directory, and the audits of it, made meanwhile.
 
     Raises:
-        ExpectationError: a critical expectation is broken.
+        ExpectationError: a critical expectation is broken, or an audit fails.
         GateError: something could not be judged.
+    """
+    verdict = _judge(outcome, folder, judge)
+    try:
+        audits = audit(folder, outcome)
+        report_page.prepare()
+    except Exception:
+        verdict()  # of shards that break a law it says more
+        raise
+    judged = verdict()
+    require(audits)
+    return judged, audits
+
+
+def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict]:
+    """Let what lies in the staging directory be judged.
+
+    Returns:
+        What waits for the verdict, writes it down and gives it. It raises ``ExpectationError``
+        where a critical expectation is broken, and ``GateError`` where something could not be
+        judged.
     """
     evidence = Evidence(
         folder=folder,
@@ -154,24 +187,24 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Verdict:
         declared=description.ledger(outcome),
         tables=judge.wants_tables,
     )
-    verdict = judge(evidence, outcome.recipe.context)
-    shutil.rmtree(folder / METRICS)
-    data_docs.offer(outcome.recipe.config.run.data_docs, verdict)
-    write_json(folder / VALIDATION, verdict.described())  # a refused build leaves it, too
-    gate.require_passed(verdict)
+    asked = judge.ask(evidence, outcome.recipe.context)
+
+    def verdict() -> Verdict:
+        found = asked()
+        shutil.rmtree(folder / METRICS)
+        data_docs.offer(outcome.recipe.config.run.data_docs, found)
+        write_json(folder / VALIDATION, found.described())  # a refused build leaves it, too
+        gate.require_passed(found)
+        return found
+
     return verdict
 
 
-def _completed(outcome: Outcome, folder: Path, verdict: Verdict) -> Build:
-    """Audits, the report and a trainer's files; then the hash of every file.
-
-    Raises:
-        ExpectationError: an audit fails.
-    """
-    described = description.describe(outcome, verdict)
-    results = audit(folder, outcome, described)
-    require(results)
-    described = replace(described, audits=in_lines(results))
+def _completed(
+    outcome: Outcome, folder: Path, verdict: Verdict, audits: list[AuditResult]
+) -> Build:
+    """The report and a trainer's files; then the hash of every file."""
+    described = replace(description.describe(outcome, verdict), audits=in_lines(audits))
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
     known = {shard.path: shard.sha256 for shard in outcome.shards}

@@ -13,9 +13,10 @@ import pyarrow as pa
 from expectations.audits import AuditFacts, AuditResult, BuildCounts, SourceCounts, run_audits
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
+from pipeline.build import description
 from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.manifest import AuditLine, Manifest
+from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
 from pipeline.shards import doubles
 from pipeline.shards.measured import read
@@ -64,24 +65,24 @@ def _lengths(plan: ShardPlan) -> Ints:
     return plan.examples.length[plan.kept].astype(np.int64)
 
 
-def _ledger(manifest: Manifest) -> BuildCounts:
-    examples, tokens = manifest.examples, manifest.tokens
-    test = manifest.splits.get("test")
+def _ledger(outcome: Outcome) -> BuildCounts:
+    examples, tokens = description.examples_of(outcome), description.tokens_of(outcome)
+    test = description.splits_of(outcome).get("test")
     return BuildCounts(
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
-        equal=manifest.rows.duplicates_found,
+        equal=int(outcome.plan.duplicate.sum()),
         too_long=examples.rejected_by_code.get("too_long", 0),
         tokens=tokens.total,
         trained=tokens.trained,
         truncated=tokens.truncated,
         test=test.examples if test else None,
-        max_length=manifest.max_length,
+        max_length=outcome.recipe.config.plan.max_length,
     )
 
 
-def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResult]:
+def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
     """Measure, judge and write ``audits.json``.
 
     Raises:
@@ -96,11 +97,12 @@ def audit(folder: Path, outcome: Outcome, manifest: Manifest) -> list[AuditResul
         max_length=config.plan.longest_example,
         model=recipe.model,
     )
-    total = manifest.tokens.total + manifest.tokens.padding
+    tokens = description.tokens_of(outcome)
+    total = tokens.total + tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
     facts = AuditFacts(
         context=context,
-        ledger=_ledger(manifest),
+        ledger=_ledger(outcome),
         lengths=_lengths(outcome.plan),
         leaked=_leaked(outcome.plan),
         sources=_sources(outcome),

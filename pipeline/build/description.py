@@ -20,6 +20,7 @@ from pipeline.manifest.counts import (
     PackingCounts,
     PaddingCounts,
     RowCounts,
+    SidesRecord,
     TokenCounts,
     TurnSplit,
 )
@@ -76,7 +77,8 @@ class Outcome:
         return total
 
 
-def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
+def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
+    """The sides that have rows, with their shards."""
     splits = {}
     for side in outcome.plan.sides:
         shards = [s for s in outcome.shards if s.split == side.name]
@@ -92,6 +94,26 @@ def _splits(outcome: Outcome) -> dict[str, SplitRecord]:
             ),
         )
     return splits
+
+
+def _sides(outcome: Outcome) -> SidesRecord | None:
+    config, rule = outcome.recipe.config, outcome.plan.rule
+    if rule is None:
+        return None
+    (column, *others) = dict.fromkeys(one.options.group_by for one in config.sources)
+    by = "question" if column is None else "column"
+    if others:  # the options of each source say by what
+        by, column = "source", None
+    return SidesRecord(
+        by=by,
+        column=column,
+        asked=config.plan.test_size,
+        share=rule.share,
+        deviation=rule.deviation,
+        groups=rule.groups,
+        groups_in_test=rule.groups_in_test,
+        largest=rule.largest,
+    )
 
 
 def _packing(outcome: Outcome) -> PackingCounts | None:
@@ -135,7 +157,8 @@ def _rows(outcome: Outcome) -> RowCounts:
     )
 
 
-def _examples(outcome: Outcome) -> ExampleCounts:
+def examples_of(outcome: Outcome) -> ExampleCounts:
+    """What became of every example."""
     ledger, plan = outcome.ledger, outcome.plan
     return ExampleCounts(
         made=sum(part.made for part in outcome.parts),
@@ -148,7 +171,7 @@ def _examples(outcome: Outcome) -> ExampleCounts:
 
 def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
-    rows, made = _rows(outcome), _examples(outcome)
+    rows, made = _rows(outcome), examples_of(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
     duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
     within = outcome.recipe.config.plan.pack_within == "part"
@@ -242,7 +265,8 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
     )
 
 
-def _tokens(outcome: Outcome) -> TokenCounts:
+def tokens_of(outcome: Outcome) -> TokenCounts:
+    """All stored tokens, by what they are for."""
     plan = outcome.plan
     split = turn_split.figures(outcome.counts.get("turn_split", {}))
     return TokenCounts(
@@ -277,11 +301,12 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         inputs=_inputs(outcome),
         rows=_rows(outcome),
-        examples=_examples(outcome),
-        tokens=_tokens(outcome),
+        examples=examples_of(outcome),
+        tokens=tokens_of(outcome),
         packing=_packing(outcome),
         padding=_padding(outcome),
-        splits=_splits(outcome),
+        splits=splits_of(outcome),
+        sides=_sides(outcome),
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

@@ -34,6 +34,8 @@ def in_parallel(
     Returns:
         The results in the order of the items.
     """
+    if not items:
+        return []
     pmap = catalog.load("pipeline.executors", run.engine, "pmap")
     results: dict[int, Result] = {}
     report(what, 0, len(items))

@@ -13,6 +13,7 @@ from pipeline.build.parallel import Report, in_parallel
 from pipeline.build.preparation import Prepared
 from pipeline.parts import part
 from pipeline.parts.part import PartReport, Work
+from pipeline.recipe import equal_build
 from stages.errors import ParityError, PipelineError, UsageError
 from stages.models.encoders import Reference
 
@@ -57,11 +58,13 @@ def make_parts(
     for backend in dict.fromkeys((prepared.recipe.backend, REFERENCE)):
         recipe = prepared.encoded_by(backend).recipe
         works = works_of(prepared, backend)
+        done = _unchanged(prepared, {number: works[number] for number in wanted})
+        left = [number for number in wanted if number not in done]
         try:
-            reports = in_parallel(
+            made = in_parallel(
                 part.make,
                 recipe,
-                [works[number] for number in wanted],
+                [works[number] for number in left],
                 run=recipe.config.run,
                 report=report,
                 what="encode",
@@ -69,11 +72,20 @@ def make_parts(
         except ParityError as error:
             difference = error
         else:
-            return MadeParts(backend, dict(zip(wanted, reports, strict=True)))
+            reports = done | dict(zip(left, made, strict=True))
+            return MadeParts(backend, {number: reports[number] for number in wanted})
     raise PipelineError(
         f"Token ids differ from Hugging Face tokenizers on a sampled row: {difference}.",
         "Nothing was published; please report it with the row and the model.",
     ) from difference
+
+
+def _unchanged(prepared: Prepared, works: Mapping[int, Work]) -> dict[int, PartReport]:
+    """Reports of the parts that an earlier build of the same output had, and that nobody has
+    written to since, as their sizes and times say."""
+    hashes = equal_build.known_hashes(prepared.config)
+    found = {number: part.finished(work, hashes.of) for number, work in works.items()}
+    return {number: report for number, report in found.items() if report is not None}
 
 
 def join(records: Sequence[MadeParts]) -> MadeParts:

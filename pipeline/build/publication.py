@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.build import refusal, run_record
+from pipeline.build import refusal, run_record, unchanged
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
@@ -37,7 +37,23 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     require_complete(prepared, made)
     with Judge(prepared.config) as judge, place.staging() as folder:
         judge.prepare()
-        return finish_in(folder, place, prepared=prepared, made=made, judge=judge, report=report)
+        built, assembled = finish_in(
+            folder, place, prepared=prepared, made=made, judge=judge, report=report
+        )
+    remember(prepared, made, assembled)
+    return built
+
+
+def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
+    """Keep the hashes of a build that has just been published, for the next one.
+
+    Raises:
+        KeyboardInterrupt: from here on an interruption says that the build is there.
+    """
+    try:
+        unchanged.keep(prepared, made, assembled)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
 
 
 def finish_in(
@@ -48,8 +64,13 @@ def finish_in(
     *,
     judge: Judge,
     report: Report,
-) -> Built:
+) -> tuple[Built, Assembled]:
     """The same in a staging directory that is there already.
+
+    Returns:
+        The build in its place, and what was assembled, of which ``unchanged`` keeps hashes when
+        the staging directory is gone: to remove it changes what the file system says of shards
+        that both builds have.
 
     Raises:
         DataError: the build is refused; why stays in ``DIR.failed``.
@@ -62,7 +83,7 @@ def finish_in(
             limits.require_within(before, assembled.build, prepared.config.run.drift)
     except DataError as error:
         raise refusal.kept(error, prepared.config, folder) from error
-    return _publish(prepared, made, assembled=assembled, place=place)
+    return _publish(prepared, made, assembled=assembled, place=place), assembled
 
 
 def require_replaceable(prepared: Prepared, place: Place) -> None:

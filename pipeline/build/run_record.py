@@ -11,6 +11,7 @@ from pipeline.inputs.scan import Input
 from pipeline.manifest.records import RunRecord
 from pipeline.parts.part import PartReport
 from pipeline.recipe.recipe import Recipe
+from stages import native
 
 
 def _peak_memory() -> int:
@@ -46,4 +47,5 @@ def describe(
         python=sys.version.split()[0],
         drift=None,
         oracle_compared=sum(report.compared for report in parts),
+        native=native.version(),
     )

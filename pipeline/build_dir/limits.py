@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.build_dir.build import Build
 from pipeline.manifest.manifest import Manifest
-from pipeline.options.phases import DRIFTS
+from pipeline.manifest.records import DRIFTS
 from stages.errors import DataError, PipelineError, UsageError
 
 ROWS, TRAINED, SHARE = DRIFTS

@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.exports import Projection
 
@@ -38,6 +37,8 @@ def read_file(path: Path) -> pa.Table:
         with path.open("rb") as lines:
             return pa.Table.from_pylist([orjson.loads(line) for line in lines])
     if path.suffix == ".parquet":
+        import pyarrow.parquet as pq  # which most builds do not need
+
         return pq.read_table(path, memory_map=True)
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_stream(file).read_all()
@@ -56,7 +57,13 @@ class _Lines:
         pass
 
 
-_WRITERS = {".parquet": pq.ParquetWriter, ".jsonl": _Lines}  # any other: pa.ipc.new_stream
+def _parquet(sink: Any, schema: pa.Schema) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(sink, schema)
+
+
+_WRITERS = {".parquet": _parquet, ".jsonl": _Lines}  # any other: pa.ipc.new_stream
 
 
 class _File:

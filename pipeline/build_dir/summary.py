@@ -64,8 +64,7 @@ def _lines(manifest: Manifest) -> list[str]:
             f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
             f"{packing.efficiency:.2%} full"
         )
-    if manifest.options.get("test_size") and "test" not in manifest.splits:
-        lines.append("test      none: --test-size gives less than one row")
+    lines += in_words.sides(manifest.sides)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

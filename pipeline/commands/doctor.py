@@ -12,6 +12,7 @@ from pipeline import tasks
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import chosen, with_options
 from pipeline.options.config import default_cache
+from stages import native
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,12 +60,14 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     source = read_text(template) if template else None
     examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
     described = doctor.described(examined, stop)
+    described["native"] = native.version()
     failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if as_json:
         print_object(UsageError.exit_code if failed else 0, described)
     else:
         column = max(map(len, examined.verdicts))
         click.echo(f"{examined.model.profile.name} (tokenizer: {examined.source})")
+        click.echo(native.described())
         for name, verdict in examined.verdicts.items():
             click.echo("\n".join(_lines(name, verdict, column)))
         if described["serving"]:

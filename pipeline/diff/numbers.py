@@ -144,7 +144,7 @@ def read(build: Build) -> Numbers:
         np.concatenate([piece[at] for piece in pieces]) if pieces else np.zeros(0, kind)
         for at, kind in enumerate(kinds)
     ]
-    return Numbers(sides, tuple(sources.names), *joined)  # type: ignore[arg-type]
+    return Numbers(sides, tuple(sources.names), *joined)
 
 
 def names(build: Build, places: Sequence[int]) -> list[str]:

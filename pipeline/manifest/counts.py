@@ -50,6 +50,30 @@ class ExampleCounts(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class SidesRecord(JsonRecord):
+    """How examples were split into train and test.
+
+    Attributes:
+        by: ``question`` or ``column``: rows that are equal in it are on one side; ``source``
+            where sources of the build differ in this.
+        column: of ``--group-by``.
+        asked: the share of ``--test-size``; ``share``: of the examples that are in test.
+        deviation: the standard deviation of that share over seeds, which follows from the groups.
+        groups: different questions, or values of columns; ``largest``: the share of the
+            examples that are in the largest.
+    """
+
+    by: str
+    column: str | None
+    asked: float
+    share: float
+    deviation: float
+    groups: int
+    groups_in_test: int
+    largest: float
+
+
+@dataclass(frozen=True, slots=True)
 class TurnSplit(JsonRecord):
     """Conversations that became one example per trained turn.
 

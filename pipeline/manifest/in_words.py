@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline.manifest.counts import MarginCounts
+from pipeline.manifest.counts import MarginCounts, SidesRecord
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.model_record import RepairRecord
+
+LARGE = 0.1  # share of the examples that should not all be on one side
 
 
 def margins(counts: MarginCounts | None) -> str | None:
@@ -14,6 +16,24 @@ def margins(counts: MarginCounts | None) -> str | None:
         return None
     total = counts.present + counts.absent
     return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"
+
+
+def sides(record: SidesRecord | None) -> list[str]:
+    """Lines for the summary of a build with a test split."""
+    if record is None:
+        return []
+    named = {"question": "questions", "column": f"values of {record.column}"}
+    what = named.get(record.by, "questions or values of columns")
+    lines = [
+        (
+            f"test      {record.share:.2%} of the examples ({record.asked:.2%} asked, give or take "
+            f"{record.deviation:.2%}): {record.groups_in_test} of {record.groups} {what}"
+        )
+    ]
+    if record.largest > LARGE:
+        way = "--group-by another column" if record.by == "column" else "--group-by COLUMN"
+        lines.append(f"warning   {record.largest:.0%} of the examples are one of the {what}: {way}")
+    return lines
 
 
 def inference(manifest: Manifest) -> list[str]:

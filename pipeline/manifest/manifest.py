@@ -17,6 +17,7 @@ from pipeline.manifest.counts import (
     PackingCounts,
     PaddingCounts,
     RowCounts,
+    SidesRecord,
     TokenCounts,
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
@@ -214,6 +215,7 @@ class Manifest(Sealed):
         format: of all inputs, comma-separated.
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
+        sides: None without ``--test-size``.
         for_: the trainer of ``--for``.
         export: None for builds.
     """
@@ -238,6 +240,7 @@ class Manifest(Sealed):
     packing: PackingCounts | None
     padding: PaddingCounts | None
     splits: Mapping[str, SplitRecord]
+    sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

@@ -16,6 +16,9 @@ REJECTS = "rejects.jsonl"
 TOKENIZER = "tokenizer"
 
 
+DRIFTS = ("rows", "trained_tokens", "source_share")  # numbers whose change --drift limits
+
+
 @dataclass(frozen=True, slots=True)
 class Change(JsonRecord):
     """A number before and after; ``change`` is relative, None where nothing was before."""
@@ -37,6 +40,7 @@ class RunRecord(Sealed):
         drift: numbers that differ from the build that was replaced; None when there was none.
         files_left_out: names of files in named folders that no reader is for.
         oracle_compared: sequences that were compared with the vocabulary itself.
+        native: version of the native module that was used; None without it.
     """
 
     started: str
@@ -52,6 +56,7 @@ class RunRecord(Sealed):
     drift: Mapping[str, Change] | None
     files_left_out: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     oracle_compared: int = field(default=0, metadata=OPTIONAL)
+    native: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,8 +164,10 @@ def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Re
         asked = error.exit_code
         return Result(status_of(asked), asked, error.format_message(), _help(error), paths=places)
     if isinstance(error, KeyboardInterrupt | click.Abort):  # click makes the second of the first
-        message = "interrupted; nothing was published"
-        return Result(FAILED, INTERRUPTED, message, "Run it again.", paths=places)
+        published = next(iter((error.__cause__ or error).args), "")
+        message = f"interrupted; {published or 'nothing was published'}"
+        remedy = "" if published else "Run it again."
+        return Result(FAILED, INTERRUPTED, message, remedy, paths=places)
     if isinstance(error, OSError) and not isinstance(error, PipelineError):
         error = _from_system(error)
     if isinstance(error, PipelineError):

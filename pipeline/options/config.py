@@ -82,7 +82,9 @@ class Source:
     @classmethod
     def of_record(cls, recorded: Mapping[str, Any], data: tuple[str, ...]) -> Source:
         """The source that ``recorded`` gave; ``data``: where its inputs are now."""
-        values = {key: tuple(x) if isinstance(x, list) else x for key, x in recorded.items()}
+        values: dict[str, Any] = {
+            key: tuple(x) if isinstance(x, list) else x for key, x in recorded.items()
+        }
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
@@ -100,17 +102,25 @@ class Config:
     run: RunOptions
 
     def __post_init__(self) -> None:
+        for one in self.sources:
+            self._require_fitting(one.options)
+
+    def _require_fitting(self, source: SourceOptions) -> None:
+        """A source's options go together with those of the other phases."""
         kind = self.parts.kind
-        for source in (one.options for one in self.sources):
-            if source.train_on != "assistant" and not kind.trains_answers:
-                raise UsageError(
-                    f"--train-on {source.train_on} is not for {self.task}.", "Leave it out."
-                )
-            if source.reasoning == "mask" and not kind.trains_answers:
-                raise UsageError(
-                    f"--reasoning mask is not for {self.task}.",
-                    "Leave it out, or use --reasoning strip.",
-                )
+        if source.train_on != "assistant" and not kind.trains_answers:
+            raise UsageError(
+                f"--train-on {source.train_on} is not for {self.task}.", "Leave it out."
+            )
+        if source.reasoning == "mask" and not kind.trains_answers:
+            raise UsageError(
+                f"--reasoning mask is not for {self.task}.",
+                "Leave it out, or use --reasoning strip.",
+            )
+        if source.group_by is not None and not self.plan.test_size:
+            raise UsageError(
+                "--group-by is for builds with a test split.", "Give --test-size, or leave it out."
+            )
 
     @classmethod
     def of(
@@ -188,10 +198,16 @@ class Config:
         return self.parts.task
 
     @property
+    def groups(self) -> str | None:
+        """The column that decides which rows of the one source are on one side of a split, or an
+        empty text where their questions do; None without a split."""
+        return (self.source.group_by or "") if self.plan.test_size else None
+
+    @property
     def for_parts(self) -> dict[str, object]:
         """What the parts of one source depend on beside the model and the bytes of their splits."""
-        options = _recorded(self.source) | _recorded(self.parts)
-        return _in_order(options) | {"longest_example": self.plan.longest_example}
+        derived = {"longest_example": self.plan.longest_example, "groups": self.groups}
+        return _in_order(_recorded(self.source) | _recorded(self.parts)) | derived
 
     @property
     def for_build(self) -> dict[str, object]:

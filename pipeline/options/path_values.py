@@ -10,7 +10,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.values import Texts, Value, plain
+from pipeline.options.many_values import Texts
+from pipeline.options.values import Value, plain
 from stages.errors import UsageError
 
 

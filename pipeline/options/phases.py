@@ -14,6 +14,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pipeline.manifest.records import DRIFTS
+from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.shell import Command
@@ -25,7 +27,6 @@ from stages.rows.selection import condition
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts
 _OPTION = "option"
-DRIFTS = ("rows", "trained_tokens", "source_share")  # numbers that --drift limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,9 @@ class SourceOptions:
 
     data: tuple[str, ...] = option(MISSING, paths.Data(), "Files, folders, globs, URLs or hub datasets.", flags=(), recorded=_NAMED)
     format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
-    map: Mapping[str, str] = option({}, v.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
-    ignore: tuple[str, ...] = option((), v.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
-    where: tuple[str, ...] = option((), v.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
+    map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
+    ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
+    where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.")
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.")
@@ -148,10 +149,13 @@ class SourceOptions:
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.")
     reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.")
     reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.")
+    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question.")
 
     def __post_init__(self) -> None:
         for text in self.where:
             condition(text)  # raises where it cannot be read
+        if self.group_by == "":
+            raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
         if self.reasoning == "mask" and self.train_on == "all":
             raise UsageError(
                 "--reasoning mask is not for --train-on all.",
@@ -175,7 +179,7 @@ class PartOptions:
     date: str | None = option(None, v.Text("YYYY-MM-DD"), "Date that a template prints [fixed by the profile].")
     prm_template: str = option("chat", v.one_of("chat", "raw"), "Render PRM rows as a chat, or as their own text.")
     thinking: str = option("auto", v.one_of("auto", "on", "off"), "Prompt of hybrid reasoning models: on or off for all answers; auto chooses per answer.")
-    add_token: tuple[str, ...] = option((), v.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
+    add_token: tuple[str, ...] = option((), many.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
 
     def __post_init__(self) -> None:
         trims = self.kind.trims
@@ -206,9 +210,9 @@ class PlanOptions:
     pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
-    stop: tuple[str, ...] = option((), v.Texts("TEXT"), "Custom stop marker for serving.json.")
+    stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.")
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
-    test_size: float = option(0.0, v.Number(least=0), "Rows for a test split: a share below 1, or a number.")
+    test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle and --test-size.")
 
@@ -232,11 +236,10 @@ class PlanOptions:
             )
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-        whole = self.test_size < 1 or float(self.test_size).is_integer()
-        if not (0 <= self.test_size < 2**53 and whole):  # NaN included
+        if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
-                f"--test-size must be a share or a number of rows, not {self.test_size}.",
-                "Give a share below 1, or a number of rows.",
+                f"--test-size must be a share below 1, not {self.test_size:g}.",
+                "Give 0.05, say. A number of rows would move rows to the other side as data grows.",
             )
 
     @property
@@ -256,7 +259,7 @@ class JudgeOptions:
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.")
-    tolerance: Mapping[str, float] = option({}, v.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
+    tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
 
     def __post_init__(self) -> None:
@@ -271,7 +274,7 @@ class RunOptions:
     output: Path = option(MISSING, paths.Place(), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
     keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
-    drift: Mapping[str, float] = option({}, v.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
+    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")

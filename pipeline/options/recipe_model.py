@@ -14,10 +14,10 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from pipeline.options.budgets import AMOUNT, NAME, OF_SOURCE, Amount
+from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.shell import Command
-from pipeline.options.values import Pairs, Texts
 
 SCHEMA = Path(__file__).with_name("recipe.schema.json")
 VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"

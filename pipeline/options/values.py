@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, Literal
-
-from stages.errors import UsageError
 
 
 class Words(str):
@@ -139,39 +136,49 @@ class Number(Value):
     """A number between two others, both included.
 
     Attributes:
-        above: it must be greater than this.
+        above: it must be greater than this; ``below``: less than this.
     """
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
+    below: float | None = None
 
     @property
     def words(self) -> str:
-        return "a number" + _between(self.least, self.most, self.above)
+        return "a number" + _between(self.least, self.most, self.above, self.below)
 
     def of_click(self) -> dict[str, Any]:
         import click
 
-        return {"type": click.FloatRange(self.least, self.most)}
+        return {"type": click.FloatRange(self.least, self.most), "metavar": self.metavar}
 
     def of_pydantic(self) -> Any:
         from typing import Annotated
 
         from pydantic import Field
 
-        limits = Field(ge=self.least, le=self.most, gt=self.above, allow_inf_nan=False)
+        limits = Field(
+            ge=self.least, le=self.most, gt=self.above, lt=self.below, allow_inf_nan=False
+        )
         return Annotated[float, limits]
 
     def loosened(self, value: Any) -> Any:
-        return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+        return float(value) if isinstance(value, str) and NUMBER.fullmatch(value) else value
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
-_NUMBER = re.compile(r"[+-]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+NUMBER = re.compile(r"[+-]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def _between(least: float | None, most: float | None, above: float | None = None) -> str:
+def _between(
+    least: float | None,
+    most: float | None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str:
+    if below is not None:
+        return f" from {least or 0:g} to below {below:g}"
     if above is not None:
         return f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
     if least is not None and most is not None:
@@ -195,111 +202,6 @@ class Switch(Value):
     def loosened(self, value: Any) -> Any:
         known = {"true": True, "false": False}
         return known.get(value, value) if isinstance(value, Words) else value
-
-
-@dataclass(frozen=True, slots=True)
-class Texts(Value):
-    """Several texts.
-
-    Attributes:
-        check: raises where one is no value.
-    """
-
-    check: Callable[[str], object] | None = None
-
-    @property
-    def words(self) -> str:
-        return "a list of texts"
-
-    @property
-    def many(self) -> bool:
-        return True
-
-    def of_pydantic(self) -> Any:
-        return list[str]
-
-    def loosened(self, value: Any) -> Any:
-        if isinstance(value, Words) and value.startswith("["):
-            value = _toml(value)
-        if isinstance(value, str | PathLike):
-            return [plain(value)]
-        return [plain(one) for one in value] if isinstance(value, tuple | list) else value
-
-    def settled(self, value: Any) -> Any:
-        if self.check is not None:
-            for text in value:
-                self.check(text)
-        return tuple(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs(Value):
-    """Values by name: a table in a recipe, ``NAME=VALUE`` on a command line.
-
-    Attributes:
-        flag: an example of it, which a message shows.
-        numbers: whether the values are numbers; else they are texts.
-        check: raises where they are no values of the option.
-    """
-
-    flag: str = ""
-    numbers: bool = False
-    check: Callable[[Mapping[str, Any]], object] | None = None
-
-    @property
-    def words(self) -> str:
-        return f"a table of {'numbers' if self.numbers else 'texts'}"
-
-    @property
-    def many(self) -> bool:
-        return True
-
-    def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        if self.numbers:
-            return dict[str, Annotated[float, Field(allow_inf_nan=False)]]
-        return dict[str, str]
-
-    def loosened(self, value: Any) -> Any:
-        if isinstance(value, Words) and value.startswith("{"):
-            value = _toml(value)
-        if isinstance(value, Mapping):
-            each = Number() if self.numbers else Text()
-            return {name: each.loosened(one) for name, one in _flat(value)}
-        if isinstance(value, str):
-            value = [value]
-        if isinstance(value, tuple | list) and all(isinstance(one, str) for one in value):
-            return self._of_words(tuple(value))
-        return value
-
-    def _of_words(self, pairs: tuple[str, ...]) -> dict[str, Any]:
-        """What ``NAME=VALUE`` says.
-
-        Raises:
-            UsageError: one is not written so, or a name is there twice.
-        """
-        option = self.flag.partition(" ")[0]
-        found: dict[str, Any] = {}
-        for pair in pairs:
-            name, _, text = pair.partition("=")
-            number = float(text) if _NUMBER.fullmatch(text) else None
-            if not (name and text) or (self.numbers and number is None):
-                raise UsageError(
-                    f"{option} {pair!r} is not {self.metavar}.", f"For example {self.flag}."
-                )
-            if name in found:
-                raise UsageError(f"{option} names {name} twice.", "One value belongs to a name.")
-            found[name] = number if self.numbers else text
-        return found
-
-    def settled(self, value: Any) -> Any:
-        found = dict(self.loosened(value))
-        if found and self.check is not None:
-            self.check(found)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,20 +231,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, PathLike):
         return fspath(value)
     return str(value) if isinstance(value, Words) else value
-
-
-def _toml(words: str) -> Any:
-    """What a table or a list that was written as TOML holds; the words where it is none."""
-    try:
-        return tomllib.loads(f"value = {words}\n")["value"]
-    except ValueError:
-        return str(words)
-
-
-def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A table's entries, those of inner tables under dotted names."""
-    entries = []
-    for key, value in table.items():
-        inner = _flat(value) if isinstance(value, Mapping) else [("", value)]
-        entries += [(f"{key}.{name}" if name else key, item) for name, item in inner]
-    return entries

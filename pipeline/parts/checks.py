@@ -78,10 +78,9 @@ def require_counts(
         PipelineError: they differ; the row ids of all later parts would be wrong.
     """
     refused_lines = np.array([line for line, _ in refused], np.int64)
-    lines = np.union1d(examples.column("line").to_numpy(), refused_lines)
     together = np.concatenate([examples.column("line").to_numpy(), refused_lines])
-    each_line, times = np.unique(together, return_counts=True)
-    several = set(each_line[times > 1].tolist())
+    lines, times = np.unique(together, return_counts=True)
+    several = set(lines[times > 1].tolist())
     # A row that normalize refuses as a whole never was a sequence; one of several sequences was.
     gone = sum(stage != "normalize" or line in several for line, stage in refused)
     sequences = examples.num_rows + gone

@@ -11,9 +11,10 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -30,12 +31,18 @@ from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
-from stages.rows import notes
+from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
+
+
+def columns_of(recipe: Recipe) -> list[str]:
+    """The columns of a part: what plans are made from, and what is stored of an example."""
+    grouped = (groups.NAME,) if recipe.config.plan.test_size else ()
+    return [*PLAN_COLUMNS, *grouped, *recipe.task.stored]
 
 
 @dataclass(slots=True)
@@ -129,16 +136,8 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Wor
         # place are left out, so the same rows elsewhere are the same part.
         source = f"{prints[number, name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
         key = hashlib.sha256(source.encode()).hexdigest()
-        works.append(
-            Work(
-                split=split,
-                format=name,
-                folder=folder,
-                key=key,
-                first_line=_first_line(split, works),
-                source=number,
-            )
-        )
+        line = _first_line(split, works)
+        works.append(Work(split, name, folder, key, first_line=line, source=number))
     return works
 
 
@@ -152,8 +151,13 @@ def _first_line(split: Split, before: list[Work]) -> int | None:
     return last.first_line + last.split.lines
 
 
-def finished(work: Work) -> PartReport | None:
-    """The report of a part that is already there; None where any byte of it is not as written."""
+def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> PartReport | None:
+    """The report of a part that is already there; None where any byte of it is not as written.
+
+    Args:
+        known: gives the hash of a file, or None; by default every file is read.
+    """
+    sha256 = known or file_hash.sha256
     try:
         data = work.report.read_bytes()
         if seal.problem(data) is not None:
@@ -161,14 +165,24 @@ def finished(work: Work) -> PartReport | None:
         content = json.loads(data)
         report = PartReport(**content[_REPORT])
         whole = content[_KEY] == work.key and checks.counts_lines(work, report)
-        whole = whole and file_hash.sha256(work.path) == report.sha256
-        whole = whole and file_hash.sha256(work.rejects) == report.rejects_sha256
+        whole = whole and sha256(work.path) == report.sha256
+        whole = whole and sha256(work.rejects) == report.rejects_sha256
     except (OSError, ValueError, TypeError, KeyError):
         return None
     if not whole:
         return None
-    work.path.touch()  # a part in use is not pruned
+    for path in (work.path, work.rejects, work.report):  # last, as when they were written
+        _use(path)
     return report
+
+
+def _use(path: Path) -> None:
+    """Set the time of a file's last use: what is in use is not pruned. Nothing was written to it,
+    so the time of modification stays."""
+    try:
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    except PermissionError:  # somebody else's file: they alone may set times of their choice
+        path.touch()
 
 
 class PartReject(NamedTuple):
@@ -200,7 +214,7 @@ class _Rejects:
         self.lines: list[bytes] = []
         self.refused: list[checks.Refused] = []
 
-    def take(self, gone: Iterable[chain.Gone], records: dict[int, Record]) -> None:
+    def take(self, gone: Iterable[chain.Gone], records: Mapping[int, Record]) -> None:
         for stage, line, sequence, code, detail in chain.refusals(gone):
             record = records[line]
             entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
@@ -209,8 +223,7 @@ class _Rejects:
 
 
 def _stored(recipe: Recipe, batch: Batch) -> Batch:
-    stored = recipe.task.stored
-    return (fold(batch) if "folded" in stored else batch).select([*PLAN_COLUMNS, *stored])
+    return (fold(batch) if "folded" in recipe.task.stored else batch).select(columns_of(recipe))
 
 
 def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
@@ -282,12 +295,13 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     report, rejects, batches = PartReport(), _Rejects(), []
     last = -1  # the last line that held a row
     for lines in readers.load(work.split.reader).read(work.split):
-        records = {record.line: record for record in lines.records}
+        records = lines.by_line
         report.lines += lines.lines
+        report.damage = lines.damage or report.damage
+        # First of all: rows that were asked for already are not read as columns.
+        normalized = normalize(lines.records)
         report.rows += len(lines.records)
         last = max(records, default=last)
-        report.damage = lines.damage or report.damage
-        normalized = normalize(lines.records)
         report.made += checks.made(normalized)
         batch, gone = chain.through(normalized, stages)
         if not normalize.example_kind.given:  # token ids of users may break invariants
@@ -299,7 +313,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
             batches.append(_stored(recipe, batch))
     _count_readings(report, normalize, witness)
     checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
-    schema = columns.schema([*PLAN_COLUMNS, *recipe.task.stored])
+    schema = columns.schema(columns_of(recipe))
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     checks.require_counts(work, report, examples=table, refused=rejects.refused)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)

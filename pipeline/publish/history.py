@@ -43,7 +43,7 @@ def read(folder: Path) -> list[Mapping[str, Any]]:
         content = (folder / HISTORY).read_bytes()
     except FileNotFoundError:
         return []
-    lines = []
+    lines: list[Mapping[str, Any]] = []
     for text in content.splitlines():
         try:
             line = json.loads(text)

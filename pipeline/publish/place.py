@@ -130,6 +130,9 @@ class Place:
             removed, notes = versions.retain(self.real, self.keep)
         except OSError as error:  # the build is published all the same
             return (), (f"old versions could not be removed: {error}",)
+        except KeyboardInterrupt:
+            said = f"{self.shown(build_id)} is the current version"
+            raise KeyboardInterrupt(said) from None
         return tuple(removed), tuple(notes)
 
     def current(self) -> str | None:

@@ -62,7 +62,7 @@ def is_releases(folder: Path) -> bool:
 def current_id(folder: Path) -> str | None:
     """The version that the link names; None where there is no link, or no such version."""
     try:
-        name = os.readlink(folder / CURRENT).rstrip("/")
+        name = str((folder / CURRENT).readlink())
     except OSError:
         return None
     return name if _ID.fullmatch(name) and (folder / name / MANIFEST).is_file() else None

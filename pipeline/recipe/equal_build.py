@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
@@ -65,7 +64,7 @@ def look(config: Config) -> Look:
     files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
         return Look(place, tuple(scan(config, files)), None)
-    hashes = KnownHashes(_kept_at(config, place), trusted=not config.run.verify)
+    hashes = known_hashes(config)
     known = [hashes.of(file.path) for file in files]
     if all(known) and place.before.exists():
         sources = [config.sources[file.source].name for file in files]
@@ -93,9 +92,16 @@ def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownH
     return Look(place, inputs, _built(config, place, there))
 
 
-def _kept_at(config: Config, place: Place) -> Path:
-    name = hashlib.sha256(os.fsencode(place.real)).hexdigest()
-    return config.run.cache_dir / "hashes" / f"{name}.json"
+def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
+    """The hashes that are kept of a build's inputs, of what it is made of, and of its files.
+
+    Args:
+        empty: begin anew, without those that were kept before.
+    """
+    target = os.path.realpath(config.run.output)
+    name = hashlib.sha256(os.fsencode(target)).hexdigest()
+    path = config.run.cache_dir / "hashes" / f"{name}.json"
+    return KnownHashes(path, trusted=not (empty or config.run.verify))
 
 
 def _built(config: Config, place: Place, there: Build) -> Built:

@@ -123,6 +123,7 @@ class Recipe:
             printed=printed_fields(self.model.profile.chat_template),
             stop_text=config.source.stop_text,
             step_separator=self.model.profile.step_tokens.separator,
+            group_by=config.groups,
         )
 
     @property

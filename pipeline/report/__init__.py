@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.build_dir.build import Build
+from pipeline.report import page
 from pipeline.report.page import render
 from pipeline.view.drawing import Shards
 from stages.errors import UsageError
@@ -19,6 +20,11 @@ def make(build: Build) -> str:
         build: its manifest need not have ``files`` yet, since the page does not list them.
     """
     return render(Shards(build))
+
+
+def prepare() -> None:
+    """Compile the page's template, which takes as long as the page."""
+    page.template()
 
 
 def write(build: Build) -> None:

@@ -66,7 +66,8 @@ def _percent(part: float, whole: float) -> float:
 
 
 @functools.cache
-def _template() -> jinja2.Template:
+def template() -> jinja2.Template:
+    """The template of the page, compiled once per process."""
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -126,7 +127,7 @@ def render(shards: Shards) -> str:
     build = shards.build
     kind = tasks.kind_of(build.manifest.task)
     padding = (PADDING,) if layouts.load(build.manifest.layout).pads else ()
-    return _template().render(
+    return template().render(
         m=build.manifest,
         kind=kind,
         legend=(*kind.legend, *padding),

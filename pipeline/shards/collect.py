@@ -126,9 +126,11 @@ class _Lists:
             strict=True,
         )
         views = self._views
-        joined = b"".join([views[part][start:stop] for part, start, stop in pieces])
+        found = [views[part][start:stop] for part, start, stop in pieces]
+        # One slice is not copied.
+        content = pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
         offsets = offsets_of(stops - starts)
-        values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, pa.py_buffer(joined)])
+        values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, content])
         return make_list(offsets, values)
 
 

@@ -41,13 +41,19 @@ class _Slices:
 
     def __call__(self, start: int, stop: int) -> Lists:
         some = slice(start, stop)
-        lengths = self._lengths[some]
-        first = 4 * self._starts[some]
-        last = first + 4 * lengths
-        where = zip(self._part[some].tolist(), first.tolist(), last.tolist(), strict=True)
+        part, lengths, first = self._part[some], self._lengths[some], self._starts[some]
+        last = first + lengths
+        # An example that begins where the one before it ends is of the same run.
+        runs = np.flatnonzero((part[1:] != part[:-1]) | (first[1:] != last[:-1])) + 1
+        if not len(part):
+            return offsets_of(lengths), np.zeros(0, np.int32)
+        heads, tails = np.append(0, runs), np.append(runs, len(part)) - 1
+        begins, ends = (4 * first[heads]).tolist(), (4 * last[tails]).tolist()
+        where = zip(part[heads].tolist(), begins, ends, strict=True)
         views = self._bytes
-        joined = b"".join([views[part][begin:end] for part, begin, end in where])
-        return offsets_of(lengths), np.frombuffer(joined, np.int32)
+        pieces = [views[of][begin:end] for of, begin, end in where]
+        content = pieces[0] if len(pieces) == 1 else b"".join(pieces)  # one is not copied
+        return offsets_of(lengths), np.frombuffer(content, np.int32)
 
 
 class Expected:

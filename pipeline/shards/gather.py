@@ -11,7 +11,7 @@ import pyarrow as pa
 from expectations.readback.stored_rows import Sources
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
-from pipeline.shards.collect import Collector, PartSource
+from pipeline.shards.collect import Collector, PartSource, Picks
 from pipeline.shards.expected import Expected
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from stages import layouts
@@ -98,9 +98,8 @@ class ShardReport:
         return replace(self, path=path, split=split, measured=measured)
 
 
-def _examples(shared: Gather, collect: Collector, order: Ints) -> Callable[[int, int], pa.Table]:
-    """The examples of these numbers from .. to .., with their row ids."""
-    picked = collect.picks(order)
+def _examples(shared: Gather, collect: Collector, picked: Picks) -> Callable[[int, int], pa.Table]:
+    """The picked examples from .. to .., with their row ids."""
     stored = {name: collect.blocks(picked, name) for name in shared.stored}
     named = collect.row_ids(picked)
 
@@ -179,14 +178,15 @@ def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Cou
     """
     recipe, path = shared.recipe, Path(shared.folder) / shard.path
     layout, shape = layouts.load(recipe.config.plan.layout), recipe.shape(shared.width)
-    fetch = _examples(shared, collect, shard.order)
+    picked = collect.picks(shard.order)
+    fetch = _examples(shared, collect, picked)
 
     def examples(first: int, last: int) -> pa.Table:
         block = fetch(first, last)
         counting(block)
         return block
 
-    lengths = collect.numbers(collect.picks(shard.order), "length")
+    lengths = collect.numbers(picked, "length")
     try:
         return write(
             path,

@@ -4,9 +4,10 @@ A shard's bytes follow from a few things: the recipe (code version included), th
 examples come from, which of their rows it holds in what order, and what its inputs are called. A
 hash of these is the shard's key. For every shard that is made, the cache remembers its key and what
 was measured of it, under the hash of its bytes. A later build of the same output finds the shards
-of the build that it replaces there; one with the right key is linked into the new build, and hashed
-again. Whatever is missing or not as it was written makes the shard a new one, as if there were no
-build before.
+of the build that it replaces there; one with the right key is linked into the new build. It is
+hashed again, unless its size and times say that nothing was written to it since it was
+(``--verify`` hashes all). Whatever is missing or not as it was written makes the shard a new one,
+as if there were no build before.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from pipeline.shards.measured import METRICS, file_of, files_of
 from pipeline.shards.plan import part_of
 from stages.errors import PipelineError
 from stages.files import file_hash, file_state
+from stages.files.file_state import FileState
+from stages.files.known_hashes import KnownHashes
 
 FOLDER = "shards"  # in the cache
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -60,6 +63,7 @@ class Keeping:
         parts: the sha256 of each part's file.
         previous: by key.
         cache: the folder for what is remembered.
+        hashes: of files that nobody has written to since.
     """
 
     gather: Gather
@@ -67,13 +71,14 @@ class Keeping:
     parts: tuple[str, ...]
     previous: Mapping[str, Previous]
     cache: str
+    hashes: KnownHashes
 
 
 def key_of(keeping: Keeping, shard: ShardWork) -> str:
     """The hash of all that a shard's bytes and its metrics follow from, but its place."""
     shared = keeping.gather
     parts = part_of(shared.starts, shard.order)
-    used = np.unique(parts)
+    used = np.flatnonzero(np.bincount(parts))  # np.unique would hash every one of them
     ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
     sources = [
         [
@@ -184,13 +189,27 @@ def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardRep
     report = report.at(shard.path, shard.split)
     for name, sha256 in content["files"].items():
         _link(memory.with_suffix(f".{name}"), file_of(folder / METRICS, shard.path, name), sha256)
-    path = folder / shard.path
-    _link(Path(there.path), path)
-    state = file_state.of(path)  # before its bytes are looked at
-    _require(path, report.sha256)
+    state = _linked(keeping.hashes, Path(there.path), folder / shard.path, report.sha256)
     memory.touch()  # what is in use is not pruned
-    measured = replace(report.measured, state=state, settled=state.settled())
+    # The link has just changed the file's state, and two changes within a tick look like one. A
+    # write would show all the same: by the time of modification, which is older.
+    measured = replace(report.measured, state=state, settled=state.dated())
     return replace(report, measured=measured)
+
+
+def _linked(hashes: KnownHashes, source: Path, target: Path, sha256: str) -> FileState:
+    """Link a shard to its new place; its state there.
+
+    Raises:
+        ValueError, OSError: see ``_link``.
+    """
+    before = file_state.of(source)
+    known = hashes.of(source) == sha256
+    _link(source, target)
+    state = file_state.of(target)  # before its bytes are looked at
+    if not (known and state.written_as(before)):  # or it is a copy
+        _require(target, sha256)
+    return state
 
 
 def _unlink(keeping: Keeping, shard: ShardWork) -> None:

@@ -17,11 +17,13 @@ import pyarrow as pa
 
 from pipeline.options.config import PlanOptions
 from pipeline.parts.part import PartReport, Work
-from pipeline.shards import doubles
+from pipeline.shards import doubles, sides
 from pipeline.shards.doubles import Digests
+from pipeline.shards.sides import TEST, TRAIN, Groups, SplitRule
 from stages import layouts, packing
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError, UsageError
+from stages.rows import groups
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23
@@ -40,6 +42,7 @@ class PlannedExamples:
         row: number of the input row, over all inputs; ascending.
         length, trained: tokens.
         digest: 16 bytes each.
+        group: what decides its side of a split; None without one.
     """
 
     starts: Ints
@@ -47,6 +50,7 @@ class PlannedExamples:
     length: Counts
     trained: Counts
     digest: Digests
+    group: Groups | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -91,6 +95,7 @@ class ShardPlan:
     Attributes:
         duplicate: which examples equal an earlier one (dropped only with ``--dedup``).
         width: of padded rows, in tokens; 0 otherwise.
+        rule: how the sides were made; None where there is one side.
     """
 
     examples: PlannedExamples
@@ -99,6 +104,7 @@ class ShardPlan:
     sides: tuple[Side, ...]
     width: int
     lower_bound: int
+    rule: SplitRule | None = None
 
 
 def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
@@ -110,21 +116,27 @@ def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
         return pa.ipc.open_file(source, options=options).read_all()
 
 
-def read_examples(works: list[Work], reports: list[PartReport]) -> PlannedExamples:
+def read_examples(
+    works: list[Work], reports: list[PartReport], grouped: bool = False
+) -> PlannedExamples:
     """The planning columns of all parts.
+
+    Args:
+        grouped: the parts have the groups of their rows.
 
     Raises:
         PipelineError: the examples of a part are not in the order of its rows.
     """
-    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _COLUMNS}
+    names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
-        table = columns_of(work.path, _COLUMNS)
+        table = columns_of(work.path, names)
         line = table.column("line").to_numpy()
         if (line[1:] < line[:-1]).any():
             raise PipelineError(f"{work}: the examples are not in the order of their rows.")
         columns["line"].append(line + base)
-        for name in ("length", "trained"):
+        for name in set(names) - {"line", "digest"}:
             columns[name].append(table.column(name).to_numpy())
         columns["digest"].append(doubles.digests_of(table.column("digest")))
         base += report.lines
@@ -134,6 +146,7 @@ def read_examples(works: list[Work], reports: list[PartReport]) -> PlannedExampl
         length=_joined(columns, "length", np.dtype(np.int32)),
         trained=_joined(columns, "trained", np.dtype(np.int32)),
         digest=_joined(columns, "digest", doubles.DIGEST),
+        group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
     )
 
 
@@ -142,28 +155,6 @@ def _joined(
 ) -> npt.NDArray[Any]:
     """One column of all parts, whose pieces are given up."""
     return np.concatenate([np.zeros(0, kind), *columns.pop(name)], dtype=kind)
-
-
-def _mixed(values: Ints, seed: int) -> npt.NDArray[np.uint64]:
-    """SplitMix64 of each number: an order that looks random and depends on the seed alone."""
-    # Sums and products wrap at 64 bits: the constants are those of the published generator.
-    mixed = values.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
-
-
-def _test_rows(rows: Ints, size: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Which examples go to the test side: all sequences of a row together."""
-    # Rows are ranked by a hash of their number, not drawn one after another, so that a larger size
-    # takes the same rows and more.
-    present = np.zeros(int(rows.max()) + 1, bool)
-    present[rows] = True
-    distinct = np.flatnonzero(present)
-    wanted = int(size) if size >= 1 else round(size * len(distinct))
-    ranked = distinct[np.argsort(_mixed(distinct, seed), kind="stable")]
-    present[ranked[wanted:]] = False
-    return present[rows]
 
 
 def _within_parts(
@@ -210,7 +201,7 @@ def lay_out(
     own = lengths[chosen].astype(np.int64)
     apart = 1
     if starts is not None and options.pack_within == "part":
-        apart = len(np.unique(part_of(starts, chosen)))
+        apart = int(np.count_nonzero(np.bincount(part_of(starts, chosen))))
         places, sizes = _within_parts(chosen, own, options, starts)
     else:
         places, sizes = layouts.load(options.layout).plan(own, options.max_length)
@@ -226,22 +217,26 @@ def lay_out(
     return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
 
 
-def _split(chosen: Ints, examples: PlannedExamples, options: PlanOptions) -> dict[str, Ints]:
-    """The examples of each dataset split that has some.
+def _split(
+    chosen: Ints, examples: PlannedExamples, options: PlanOptions
+) -> tuple[dict[str, Ints], SplitRule | None]:
+    """The examples of each dataset split that has some, and how it was decided.
 
     Raises:
         UsageError: all of them are for the test split.
     """
-    if not options.test_size or not len(chosen):
-        return {"train": chosen} if len(chosen) else {}
-    in_test = _test_rows(examples.row[chosen], options.test_size, options.seed)
+    if examples.group is None or not len(chosen):
+        return {TRAIN: chosen} if len(chosen) else {}, None
+    group = examples.group[chosen]
+    in_test = sides.in_test(group, options.test_size, options.seed)
     if in_test.all():
         raise UsageError(
             f"--test-size {options.test_size:g} leaves nothing to train on.",
-            "Give a smaller one.",
+            "Give a smaller one, or more data.",
         )
-    split = {"train": chosen[~in_test], "test": chosen[in_test]}
-    return {name: own for name, own in split.items() if len(own)}
+    split = {TRAIN: chosen[~in_test], TEST: chosen[in_test]}
+    rule = sides.outcome(group, in_test, options.test_size)
+    return {name: own for name, own in split.items() if len(own)}, rule
 
 
 def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
@@ -251,13 +246,13 @@ def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
     kept = ~duplicate if options.dedup else np.ones(len(examples), bool)
     chosen = np.flatnonzero(kept)
     if options.shuffle:
-        chosen = chosen[np.argsort(_mixed(chosen, options.seed), kind="stable")]
+        chosen = chosen[np.argsort(sides.mixed(chosen, options.seed), kind="stable")]
     longest = int(examples.length[chosen].max(initial=0))
     width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
     # Only now: duplicates that are dropped are no rows of a test split, and shuffling moves none.
-    split = _split(chosen, examples, options)
+    split, rule = _split(chosen, examples, options)
     del chosen  # each split has its own
-    sides = [
+    laid = [
         lay_out(
             name,
             split[name],
@@ -268,14 +263,15 @@ def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
         )
         for name in split
     ]
-    bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in sides)
+    bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in laid)
     return ShardPlan(
         examples=examples,
         duplicate=duplicate,
         kept=kept,
-        sides=tuple(sides),
+        sides=tuple(laid),
         width=width,
         lower_bound=bound,
+        rule=rule,
     )
 
 

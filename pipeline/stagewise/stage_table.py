@@ -34,7 +34,7 @@ def stage_table() -> list[Row]:
         task = tasks.load(name)
         rows.append((name, "normalize", ("raw rows",), task.kind.columns + IDENTITY))
         rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(task))]
-        if task.kind.plain:  # rows that are token ids already take this way
+        if task.kind.trains_answers:  # rows that are token ids already take this way
             rows.append((name, "accept", Accept.reads, Accept.writes))
         rows += [(name, layouts.load(x).stage, task.kept, ("shards",)) for x in task.layouts]
     return rows

@@ -238,9 +238,11 @@ def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
     Raises:
         UsageError: that trainer cannot train from this build.
     """
-    tables = [stored.read_file(folder / shard.path) for shard in manifest.shards]
-    described = replace(manifest, columns=tuple(tables[0].schema.names), for_=name or None)
+    paths = [folder / shard.path for shard in manifest.shards]
+    names = tuple(stored.read_file(paths[0]).schema.names)
+    described = replace(manifest, columns=names, for_=name or None)
     if described.prm:
+        tables = map(stored.read_file, paths)
         labels = [chunk for table in tables for chunk in table.column("step_labels").chunks]
         unlabelled = any(chunk.flatten().null_count for chunk in labels)
         described = replace(described, prm=replace(described.prm, unlabelled=unlabelled))

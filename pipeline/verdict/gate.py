@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
 from expectations import gate, metric_tables, tallies
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
@@ -64,7 +64,7 @@ def _same_file(folder: Path, shard: Measured) -> bool:
     return file_hash.sha256(path) == shard.sha256
 
 
-def _shard_table(evidence: Evidence) -> pl.DataFrame:
+def _shard_table(evidence: Evidence) -> pa.Table:
     """One row per shard."""
     rows = []
     for shard in evidence.shards:
@@ -76,7 +76,8 @@ def _shard_table(evidence: Evidence) -> pl.DataFrame:
         row["hash_differs"] = int(not known or not _same_file(evidence.folder, shard))
         row["opens_datasets"] = int(opens)
         rows.append(row)
-    return pl.DataFrame(rows, schema=dict.fromkeys(sorted(rows[0]), pl.Int64))
+    names = sorted(rows[0])
+    return pa.table({name: pa.array([row.get(name) for row in rows], pa.int64()) for name in names})
 
 
 def _of_rows(evidence: Evidence, name: str) -> Table:
@@ -88,16 +89,16 @@ def _of_rows(evidence: Evidence, name: str) -> Table:
     if evidence.tables:
         paths = [metrics_file(evidence.metrics, shard.path, name) for shard in evidence.shards]
         written = [path for path in paths if path.exists()]
-        return Table(name, total.rows, lambda: map(pl.read_ipc, written), total)
-    shown = pl.DataFrame(dict(total.shown))
+        return Table(name, total.rows, lambda: map(measured.read_metrics, written), total)
+    shown = pa.table(dict(total.shown))
     return Table(name, len(shown), lambda: iter([shown]), total)
 
 
 def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
     shards = _shard_table(evidence)
-    facts: list[pl.DataFrame] = []
+    facts: list[pa.Table] = []
 
-    def dataset() -> Iterator[pl.DataFrame]:
+    def dataset() -> Iterator[pa.Table]:
         # Only when this table's turn comes: by then the shards are known to be readable.
         if not facts:
             facts.append(metric_tables.dataset(_dataset(evidence, context)))

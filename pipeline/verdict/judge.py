@@ -1,8 +1,9 @@
 """Judges a build, in a process of its own where it can be.
 
 Great Expectations takes a second to import, and in a thread it would hold up everything else. So a
-process begins to import it when a build begins, and waits there for the metrics to judge. It needs
-only a part of the library, so this costs less than to judge here, also with one worker.
+process begins to import it when a build begins, and waits there for the metrics to judge; while it
+judges, the build goes on with what does not need the verdict. It needs only a part of the library,
+so this costs less than to judge here, also with one worker.
 
 Nothing that judges is imported here before it is needed: this file is loaded first of all.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from expectations.gx import library
@@ -31,8 +33,10 @@ def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:
     """What the other process does: import what it needs, then judge what it is sent."""
     if item is None:
         library.for_shipped_suites()
+        from expectations import invariants
         from pipeline.verdict import gate
 
+        invariants.subjects()  # imported now, not when somebody waits
         gc.freeze()  # all of it stays
         return None
     from pipeline.verdict import gate
@@ -78,27 +82,31 @@ class Judge:
             self._users = gate.user_suites(self._config.judge.expectations)
         self.start()
 
-    def __call__(self, evidence: Evidence, context: Context) -> Verdict:
-        """Run the shipped suites and those of the user.
+    def ask(self, evidence: Evidence, context: Context) -> Callable[[], Verdict]:
+        """Let the shipped suites and those of the user be run.
 
-        Raises:
-            GateError: an expectation could not be judged.
+        Returns:
+            What waits for the verdict, and gives it; to be called once. It raises ``GateError``
+            where an expectation could not be judged.
         """
+        if self._pool is not None:
+            send(self._pool.workers[0], (evidence, context))
+        return partial(self._verdict, evidence, context)
+
+    def _verdict(self, evidence: Evidence, context: Context) -> Verdict:
+        if self._pool is not None:
+            (worker,) = self._pool.workers
+            ready, judged = _answer(worker), _answer(worker)
+            if ready is not None and judged is not None and ready[0]:
+                good, verdict = judged
+                if not good:
+                    raise verdict
+                found: Verdict = verdict
+                return found
         from pipeline.verdict import gate
 
-        if self._pool is None:
-            return gate.judge(evidence, context, self._users)
-        (worker,) = self._pool.workers
-        send(worker, (evidence, context))
-        ready, judged = _answer(worker), _answer(worker)
-        if ready is None or judged is None or not ready[0]:
-            # It died, or could not import what it needs.
-            return gate.judge(evidence, context, self._users)
-        good, verdict = judged
-        if not good:
-            raise verdict
-        found: Verdict = verdict
-        return found
+        # There is no such process, or it died, or it could not import what it needs.
+        return gate.judge(evidence, context, self._users)
 
     def __enter__(self) -> Judge:
         return self

@@ -112,6 +112,14 @@ class Program:
         units = tuple(unit.given(slot, text) for unit in self.units)
         return Program(units, tuple(guard for guard in self.guards if guard.slot != slot))
 
+    def shifted(self, by: int) -> Program:
+        """The program for contents that stand so many turns later."""
+        units = tuple(
+            replace(unit, slots=tuple((slot + by, how) for slot, how in unit.slots))
+            for unit in self.units
+        )
+        return Program(units, tuple(replace(one, slot=one.slot + by) for one in self.guards))
+
     @functools.cached_property
     def _literal(self) -> list[str]:
         """The texts of units without slots; the others are filled in per row."""

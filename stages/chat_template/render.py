@@ -266,10 +266,8 @@ class Render:
         if not self.prefix:
             plain &= np.diff(batch.column("turn_weights").offsets.to_numpy()) == 0
         given = column.without_system() if self.system is not None else np.zeros(len(plain), bool)
-        keys = column.keys(self._roles)
-        names: dict[bytes | None, int] = {}
-        number = np.fromiter((names.setdefault(key, len(names)) for key in keys), np.int64)
-        rows = np.flatnonzero(plain & (number != names.get(None, -1)))
+        number, keys = column.keys(self._roles)
+        rows = np.flatnonzero(plain & (number >= 0))
         code = 2 * number[rows] + given[rows]
         order = np.argsort(code, kind="stable")
         alike = np.split(rows[order], np.flatnonzero(np.diff(code[order])) + 1)
@@ -277,7 +275,7 @@ class Render:
         for same in alike if len(rows) else ():
             first = int(same[0])
             one = next(conversations(batch.slice(first, 1), column.name, self.system))
-            program = self._program((keys[first] or b"", bool(given[first])), one)
+            program = self._program((keys[number[first]], bool(given[first])), one)
             if program is not None:
                 begin = column.offsets[same] - int(given[first])
                 found.append(column.fitting(Shape(program, same, begin)))

@@ -1,14 +1,66 @@
-"""A problem and its steps to segments of text, by the model's own chat template."""
+"""A problem and its steps to segments of text, by the model's own chat template.
+
+Rows of a batch differ in their texts and in how many steps they have. So those with equally many
+share an outline, and their texts are put together as columns; see ``shapes``. Rows that the program
+of the template does not fit are rendered one by one.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.chat_template.render import Renderer, Row
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages import columns
+from stages.chat_template import outline
+from stages.chat_template.compile import Program, Unit
+from stages.chat_template.render import COMPILED, Renderer, Row
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
 from stages.chat_template.segments_column import SegmentsColumn
+from stages.chat_template.shapes import asked, trimmed
+from stages.columns import Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
 from stages.errors import RowError
+
+Bools = npt.NDArray[np.bool_]
+_PROBLEM, _ANSWER = range(2)  # turns
+
+
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    """The program of a question and an answer, for an answer that is cut into steps.
+
+    Attributes:
+        at: which of its segments is the answer; ``printed``: what the template prints before it.
+    """
+
+    program: Program
+    at: int
+    printed: str
+
+    def outline(self, steps: int) -> str:
+        """The outline of rows with so many steps."""
+        units = self.program.units
+        # Nothing is trained but markers, which are put behind the steps later.
+        around = [(None if u.slots else u.literals[0], u.kind & CONTROL) for u in units]
+        return outline.spelled(
+            [*around[: self.at], *[(None, STEP)] * steps, *around[self.at + 1 :]]
+        )
+
+
+def _chat_of(program: Program | RowError | None) -> _Chat | None:
+    """None where the template does more with the two texts than to print each of them once."""
+    if not isinstance(program, Program):
+        return None
+    own = [(at, unit) for at, unit in enumerate(program.units) if unit.slots]
+    if [[slot for slot, _ in unit.slots] for _, unit in own] != [[_PROBLEM], [_ANSWER]]:
+        return None
+    at, answer = own[1]
+    ours = answer.kind & TRAINED and not answer.kind & CONTROL and not answer.literals[1]
+    return _Chat(program, at, answer.literals[0]) if ours else None
 
 
 @dataclass
@@ -25,7 +77,21 @@ class RenderSteps:
     system: str | None = None
     name: str = "render"
     reads: tuple[str, ...] = ("problem", "steps", "tail")
-    writes: tuple[str, ...] = ("segments", "rendered")
+    writes: tuple[str, ...] = ("outline", "texts", "segments", "rendered")
+
+    def _program(self) -> _Chat | None:
+        """The program of all rows; None where each has to be rendered by itself."""
+        marker, given = self.renderer.marker, self.system is not None
+        if self.raw or (marker and marker.search(self.system or "")):
+            return None
+        row = Row(["user", "assistant"], ["x", "y"], [None] * 2, trained=[False, True], tools=None)
+        if self.system is not None:
+            row.prepend(self.system)
+        program = self.renderer.program(row)
+        if given and isinstance(program, Program):
+            program = program.given(0, self.system or "")
+            program = program and program.shifted(-1)
+        return _chat_of(program)
 
     def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
         between = self.renderer.step_separator
@@ -52,11 +118,69 @@ class RenderSteps:
             )
         return [s[0] for s in segments], bytes(s[1] for s in segments), path
 
+    def _fitting(self, chat: _Chat, problems: pa.Array, offsets: Ints, steps: pa.Array) -> Bools:
+        """The rows whose texts the template prints as the program does."""
+        answers = pc.binary_join(make_list(offsets, steps), self.renderer.step_separator)
+        texts = {_PROBLEM: problems, _ANSWER: answers}
+        empty = pc.equal(pc.binary_length(steps), 0).to_numpy(zero_copy_only=False)
+        fits: Bools = (np.diff(offsets) > 0) & (count_per_row(offsets, empty) == 0)
+        fits &= pc.greater(pc.binary_length(problems), 0).to_numpy(zero_copy_only=False)
+        for guard in chat.program.guards:
+            fits &= ~asked(guard, texts[guard.slot])
+        ((_, how),) = chat.program.units[chat.at].slots
+        if how:
+            fits &= pc.equal(trimmed(answers, how), answers).to_numpy(zero_copy_only=False)
+        if self.renderer.marker is not None:
+            for column in texts.values():
+                found = pc.match_substring_regex(column, self.renderer.marker.pattern)
+                fits &= ~found.to_numpy(zero_copy_only=False)
+        return fits
+
+    def _columns(self, batch: Batch) -> Batch:
+        """Put ``outline`` and ``texts``: null and empty for rows that are left to be rendered."""
+        chat, count = self._program(), batch.num_rows
+        problems = batch.column("problem").fill_null("")
+        offsets, steps = list_parts(batch.column("steps").fill_null([]))
+        fits = np.zeros(count, bool)
+        if chat is not None and count:
+            fits = self._fitting(chat, problems, offsets, steps)
+        if chat is None or not fits.any():
+            batch = columns.put(batch, "outline", pa.nulls(count, columns.OUTLINE))
+            return columns.put(batch, "texts", make_list(np.zeros(count + 1, np.int64), steps[:0]))
+        sizes = np.diff(offsets)
+        numbers, which = np.unique(np.where(fits, sizes, 0), return_inverse=True)
+        spelled = pa.array([chat.outline(number) for number in numbers.tolist()], pa.string())
+        outlines = pa.DictionaryArray.from_arrays(pa.array(which, pa.int32(), mask=~fits), spelled)
+        batch = columns.put(batch, "outline", outlines)
+        return columns.put(batch, "texts", self._texts(chat, problems, offsets, steps, fits))
+
+    def _texts(
+        self, chat: _Chat, problems: pa.Array, offsets: Ints, steps: pa.Array, fits: Bools
+    ) -> pa.ListArray:
+        """The problem and the steps of each row that fits, with what is printed around them."""
+        (unit,) = (u for u in chat.program.units if u.slots and u.slots[0][0] == _PROBLEM)
+        begins = np.zeros(len(steps), bool)
+        begins[offsets[:-1][np.diff(offsets) > 0]] = True
+        # The first step has what the template prints before an answer, the others what separates.
+        led = pc.if_else(pa.array(begins), chat.printed, self.renderer.step_separator)
+        flat = pa.concat_arrays(
+            [_within(unit, problems), pc.binary_join_element_wise(led, steps, "")]
+        )
+        sizes = np.where(fits, np.diff(offsets) + 1, 0)
+        bounds = offsets_of(sizes)
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        within = np.arange(int(bounds[-1])) - bounds[rows]
+        place = np.where(within == 0, rows, len(problems) + offsets[rows] + within - 1)
+        return make_list(bounds, flat.take(pa.array(place)))
+
     def __call__(self, batch: Batch) -> Batch:
+        batch = self._columns(batch)
         growing = SegmentsColumn()
+        numbers = np.flatnonzero(batch.column("outline").is_null().to_numpy(zero_copy_only=False))
+        left = batch.take(pa.array(numbers)) if len(numbers) < batch.num_rows else batch
         names = ("problem", "steps", "tail")
-        rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-        for number, (problem, steps, tail) in enumerate(rows):
+        rows = zip(*(left.column(name).to_pylist() for name in names), strict=True)
+        for number, (problem, steps, tail) in zip(numbers.tolist(), rows, strict=True):
             try:
                 if self.raw:
                     kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
@@ -66,4 +190,11 @@ class RenderSteps:
                     growing.add(number, *self._chat(problem, steps))
             except RowError as error:
                 growing.refuse(number, error)
-        return growing.into(batch, "segments")
+        return growing.into(batch, "segments", otherwise=COMPILED)
+
+
+def _within(unit: Unit, texts: pa.Array) -> pa.Array:
+    """Texts inside what the template prints around their one slot."""
+    ((_, how),) = unit.slots
+    before, behind = unit.literals
+    return pc.binary_join_element_wise(before, trimmed(texts, how), behind, "")

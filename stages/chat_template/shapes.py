@@ -8,7 +8,6 @@ give the same segments.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from stages.chat_template.placeholders import Guard
 from stages.columns import Ints, list_parts, make_list, offsets_of
 from stages.contract import BARE, Batch
 
+_COMMON = 8  # keys of rows that are looked for as columns
 _ROLES = 32  # roles that have a number; rows with others are rendered one by one
 # What Python's str.strip takes off, which templates use; Arrow's own idea of blanks differs.
 _BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
@@ -40,12 +40,19 @@ _ASKS: Mapping[str, Callable[..., pa.Array]] = {
 Bools = npt.NDArray[np.bool_]
 
 
-def _trimmed(texts: pa.Array, how: str) -> pa.Array:
+def trimmed(texts: pa.Array, how: str) -> pa.Array:
     """Texts after a slot's strips; see ``placeholders.SLOT``."""
     for step in how.split(";")[:-1]:
         chars = bytes.fromhex(step[1:]).decode() or _BLANKS
         texts = _TRIMS[step[0]](texts, characters=chars)
     return texts
+
+
+def asked(guard: Guard, texts: pa.Array) -> Bools:
+    """For which texts the answer to a guard's question is yes, so that its program is wrong."""
+    answers = _ASKS[guard.ask](trimmed(texts, guard.how), pattern=guard.part)
+    yes: Bools = answers.to_numpy(zero_copy_only=False)
+    return yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +106,26 @@ class Conversations:
         opens = np.append(pc.equal(self._turns.field(0), "system").to_numpy(False), True)
         return ~opens[self.offsets[:-1]]
 
-    def keys(self, names: dict[str, int]) -> list[bytes | None]:
-        """What each row's shape depends on, but for tools and fields; None for too many roles.
+    def keys(self, names: dict[str, int]) -> tuple[Ints, list[bytes]]:
+        """What each row's shape depends on, but for tools and fields.
 
         Args:
             names: the numbers of roles; new ones get the next.
+
+        Returns:
+            Which key each row has, -1 for those with too many roles; and the keys.
         """
+        rows = len(self.offsets) - 1
         roles = self._turns.field(0).dictionary_encode()
         known = [names.setdefault(role, len(names)) for role in roles.dictionary.to_pylist()]
         if max(known, default=0) >= _ROLES:
-            return [None] * (len(self.offsets) - 1)
+            return np.full(rows, -1), []
         number = np.array([*known, 0], np.uint8)[roles.indices.to_numpy()]
         lengths = pc.fill_null(pc.binary_length(self.texts), 0).to_numpy()
         # A missing text and an empty one are two shapes.
         said = np.where(lengths > 0, 2, self.texts.is_valid().to_numpy(zero_copy_only=False))
-        codes = (number * 8 + said.astype(np.uint8) * 2 + self._trained).astype(np.uint8).tobytes()
-        return [codes[a:b] for a, b in itertools.pairwise(self.offsets.tolist())]
+        codes = (number * 8 + said.astype(np.uint8) * 2 + self._trained).astype(np.uint8)
+        return _numbered(codes, self.offsets)
 
     def _text(self, shape: Shape, slot: int) -> pa.StringArray:
         return self.texts.take(pa.array(shape.first + slot))
@@ -127,10 +138,7 @@ class Conversations:
         return Shape(shape.program, shape.rows[fits], shape.first[fits])
 
     def _asked(self, guard: Guard, shape: Shape) -> Bools:
-        texts = pc.fill_null(self._text(shape, guard.slot), "")
-        answer = _ASKS[guard.ask](_trimmed(texts, guard.how), pattern=guard.part)
-        asked: Bools = answer.to_numpy(zero_copy_only=False)
-        return asked
+        return asked(guard, pc.fill_null(self._text(shape, guard.slot), ""))
 
     def own_texts(self, shape: Shape) -> list[pa.StringArray]:
         """For each segment with a row's own text, that text of every row of a shape."""
@@ -139,10 +147,32 @@ class Conversations:
     def _unit(self, unit: Unit, shape: Shape) -> pa.StringArray:
         parts: list[pa.Array | str] = [unit.literals[0]]
         for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
-            parts += [_trimmed(self._text(shape, slot), how), literal]
+            parts += [trimmed(self._text(shape, slot), how), literal]
         if len(parts) == 3 and not parts[0] and not parts[2]:
             return parts[1]
         return pc.binary_join_element_wise(*parts, "")
+
+
+def _numbered(codes: npt.NDArray[np.uint8], offsets: Ints) -> tuple[Ints, list[bytes]]:
+    """The different runs of some bytes, and which of them each run is."""
+    number = np.full(len(offsets) - 1, -1)
+    keys: list[bytes] = []
+    sizes, left = np.diff(offsets), np.arange(len(number))
+    for _ in range(_COMMON):  # most rows have one of a few keys: these are compared as columns
+        if not len(left):
+            return number, keys
+        first, size = offsets[left[0]], int(sizes[left[0]])
+        own = codes[first : first + size]
+        alike = left[sizes[left] == size]
+        alike = alike[(codes[offsets[alike][:, None] + np.arange(size)] == own).all(axis=1)]
+        number[alike] = len(keys)
+        keys.append(own.tobytes())
+        left = left[number[left] < 0]
+    known: dict[bytes, int] = {}
+    for row in left.tolist():
+        key = codes[offsets[row] : offsets[row + 1]].tobytes()
+        number[row] = known.setdefault(key, len(keys) + len(known))
+    return number, [*keys, *known]
 
 
 def outline_columns(

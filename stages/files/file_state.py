@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -31,8 +31,21 @@ class FileState:
 
     def settled(self) -> bool:
         """Whether a change from now on gives the file another state."""
-        tick = _TICK if self.changed % _SECOND else COARSE
-        return time.time_ns() - self.changed > tick
+        return _past(self.changed)
+
+    def dated(self) -> bool:
+        """Whether a write from now on gives the file another time of modification."""
+        return _past(self.modified)
+
+    def written_as(self, other: FileState) -> bool:
+        """Whether nothing was written between two states of one file. Another name for it, the
+        removal of one, and a change of mode or owner leave this as it is."""
+        return replace(self, changed=0) == replace(other, changed=0)
+
+
+def _past(moment: int) -> bool:
+    tick = _TICK if moment % _SECOND else COARSE
+    return time.time_ns() - moment > tick
 
 
 def of(path: str | Path | IO[bytes]) -> FileState:

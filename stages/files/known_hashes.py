@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stages.files import file_hash, file_state
+from stages.files.file_state import FileState
 
 _VERSION = 1
 
@@ -79,6 +80,19 @@ class KnownHashes:
         settled = max(before[-2:]) + file_state.COARSE <= began
         if settled and identity(path) == before:
             self._new[os.path.realpath(path)] = (before, sha256)
+
+    def keep(self, path: str | Path, sha256: str, seen: FileState, linked: bool = False) -> None:
+        """Keep a hash of a file that nobody has written to since.
+
+        Args:
+            seen: its state when it was hashed.
+            linked: this program has removed another name of it since, so that its time of change
+                says nothing; its time of modification, which a writer can set, must do.
+        """
+        with suppress(OSError):
+            now = file_state.of(path)
+            if (now.written_as(seen) if linked else now == seen) and now.dated():
+                self._new[os.path.realpath(path)] = (astuple(now), sha256)
 
     def save(self) -> None:
         """Write the hashes down, where there are new ones; the old ones that were not asked for

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import zstandard
 
 from stages.contract import Split
@@ -156,9 +155,16 @@ def _values(split: Split) -> Count | None:
     return None if loose else _alone(opened)  # numbers and words without brackets cannot be counted
 
 
+def _parquet(file: IO[bytes]) -> Any:
+    """A file's ``pyarrow.parquet.FileMetaData``."""
+    import pyarrow.parquet as pq  # which brings the clients of three clouds with it
+
+    return pq.read_metadata(file)
+
+
 def _row_groups(split: Split) -> Count:
     with _opened(split) as file:
-        metadata = pq.read_metadata(file)
+        metadata = _parquet(file)
     rows = sum(metadata.row_group(group).num_rows for group in range(split.start, split.stop))
     return _alone(rows)
 
@@ -205,7 +211,7 @@ def require_covered(path: str, splits: Sequence[Split]) -> None:
         end = version.size if version else Path(path).stat().st_size
     elif reader == "parquet":
         with _opened(splits[0]) as file:
-            end = pq.read_metadata(file).num_row_groups
+            end = _parquet(file).num_row_groups
     else:
         return
     at = 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import orjson
 
 from stages.contract import Row
@@ -20,6 +21,8 @@ from stages.errors import RowError
 
 MAX_DEPTH = 64
 _FLAT = frozenset((str, bool, type(None)))
+_NUMBERS = frozenset((int, float))
+_MANY_BYTES = 1 << 16
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 
 
@@ -102,30 +105,47 @@ def _all_keys_once(raw: bytes, keys: int) -> bool:
     # are inside texts: an escaped quote before a colon, which is not counted, or a text that begins
     # with a colon. As many as there are parsed keys means that none was spelled twice. Blanks may
     # also be between a key and its colon; of these, only spaces are allowed in a text.
-    blanks = b'" ' in raw or b"\t" in raw or b"\r" in raw or b'"\n' in raw
-    if blanks and _SPACED_COLON.search(raw) is not None:
+    if len(raw) < _MANY_BYTES:
+        blanks = b'" ' in raw or b"\t" in raw or b"\r" in raw or b'"\n' in raw
+        if blanks and _SPACED_COLON.search(raw) is not None:
+            return False
+        ends = raw.count(b'":')
+        if ends != keys and rb'\\":' not in raw:  # there the quote would not be the escaped one
+            ends -= raw.count(rb"\":")
+        return ends == keys
+    # The same of many bytes, by what stands before each colon.
+    content = np.frombuffer(raw, np.uint8)
+    colons = np.flatnonzero(content == ord(":"))
+    colons = colons[colons > 2]  # an object's first key ends no earlier
+    before = content[colons - 1]
+    if (before <= ord(" ")).any() and _SPACED_COLON.search(raw) is not None:
         return False
-    ends = raw.count(b'":')
-    if ends != keys and rb'\\":' not in raw:  # there the quote would not be the escaped one
-        ends -= raw.count(rb"\":")
-    return ends == keys
+    quotes = colons[before == ord('"')]
+    if len(quotes) == keys:
+        return True
+    escaped = quotes[content[quotes - 2] == ord("\\")]
+    return len(quotes) - len(escaped) == keys and not (content[escaped - 3] == ord("\\")).any()
 
 
-def _value_keys(values: list[Any]) -> int | None:
-    """Keys inside the values of one column; None where a number may have been a big integer."""
-    kinds = set(map(type, values))
-    if kinds <= _FLAT:
-        return 0
+def _keys_inside(values: list[Any]) -> int | None:
+    """Keys of the objects inside the values of rows; None where a line needs another look.
+
+    That is where a number may have been a big integer, or where something is nested too deep.
+    """
     keys = 0
-    for value in values:
-        if type(value) is dict or type(value) is list:
-            below, big = _walk(value, 2)
-            keys += below
-        else:
-            big = type(value) in (int, float) and abs(value) >= 2.0**63
-        if big:
+    for _ in range(MAX_DEPTH):  # all values of one depth at a time
+        kinds = set(map(type, values))
+        if kinds <= _FLAT:
+            return keys
+        if not _NUMBERS.isdisjoint(kinds) and any(
+            type(value) in _NUMBERS and abs(value) >= 2.0**63 for value in values
+        ):
             return None
-    return keys
+        dicts = values if kinds == {dict} else [value for value in values if type(value) is dict]
+        lists = values if kinds == {list} else [value for value in values if type(value) is list]
+        keys += sum(map(len, dicts))
+        values = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+    return None
 
 
 def parse_all(lines: Sequence[bytes], joined: bytes) -> list[Row] | None:
@@ -140,21 +160,10 @@ def parse_all(lines: Sequence[bytes], joined: bytes) -> list[Row] | None:
         return None
     if {*map(type, rows)} != {dict}:
         return None
-    keys = sum(map(len, rows))
-    names = rows[0].keys()
-    if all(row.keys() == names for row in rows):
-        columns: Iterable[list[Any]] = ([row[name] for row in rows] for name in names)
-    else:
-        columns = [list(chain.from_iterable(row.values() for row in rows))]
-    try:
-        for column in columns:
-            below = _value_keys(column)
-            if below is None:
-                return None
-            keys += below
-    except RowError:
+    below = _keys_inside(list(chain.from_iterable(map(dict.values, rows))))
+    if below is None or not _all_keys_once(joined, below + sum(map(len, rows))):
         return None
-    return rows if _all_keys_once(joined, keys) else None
+    return rows
 
 
 def dump(value: Any) -> str:

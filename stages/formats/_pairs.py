@@ -20,7 +20,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input", "input_text")
-_TURNS = ("conversations", "messages")
+TURNS = ("conversations", "messages")
 _LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
 # score_chosen, chosen_score, score-chosen, chosen-score, and so on with each noun
 SCORES = tuple(
@@ -32,7 +32,7 @@ SCORES = tuple(
 MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for name in names)}
 # What every pair may say beside its answers.
 BESIDE = {
-    "prompt": (*PROMPTS, *_TURNS, "contents"),
+    "prompt": (*PROMPTS, *TURNS, "contents"),
     "instruction": ("instruction", "input", "context"),
     **_turns.BEFORE,
     **_turns.TOOLS,
@@ -65,7 +65,7 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
 
 def _turns_column(row: Row, options: FormatOptions) -> str | None:
     """The column that holds the prompt as turns."""
-    turns = _turns.chosen_of(row, _TURNS, options.columns)
+    turns = _turns.chosen_of(row, TURNS, options.columns)
     if turns is None:
         turns = next((name for name in _LISTED if _turns.are_turns(peek(row, name))), None)
     return turns

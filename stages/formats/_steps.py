@@ -18,12 +18,12 @@ from stages.rows.watched import peek
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 _SIGNS = {"+": 1.0, "-": 0.0}
 PROBLEMS = ("problem", "prompt", "question", "query", "input")
-_STEPS = ("steps", "completions", "process", "solution_steps", "modified_process")
+COLUMNS = ("steps", "completions", "process", "solution_steps", "modified_process")
 _TURNS = ("conversations", "messages", "conversation")
 
 
 PROBLEM = {"problem": PROBLEMS, **_turns.BEFORE}
-STEPS = {"steps": _STEPS}
+STEPS = {"steps": COLUMNS}
 TURNS = {"turns": _TURNS, **_turns.BEFORE}
 
 
@@ -193,7 +193,7 @@ def texts(value: Any, column: str) -> list[str]:
 
 def step_column(row: Row) -> str | None:
     """The column that holds a list of steps."""
-    for name in _STEPS:
+    for name in COLUMNS:
         value = peek(row, name)
         if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
             return name

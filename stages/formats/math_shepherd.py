@@ -34,6 +34,7 @@ class _MathShepherd(Format):
     kinds = (STEPS,)
     columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
+    step_texts = (("input",), ("label",))
 
     def matches(self, row: Row) -> str | None:
         if isinstance(row.get("input"), str) and isinstance(row.get("label"), str):

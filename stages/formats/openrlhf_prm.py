@@ -15,6 +15,7 @@ class _OpenRLHF(Format):
     kinds = (STEPS,)
     columns: Columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
     prompts = ("input",)
+    step_text = (("input",), _LABELS)
 
     def matches(self, row: Row) -> str | None:
         name = _turns.first_of(row, _LABELS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
-from stages.formats import _pairs, answer_lists, hh_rlhf
+from stages.formats import _named_prompt, _pairs, answer_lists, hh_rlhf
 from stages.formats._asked import Asking
 from stages.kinds import PAIR
 
@@ -13,6 +13,10 @@ class _Preference(Asking):
     kinds = (PAIR,)
     columns: Columns = {"answers": ("chosen", "rejected"), **_pairs.BESIDE}
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
+    answers = ("chosen", "rejected")
+    asks = _pairs.PROMPTS
+    asks_in_turns = _pairs.TURNS
+    restates = _named_prompt.COLUMNS["prompt"]
 
     def matches(self, row: Row) -> str | None:
         if "chosen" not in row or "rejected" not in row or hh_rlhf.is_dialogue(row):

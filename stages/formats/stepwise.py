@@ -43,6 +43,7 @@ class _Stepwise(Format):
     kinds = (STEPS,)
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
     prompts = _steps.PROBLEMS
+    step_lists = (_steps.PROBLEMS, _steps.COLUMNS, _LABELS)
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)

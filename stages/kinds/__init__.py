@@ -41,7 +41,8 @@ class Kind(ABC):
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
         legend: what its tokens are coloured as, by the names of ``pipeline.view.drawing``.
         end_of_turn: what a token that ends a turn is for.
-        plain: rows of one question and one answer take the fast path of ``normalize.plain``.
+        plain: rows that say no more than an example needs take the fast path of normalize. A kind
+            that is derived from another says so again, since that path calls none of its methods.
     """
 
     name: str
@@ -62,6 +63,11 @@ class Kind(ABC):
     end_of_turn = "trained at the end of every trained turn"
     plain = False
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "plain" not in vars(cls):
+            cls.plain = False
+
     @property
     def labelled(self) -> bool:
         """Whether an example has one sequence, with a label for each token."""
@@ -74,6 +80,15 @@ class Kind(ABC):
     def notes(self, example: Any, normalize: Normalize) -> list[str]:
         """Peculiarities of an example that is kept, by the names of ``notes.WORDS``."""
         return []
+
+    def questions(self, batch: pa.RecordBatch) -> list[str]:
+        """What each of its sequences asks; two that ask the same are on one side of a split."""
+        column = batch.column(self.texts[0])
+        if not hasattr(column, "offsets"):
+            return [text or "" for text in column.to_pylist()]
+        from stages.rows import groups
+
+        return groups.first_questions(column)
 
     @abstractmethod
     def ready(self, example: Any, normalize: Normalize) -> list[Any]:

@@ -25,6 +25,7 @@ class Pairs(kinds.Kind):
     compares = True
     legend = ("context", "answer", "scored")
     end_of_turn = "the last token of both sides"
+    plain = True
 
     def turns(self, example: Pair) -> tuple[list[Message], ...]:
         """Prompt, chosen and rejected answer."""

@@ -25,6 +25,7 @@ class Steps(kinds.Kind):
     legend = ("context", "good", "bad", "open")
     end_of_turn = "closes the answer, untrained"
     trims = "steps"
+    plain = True
 
     def notes(self, example: StepChain, normalize: Normalize) -> list[str]:
         """Whether stripping the steps removes indents or blank lines."""
@@ -47,7 +48,7 @@ class Steps(kinds.Kind):
                 steps.append(chain.pieces[:-1])
                 tails.append(chain.pieces[-1])
             else:
-                steps.append(_one_text(chain.problem, written, normalize.step_separator))
+                steps.append(one_text(chain.problem, written, normalize.step_separator))
                 tails.append("")
         chains = [row[0] if row else None for row in ready]
         return {
@@ -58,7 +59,7 @@ class Steps(kinds.Kind):
         }
 
 
-def _one_text(problem: str, steps: list[str], separator: str) -> list[str]:
+def one_text(problem: str, steps: list[str], separator: str) -> list[str]:
     """The pieces of one text from a problem and steps given as a list: the steps as written, with a
     separator where the row has no line break between them."""
     pieces, before = [], problem

@@ -9,6 +9,8 @@ from stages import kinds
 from stages.contract import Tokens
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from stages.normalize.stage import Normalize
 
 
@@ -31,6 +33,17 @@ class TokenIds(kinds.Kind):
             "input_ids": [row.ids if row else [] for row in ready],
             "labels": [row.labels if row else [] for row in ready],
         }
+
+    def questions(self, batch: pa.RecordBatch) -> list[str]:
+        """The ids before the first that is trained; all where none is before it."""
+        from stages.columns import IGNORED
+
+        asked = []
+        rows = (batch.column(name).to_pylist() for name in self.columns)
+        for ids, labels in zip(*rows, strict=True):
+            first = next((at for at, label in enumerate(labels[1:], 1) if label != IGNORED), 0)
+            asked.append(" ".join(f"_{token}" for token in ids[: first or None]))
+        return asked
 
 
 KIND = TokenIds()

@@ -24,31 +24,47 @@ _PER_TOKEN = ("input_ids", "labels", "loss_weights")
 _MASKS = {"chosen_ids": "chosen_attention_mask", "rejected_ids": "rejected_attention_mask"}
 
 
-def _padded(
-    values: npt.NDArray[np.generic], offsets: Ints, size: int, left: bool, fill: int
-) -> pa.ListArray:
-    """Lists of different lengths as lists of ``size`` values, filled up with ``fill``."""
-    lengths = np.diff(offsets)
-    if lengths.max(initial=0) > size:
-        raise UsageError(
-            f"An example has {lengths.max()} tokens, more than the width {size}.",
-            "Give --pad-to a larger one.",
-        )
-    # Which places of the padded matrix hold values: they follow one another there as they do flat.
-    column, own = np.arange(size, dtype=np.int32), lengths.astype(np.int32)[:, None]
-    real = column >= size - own if left else column < own
-    flat = np.full(len(lengths) * size, fill, values.dtype)
-    flat[real.reshape(-1)] = values
-    return make_list(np.arange(len(lengths) + 1) * size, pa.array(flat))
+class _Places:
+    """Which places of the padded rows hold tokens: shape (rows, width).
+
+    Args:
+        offsets: of the rows' tokens before they are padded.
+    """
+
+    def __init__(self, offsets: Ints, size: int, left: bool) -> None:
+        self.offsets = offsets
+        lengths = np.diff(offsets)
+        if lengths.max(initial=0) > size:
+            raise UsageError(
+                f"An example has {lengths.max()} tokens, more than the width {size}.",
+                "Give --pad-to a larger one.",
+            )
+        column, own = np.arange(size, dtype=np.int32), lengths.astype(np.int32)[:, None]
+        self._real = column >= size - own if left else column < own
+        self._bounds = np.arange(len(lengths) + 1) * size
+
+    def fill(self, values: npt.NDArray[np.generic], padding: int) -> pa.ListArray:
+        """One value for each token, and ``padding`` in all other places."""
+        flat = np.full(self._real.size, padding, values.dtype)
+        # Tokens follow one another in the padded rows as they do flat.
+        flat[self._real.reshape(-1)] = values
+        return make_list(self._bounds, pa.array(flat))
+
+    def mask(self) -> pa.ListArray:
+        """1 on tokens, 0 on padding."""
+        return make_list(self._bounds, pa.array(self._real.reshape(-1).view(np.int8)))
 
 
-def _token_types(column: pa.ListArray, prompt: pa.Array, size: int, left: bool) -> pa.ListArray:
-    """1 on the answer's tokens, 0 before them and on padding."""
-    offsets, values = numbers(column)
+def _answers(places: _Places, count: int, prompt: pa.Array) -> npt.NDArray[np.int8]:
+    """1 on the answers' tokens, 0 before them.
+
+    Args:
+        count: of all tokens.
+    """
+    offsets = places.offsets
     lengths = np.diff(offsets)
-    index = np.arange(len(values)) - np.repeat(offsets[:-1], lengths)
-    answer = index >= np.repeat(prompt.to_numpy(), lengths)
-    return _padded(answer.astype(np.int8), offsets, size=size, left=left, fill=0)
+    index = np.arange(count) - np.repeat(offsets[:-1], lengths)
+    return (index >= np.repeat(prompt.to_numpy(), lengths)).astype(np.int8)
 
 
 def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = False) -> pa.Table:
@@ -60,24 +76,25 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
     table = ordered(table)
     left = side == "left"
     rows: dict[str, pa.Array] = {}
+    places = _Places(np.zeros(1, np.int64), size, left)
     for name in table.schema.names:
         column = columns.whole(table.column(name))
         if name in ("input_ids", "chosen_ids", "rejected_ids"):
             offsets, values = numbers(column)
-            rows[name] = _padded(values, offsets, size=size, left=left, fill=pad_id)
+            places = _Places(offsets, size, left)
+            rows[name] = places.fill(values, pad_id)
             mask = name.replace("input_ids", "attention_mask").replace("_ids", "_attention_mask")
-            ones = np.ones(len(values), np.int8)
-            rows[mask] = _padded(ones, offsets, size=size, left=left, fill=0)
+            rows[mask] = places.mask()
             if token_types:
                 prompt = columns.whole(table.column("prompt_length"))
                 types = name.replace("_ids", "_token_type_ids")
-                rows[types] = _token_types(column, prompt, size=size, left=left)
-        elif name == "labels":
-            offsets, values = numbers(column)
-            rows[name] = _padded(values, offsets, size=size, left=left, fill=IGNORED)
-        elif name == "loss_weights":
-            offsets, weights = list_parts(column)
-            rows[name] = _padded(weights.to_numpy(), offsets, size=size, left=left, fill=0)
+                rows[types] = places.fill(_answers(places, len(values), prompt), 0)
+        elif name in ("labels", "loss_weights"):  # of the ids, which come first
+            offsets, of_tokens = list_parts(column)
+            places = (
+                places if np.array_equal(offsets, places.offsets) else _Places(offsets, size, left)
+            )
+            rows[name] = places.fill(of_tokens.to_numpy(), IGNORED if name == "labels" else 0)
         elif name == "step_positions":
             at, positions = numbers(column)
             lengths = np.diff(numbers(columns.whole(table.column("input_ids")))[0])

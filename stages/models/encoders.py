@@ -16,6 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from stages.errors import ModelError
+from stages.once import once
 
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
     from tokenizers import Tokenizer
@@ -143,7 +144,7 @@ def _specials(tokenizer_json: bytes) -> list[str]:
     return [t["content"] for t in orjson.loads(tokenizer_json)["added_tokens"]]
 
 
-@functools.lru_cache(maxsize=3)
+@once(3)
 def parsed(tokenizer_json: bytes) -> Tokenizer:
     """The reference tokenizer, parsed once per process (a third of a second).
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from stages.models.encoders import parsed
+from stages.once import once
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -231,12 +232,23 @@ def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
 
 def tokenizer_of(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> bytes:
     """A tokenizer with the tokens that the profile adds to it, and the step tokens if asked for."""
-    if profile.promoted:
-        tokenizer_json = _promoted(tokenizer_json, profile.promoted)
-    if with_steps:
-        tokenizer_json = with_step_tokens(tokenizer_json, profile.step_tokens)
-    if profile.added_tokens:
-        tokenizer_json = _registered(tokenizer_json, profile.added_tokens, special=False)
+    steps = profile.step_tokens if with_steps else None
+    return _added_to(tokenizer_json, profile.promoted, steps, profile.added_tokens)
+
+
+@once(3)
+def _added_to(
+    tokenizer_json: bytes,
+    promoted: tuple[str, ...],
+    steps: StepTokens | None,
+    added: tuple[str, ...],
+) -> bytes:
+    if promoted:
+        tokenizer_json = _promoted(tokenizer_json, promoted)
+    if steps is not None:
+        tokenizer_json = with_step_tokens(tokenizer_json, steps)
+    if added:
+        tokenizer_json = _registered(tokenizer_json, added, special=False)
     return tokenizer_json
 
 

@@ -7,79 +7,43 @@ by its format, one by one, which would give these the same columns.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from stages import columns
-from stages.chat_template import loss_weights
-from stages.chat_template.reasoning import OPEN
-from stages.columns import Ints, make_list, offsets_of
 from stages.contract import Row
-from stages.conversations import stop_text, templated
-from stages.conversations.unfinished import opens_reasoning
 from stages.format import Format
 from stages.kinds import Kind
+from stages.normalize.text_ends import Bools
+from stages.normalize.turns import SPELLED, Turns, asked_and_answered, dialogues, exchanges
 from stages.rows import column_names, null_fields
 
-_ROLES = ("system", "user", "assistant")
-_SYSTEM, _USER, _ASSISTANT = range(3)
-_SPELLED = {
-    "system": _SYSTEM,
-    "user": _USER,
-    "human": _USER,
-    "assistant": _ASSISTANT,
-    "gpt": _ASSISTANT,
-}
-_FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
-_FOLLOWS[_SYSTEM, _USER] = _FOLLOWS[_USER, _ASSISTANT] = _FOLLOWS[_ASSISTANT, _USER] = True
+if TYPE_CHECKING:
+    from stages.normalize.stage import Normalize
+
+SAID = (("role", "content"), ("from", "value"))  # the keys of a turn
 _FEW = 16  # rows that columns would not save time for, where others of the batch differ
 
-_Made = TypeVar("_Made")
+
+class Made(Protocol):
+    """Rows that were read many at a time."""
+
+    def columns(self, normalize: Normalize) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``."""
+        ...
+
+    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+        """The notes of some rows, by index."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Conversations, flat.
-
-    Attributes:
-        roles: int8, of all turns, one row after another: numbers as in ``_ROLES``.
-        texts: of these turns.
-        offsets: where each row's turns start.
-    """
-
-    roles: npt.NDArray[np.int8]
-    texts: list[str]
-    offsets: Ints
-
-    def columns(self, train_on: str) -> dict[str, Any]:
-        """The columns that normalize writes, but for ``note``.
-
-        Args:
-            train_on: ``assistant`` or ``last``.
-        """
-        trained = self.roles == _ASSISTANT
-        if train_on == "last":
-            trained[:] = False
-            trained[self.offsets[1:] - 1] = True
-        arrays = [
-            pa.array(_ROLES).take(pa.array(self.roles)),
-            pa.array(self.texts, pa.string()),
-            pa.nulls(len(self.texts), pa.string()),
-            pa.array(trained),
-        ]
-        turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
-        count = len(self.offsets) - 1
-        return {
-            "messages": make_list(self.offsets, turns),
-            "turn_weights": loss_weights.lists({}, count),
-            "tools": pa.nulls(count, pa.string()),
-        }
+Found: TypeAlias = Iterator[tuple[list[int], Made]]  # some rows by index, and what is made of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +52,59 @@ class Plain:
 
     Attributes:
         rows: their indices.
-        unread: the columns of these rows that are in no example.
+        unread: the columns of these rows that are in no example, with their values.
     """
 
     rows: list[int]
-    turns: Turns
-    unread: tuple[str, ...]
+    made: Made
+    unread: Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class Reading:
     """How rows with the same columns are read.
 
     Attributes:
-        columns: of the texts: a question, its answer and perhaps the rest of the question; or a
-            column of turns alone.
+        columns: that are read, for instance a question, its answer and perhaps the rest of the
+            question; or a column of turns alone.
         unread: the other columns; ``meaning``: those of them that must not be left out of an
             example, unless they are empty.
+        read: given rows and ``columns``, finds those that are plain.
+        absent: columns that the format would read; only rows in which they are null are plain.
     """
 
     columns: tuple[str, ...]
     unread: tuple[str, ...]
     meaning: tuple[str, ...]
+    read: Callable[[Sequence[Row], tuple[str, ...]], Found]
+    absent: tuple[str, ...] = ()
 
 
-def _reading(names: Sequence[str], format_: Format, kind: Kind) -> _Reading | None:
+ReadingOf: TypeAlias = Callable[[Sequence[str], Format, Kind], Reading | None]
+
+
+def reading_beside(
+    taken: tuple[str, ...],
+    names: Sequence[str],
+    format_: Format,
+    kind: Kind,
+    read: Callable[[Sequence[Row], tuple[str, ...]], Found],
+) -> Reading:
+    """How rows are read whose format takes some columns; others that it knows must be null."""
+    known = {*itertools.chain.from_iterable(format_.columns.values())}
+    others = [name for name in names if name not in taken]
+    unread = tuple(name for name in others if name not in known)
+    return Reading(
+        taken,
+        unread=unread,
+        meaning=tuple(name for name in unread if column_names.may_mean_more(name, kind)),
+        read=read,
+        absent=tuple(name for name in others if name in known),
+    )
+
+
+def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
+    """How rows of a question and its answer, or of one conversation, are read."""
     for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
         there = [[name for name in some if name in names] for some in wanted or ()]
         if wanted and all(len(some) == 1 for some in there):
@@ -123,115 +115,123 @@ def _reading(names: Sequence[str], format_: Format, kind: Kind) -> _Reading | No
             taken += tuple(more) if wanted is format_.exchange else ()
             unread = tuple(name for name in names if name not in taken)
             meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
-            return _Reading(taken, unread, meaning)
+            read = _exchanges if len(taken) > 1 else _dialogues
+            return Reading(taken, unread, meaning, functools.partial(_runs, read))
     return None
 
 
-def _ordinary(answers: Sequence[str]) -> bool:
-    """Whether no answer ends in the text of a stop token or opens reasoning without an end."""
-    # Most texts are seen to be ordinary by one character; only the others are looked into.
-    stopped = [text for text in answers if text.rstrip()[-1] in stop_text.LAST]
-    return not any(map(stop_text.ending_stop, stopped)) and not any(
-        opens_reasoning(text) for text in answers if OPEN in text
-    )
-
-
-def _exchanges(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
-    """Questions and answers; None where one row is anything else."""
-    prompts, replies, *more = ([row[name] for row in rows] for name in names)
+def _exchanges(rows: Sequence[Row], names: tuple[str, ...]) -> tuple[Turns, Bools] | None:
+    """Questions and answers, and which of them are plain; None where one row is anything else."""
+    prompts, replies, *more = (list(map(itemgetter(name), rows)) for name in names)
     # Checked with map and set, without a Python loop over the rows.
-    if {*map(type, prompts), *map(type, replies)} != {str} or not all(map(str.strip, replies)):
-        return None
-    if more and {*map(type, more[0])} != {str}:
+    if {*map(type, itertools.chain(prompts, replies, *more))} != {str}:
         return None
     if more:
-        if any(templated.read(text) for text in prompts if text[:1] in templated.FIRST):
-            return None
-        prompts = [f"{a}\n\n{b}" if b else a for a, b in zip(prompts, more[0], strict=True)]
-    if any(templated.read(text) for text in prompts if text[:1] in templated.FIRST):
-        return None
-    if not _ordinary(replies):
-        return None
+        asked, others, answers = (pa.array(one, pa.string()) for one in (prompts, *more, replies))
+        return asked_and_answered(exchanges(asked, others, answers), asked)
     texts = [""] * (2 * len(rows))
     texts[::2], texts[1::2] = prompts, replies
-    roles = np.tile(np.array([_USER, _ASSISTANT], np.int8), len(rows))
-    return Turns(roles, texts, 2 * np.arange(len(rows) + 1))
+    return asked_and_answered(pa.array(texts, pa.string()), None)
 
 
-def _dialogues(rows: Sequence[Row], names: tuple[str, ...]) -> Turns | None:
-    """Conversations; None where one row is anything else."""
+def _dialogues(rows: Sequence[Row], names: tuple[str, ...]) -> tuple[Turns, Bools] | None:
+    """Conversations, and which of them are plain; None where one row is anything else."""
     lists = [row[names[0]] for row in rows]
     if {*map(type, lists)} != {list} or not all(lists):
         return None
     turns = list(itertools.chain.from_iterable(lists))
     if {*map(type, turns)} != {dict} or {*map(len, turns)} != {2}:
         return None
-    who, said = ("role", "content") if "role" in turns[0] else ("from", "value")
+    who, said = SAID[0] if "role" in turns[0] else SAID[1]
     try:
-        speakers, texts = [turn[who] for turn in turns], [turn[said] for turn in turns]
-        roles = np.fromiter(map(_SPELLED.__getitem__, speakers), np.int8, len(turns))
+        speakers, texts = map(itemgetter(who), turns), list(map(itemgetter(said), turns))
+        roles = np.fromiter(map(SPELLED.__getitem__, speakers), np.int8, len(turns))
     except (KeyError, TypeError):
         return None
-    if {*map(type, texts)} != {str} or not all(map(str.strip, texts)):
+    if {*map(type, texts)} != {str}:
         return None
-    offsets = offsets_of(np.fromiter(map(len, lists), np.int64, len(lists)))
-    firsts, lasts = offsets[:-1], offsets[1:] - 1
-    follows = _FOLLOWS[roles[:-1], roles[1:]]
-    follows[lasts[:-1]] = True  # what follows there is another conversation
-    whole = (roles[firsts] != _ASSISTANT).all() and (roles[lasts] == _ASSISTANT).all()
-    if not whole or not follows.all():
-        return None
-    answers = [text for text, role in zip(texts, roles.tolist(), strict=True) if role == _ASSISTANT]
-    return Turns(roles, texts, offsets) if _ordinary(answers) else None
+    sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+    return dialogues(roles, pa.array(texts, pa.string()), sizes)
 
 
-def _runs(rows: list[int], make: Callable[[list[int]], _Made | None]) -> Iterator[_Made]:
+def _runs(
+    read: Callable[[Sequence[Row], tuple[str, ...]], tuple[Turns, Bools] | None],
+    rows: Sequence[Row],
+    names: tuple[str, ...],
+    first: int = 0,
+) -> Found:
     """What is made of rows: of all at once, else of halves, as long as these are not few."""
-    made = make(rows)
-    if made is not None:
-        yield made
+    found = read(rows, names)
+    if found is not None:
+        turns, plain = found
+        yield (first + np.flatnonzero(plain)).tolist(), turns.rows(plain)
     elif len(rows) > _FEW:
         half = len(rows) // 2
-        yield from _runs(rows[:half], make)
-        yield from _runs(rows[half:], make)
+        yield from _runs(read, rows[:half], names, first)
+        yield from _runs(read, rows[half:], names, first + half)
 
 
-def find(rows: Sequence[Row | None], format_: Format, kind: Kind) -> Iterator[Plain]:
-    """The plain rows of a batch, in groups.
-
-    Args:
-        rows: None for those that could not be parsed.
-    """
+def _by_columns(rows: Sequence[Row | None]) -> dict[tuple[str, ...], list[int]]:
+    """The rows with the same columns."""
+    read = [row for row in rows if row is not None]
+    if read and len(read) == len(rows):
+        # No row has a key twice: so if all keys together are those of the first row again and
+        # again, as often as there are rows, then each row has just these.
+        first = list(read[0])
+        if list(itertools.chain.from_iterable(read)) == first * len(read):
+            return {tuple(first): list(range(len(read)))}
     by_columns: dict[tuple[str, ...], list[int]] = {}
     for number, row in enumerate(rows):
         if row is not None:
             by_columns.setdefault(tuple(row), []).append(number)
-    for names, numbers in by_columns.items():
-        reading = _reading(names, format_, kind)
-        if reading is not None and (len(numbers) > _FEW or len(numbers) == len(rows)):
-            yield from _of_one_kind(rows, numbers, reading=reading, kind=kind)
+    return by_columns
+
+
+def find(
+    rows: Sequence[Row | None], format_: Format, kind: Kind, read: ReadingOf = reading_of
+) -> Iterator[Plain]:
+    """The plain rows of a batch, in groups.
+
+    Args:
+        rows: None for those that could not be parsed.
+        read: how rows of the kind are read.
+    """
+    for names, numbers in _by_columns(rows).items():
+        how = read(names, format_, kind)
+        if how is not None and (len(numbers) > _FEW or len(numbers) == len(rows)):
+            yield from _of_one_kind(rows, numbers, how=how, kind=kind)
+
+
+def may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) -> list[bool]:
+    """Which rows of a column that is not read are still the same examples without it."""
+    fine = [True] * len(values)
+    if name in how.meaning:
+        # An empty list says no more than nothing, but a format refuses it where a text belongs.
+        bad: tuple[Any, ...] = ({}, []) if "system" in name.lower() else ({},)
+        fine = [
+            not column_names.means_more(name, value, kind) and value not in bad for value in values
+        ]
+    if not {list, dict}.isdisjoint(map(type, values)):
+        # A typed table may have added nulls to calls in any column.
+        settled = [type(v) not in (list, dict) or null_fields.is_settled(v) for v in values]
+        fine = [one and two for one, two in zip(fine, settled, strict=True)]
+    return fine
 
 
 def _of_one_kind(
-    rows: Sequence[Row | None], numbers: list[int], reading: _Reading, kind: Kind
+    rows: Sequence[Row | None], numbers: list[int], how: Reading, kind: Kind
 ) -> Iterator[Plain]:
-    read = _exchanges if len(reading.columns) > 1 else _dialogues
-    own = [(number, row) for number in numbers if (row := rows[number]) is not None]
-    for name in reading.meaning:
-        own = [(n, row) for n, row in own if not column_names.means_more(name, row[name], kind)]
-    for name in reading.unread:  # a typed table may have added nulls to calls in any column
-        own = [
-            (n, row)
-            for n, row in own
-            if type(row[name]) not in (list, dict) or null_fields.is_settled(row[name])
-        ]
-
-    def make(which: list[int]) -> Plain | None:
-        some = [own[at] for at in which]
-        turns = read([row for _, row in some], reading.columns)
-        if turns is None:
-            return None
-        return Plain([number for number, _ in some], turns, reading.unread)
-
-    if own:
-        yield from _runs(list(range(len(own))), make)
+    own = [row for number in numbers if (row := rows[number]) is not None]
+    for name in (*how.absent, *how.unread):
+        values = [row[name] for row in own]
+        fine = (
+            [value is None for value in values]
+            if name in how.absent
+            else may_be_left_out(how, name, values, kind)
+        )
+        if not all(fine):
+            numbers = list(itertools.compress(numbers, fine))
+            own = list(itertools.compress(own, fine))
+    for which, made in how.read(own, how.columns) if own else ():
+        unread = {name: [own[at][name] for at in which] for name in how.unread}
+        yield Plain([numbers[at] for at in which], made, unread)

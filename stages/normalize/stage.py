@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,11 @@ from stages.contract import (
 )
 from stages.conversations import stop_text
 from stages.errors import RowError
+from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import plain
-from stages.rows import notes, null_fields
+from stages.normalize import native_rows, plain, plain_pairs, plain_steps
+from stages.rows import groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
 from stages.rows.unread import Tally, left_over, require_asked
@@ -52,6 +53,8 @@ class Normalize:
         printed: the fields of a turn that the chat template prints.
         tally: what was left out of the rows since ``restart``.
         stop_text: what to do with the text of a stop token at the end of an answer.
+        group_by: what decides which rows are on one side of a split (``rows.groups``); None where
+            rows are not split.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -68,6 +71,7 @@ class Normalize:
     tally: Tally = field(default_factory=Tally, compare=False)
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
+    group_by: str | None = None
 
     @functools.cached_property
     def example_kind(self) -> Kind:
@@ -80,7 +84,8 @@ class Normalize:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        return IDENTITY + self.example_kind.columns
+        grouped = () if self.group_by is None else (groups.NAME,)
+        return IDENTITY + self.example_kind.columns + grouped
 
     def _treat_reasoning(self, example: Example) -> None:
         for turns in self.example_kind.turns(example):
@@ -144,7 +149,8 @@ class Normalize:
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
         left = left_over(row, examples, printed=self.printed, taken=self.options.columns.values())
-        left = [one for one in left if one.path not in self.selection.decided]
+        decided = {*self.selection.decided, self.group_by}
+        left = [one for one in left if one.path not in decided]
         for one in left:
             if one.path not in self._settled:
                 require_asked(one, self.kind, examples)
@@ -193,27 +199,60 @@ class Normalize:
             and not self.fans_out
             and self.train_on != "all"
             and not self.strip_reasoning
+            and not self.group_by
         )
+
+    @functools.cached_property
+    def _reading_of(self) -> plain.ReadingOf:
+        """How plain rows of the kind are read."""
+        if self.kind.compares:
+            return plain_pairs.reading_of
+        if self.kind.marks:
+            return functools.partial(plain_steps.reading_of, options=self.options)
+        return plain.reading_of
 
     def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
         """Batches of plain rows, each with their places among the records."""
-        rows = [record.data for record in records]
-        for some in plain.find(rows, self.format, self.kind) if self._may_be_plain else ():
-            for column in some.unread:
-                for number in some.rows:
-                    value = (rows[number] or {})[column]
-                    if value not in EMPTY:
-                        self.tally.add(column, value)
-            lines = [records[number].line for number in some.rows]
-            made = some.turns.columns(self.train_on)
-            made["note"] = notes.column(self.kind.texts, columns=made, odd_rows={}, lines=lines)
-            yield some.rows, batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
+        if not self._may_be_plain:
+            return
+        block = records if isinstance(records, LineBlock) else None
+        read: set[int] = set()
+        answers = self._reading_of is plain.reading_of
+        native = (
+            native_rows.find(block, self.format, self.kind) if block is not None and answers else ()
+        )
+        for some in native:
+            read.update(some.rows)
+            if some.rows:
+                yield some.rows, self._columns(records, some)
+        left = [number for number in range(len(records)) if number not in read]
+        rows = block.data(left) if block is not None else [record.data for record in records]
+        for some in plain.find(rows, self.format, self.kind, self._reading_of):
+            some = replace(some, rows=[left[at] for at in some.rows])
+            if some.rows:
+                yield some.rows, self._columns(records, some)
+
+    def _columns(self, records: Sequence[Record], some: plain.Plain) -> Batch:
+        for column, values in some.unread.items():
+            for value in values:
+                if value not in EMPTY:
+                    self.tally.add(column, value)
+        lines = lines_of(records, some.rows)
+        made, odd = some.made.columns(self), some.made.odd(self)
+        made["note"] = notes.column(self.kind.texts, columns=made, odd_rows=odd, lines=lines)
+        return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
+        batch = self._normalized(records)
+        if self.group_by is None:
+            return batch
+        return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)
+
+    def _normalized(self, records: Sequence[Record]) -> Batch:
         pieces = list(self._plain(records))
-        taken = {number for numbers, _ in pieces for number in numbers}
-        if len(taken) == len(records) and len(pieces) == 1:
+        if len(pieces) == 1 and len(pieces[0][0]) == len(records):
             return pieces[0][1]
+        taken = {number for numbers, _ in pieces for number in numbers}
         left = [number for number in range(len(records)) if number not in taken]
         others = self._one_by_one(self._selected([records[number] for number in left]))
         if not pieces:

@@ -7,16 +7,15 @@ line without an end are fine; blank lines are no rows; a byte-order mark at the 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO
 
-from stages.contract import Glimpse, Lines, Record, Split
-from stages.errors import RowError
-from stages.files import bounds, content, file_version, strict_json
+from stages.contract import Glimpse, Lines, Split
+from stages.files import bounds, content, file_version
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
+from stages.files.line_block import LineBlock, too_long
 from stages.readers import _glimpse, _shape, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
@@ -24,51 +23,6 @@ BATCH_BYTES = 4 << 20
 BATCH_ROWS = 8192
 MAX_LINE = 64 << 20
 _BOM = _shape.BOM
-
-
-def _record(line: int, offset: int, raw: bytes) -> Record:
-    if len(raw) > MAX_LINE:
-        detail = f"{len(raw)} bytes in one line; the limit is {MAX_LINE}"
-        return Record(line, offset, raw[:4096], data=None, error=("line_too_long", detail))
-    try:
-        return Record(line, offset, raw, strict_json.parse(raw))
-    except RowError as error:
-        return Record(line, offset, raw, data=None, error=(error.code, error.detail))
-
-
-def _too_long(line: int, offset: int, body: bytes, length: int) -> Record:
-    detail = f"{length} bytes in one line; the limit is {MAX_LINE}"
-    return Record(line, offset, body[:4096], data=None, error=("line_too_long", detail))
-
-
-def _plain(lines: list[bytes], joined: bytes, first: int, offset: int) -> list[Record] | None:
-    """The records of lines of which none is odd; None where one is.
-
-    Args:
-        first: number of the first line; ``offset``: of its first byte.
-    """
-    if b"\r" in joined or not all(lines) or not all(map(bytes.strip, lines)):
-        return None
-    rows = strict_json.parse_all(lines, joined)
-    if rows is None or max(map(len, lines)) > MAX_LINE:
-        return None
-    sizes = map(len, lines)
-    starts = itertools.accumulate((size + 1 for size in sizes), initial=offset)
-    return list(map(Record, itertools.count(first), starts, lines, rows))
-
-
-def _one_by_one(lines: list[bytes], first: int, offset: int, at_start: bool) -> list[Record]:
-    """The records of lines, each parsed by itself; blank lines have none."""
-    made: list[Record] = []
-    for number, line in enumerate(lines, first):
-        start, body = offset, line
-        offset += len(line) + 1
-        if at_start and start == 0 and body.startswith(_BOM):
-            start, body = len(_BOM), body[len(_BOM) :]
-        body = body.removesuffix(b"\r")
-        if body.strip():
-            made.append(_record(number, start, body))
-    return made
 
 
 def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
@@ -103,21 +57,17 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
         at_start: the stream begins at the start of its file, where a byte-order mark may be.
     """
     number = offset = 0
-    for block, too_long in _blocks(file):
-        if too_long:
-            mark = len(_BOM) if at_start and not offset and block.startswith(_BOM) else 0
-            yield Lines([_too_long(number, offset + mark, block[mark:], too_long - mark)], 1)
-            number, offset = number + 1, offset + too_long + 1
+    for body, length in _blocks(file):
+        if length:
+            mark = len(_BOM) if at_start and not offset and body.startswith(_BOM) else 0
+            first = too_long(number, offset + mark, body[mark:], MAX_LINE, length - mark)
+            yield Lines([first], 1)
+            number, offset = number + 1, offset + length + 1
             continue
-        lines = block.split(b"\n")
-        for start in range(0, len(lines), BATCH_ROWS):
-            some = lines[start : start + BATCH_ROWS]
-            joined = block if len(some) == len(lines) else b"\n".join(some)
-            read = _plain(some, joined, number, offset)
-            if read is None:
-                read = _one_by_one(some, number, offset, at_start)
-            yield Lines(read, len(some))
-            number, offset = number + len(some), offset + len(joined) + 1
+        for block in LineBlock(body, number, offset, at_start, MAX_LINE).cut(BATCH_ROWS):
+            yield Lines(block, block.line_count)
+            number += block.line_count
+        offset += len(body) + 1
 
 
 def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:

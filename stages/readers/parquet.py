@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
@@ -16,6 +16,13 @@ from stages.readers import _glimpse, _tables
 from stages.readers.arrow import damaged
 
 
+def _opened(source: Any) -> Any:
+    """A ``pyarrow.parquet.ParquetFile``, which brings the clients of three clouds with it."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(source)
+
+
 class _Parquet:
     name = "parquet"
     suffixes = (".parquet",)
@@ -23,7 +30,7 @@ class _Parquet:
     def splits(self, path: str) -> list[Split]:
         version = file_version.take(path)
         try:
-            meta = pq.ParquetFile(version.open()).metadata
+            meta = _opened(version.open()).metadata
         except SurroundingsError:
             raise
         except (pa.ArrowException, OSError) as error:
@@ -46,7 +53,7 @@ class _Parquet:
         version = content.version_of(split)
         try:
             with version.open() as source:
-                batches = pq.ParquetFile(source).iter_batches(
+                batches = _opened(source).iter_batches(
                     _tables.BATCH_ROWS, list(range(split.start, split.stop))
                 )
                 rows = _tables.records(batches)
@@ -68,7 +75,7 @@ class _Parquet:
 
         try:
             with content.bytes_of(source) as opened:
-                file = pq.ParquetFile(opened)
+                file = _opened(opened)
                 meta = file.metadata
                 counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
                 bounds.require_rows(path, sum(counts), content.size_of(source))

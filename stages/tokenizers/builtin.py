@@ -33,14 +33,22 @@ def _keep(path: Path, content: bytes) -> None:
             temporary.unlink()
 
 
+def kept(layout: RankLayout, cache: Path) -> bytes | None:
+    """The ``tokenizer.json`` that an earlier build has made; None where there is none."""
+    return _cached(_kept_at(layout, cache), layout.sha256)
+
+
+def _kept_at(layout: RankLayout, cache: Path) -> Path:
+    return cache / "tokenizers" / f"{layout.sha256}.json"
+
+
 def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> bytes:
     """The profile's ``tokenizer.json``, the bytes that its sha256 names.
 
     Raises:
         ModelError: the vocabulary is not available, or the rebuilt file has another hash.
     """
-    path = cache / "tokenizers" / f"{layout.sha256}.json"
-    content = _cached(path, layout.sha256)
+    content = kept(layout, cache)
     if content is None:
         others = f" (or: {hub.command(profile.model_ids[0])})" if layout.of_vendor else ""
         carrier = carriers.CARRIERS[layout.carrier]
@@ -51,5 +59,5 @@ def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> by
         content = bytes(builder.tokenizer_json(table, layout))
         if hashlib.sha256(content).hexdigest() != layout.sha256:
             raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
-        _keep(path, content)
+        _keep(_kept_at(layout, cache), content)
     return content

@@ -7,9 +7,10 @@ themselves, in the printable alphabet of byte-level BPE.
 from __future__ import annotations
 
 import binascii
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
+
+import orjson
 
 from stages.models.profile import AddedToken
 
@@ -22,9 +23,10 @@ def parse_ranks(table: bytes) -> list[bytes]:
     """Read a rank table (``base64(token) rank`` a line) into tokens, in rank order."""
     words = table.split()
     encoded, ranks = words[::2], words[1::2]
-    for number, rank in enumerate(map(int, ranks)):
-        if rank != number:
-            raise ValueError(f"rank table: line {number + 1} holds rank {rank}")
+    read = list(map(int, ranks))
+    if read != list(range(len(read))):
+        number = next(number for number, rank in enumerate(read) if rank != number)
+        raise ValueError(f"rank table: line {number + 1} holds rank {read[number]}")
     if not len(encoded) == len(ranks) == len(table.splitlines()):
         raise ValueError("rank table: a line does not hold a token and its rank")
     return list(map(binascii.a2b_base64, encoded))
@@ -43,30 +45,38 @@ def _byte_alphabet() -> list[str]:
 
 def spell(tokens: Iterable[bytes]) -> dict[bytes, str]:
     """Each token in the printable alphabet."""
-    alphabet = _byte_alphabet()
-    return {token: "".join(alphabet[b] for b in token) for token in tokens}
+    alphabet = dict(enumerate(_byte_alphabet()))
+    return {token: token.decode("latin-1").translate(alphabet) for token in tokens}
 
 
 def _last_merge(token: bytes, ranks: dict[bytes, int]) -> Pair:
     """The pair that merges to ``token`` when its bytes are encoded with the ranks below its own."""
-    limit = ranks[token]
+    limit, rank_of = ranks[token], ranks.get
     parts = [token[i : i + 1] for i in range(len(token))]
+    pairs = [rank_of(token[i : i + 2], limit) for i in range(len(token) - 1)]
     while len(parts) > 2:
-        best = min(range(len(parts) - 1), key=lambda i: ranks.get(parts[i] + parts[i + 1], limit))
+        best = pairs.index(min(pairs))
         parts[best : best + 2] = [parts[best] + parts[best + 1]]
+        del pairs[best]
+        # Only the pairs of the joined part with its neighbours have changed.
+        if best < len(pairs):
+            pairs[best] = rank_of(parts[best] + parts[best + 1], limit)
+        if best:
+            pairs[best - 1] = rank_of(parts[best - 1] + parts[best], limit)
     return parts[0], parts[1]
 
 
 def last_merges(tokens: list[bytes]) -> Iterator[Pair]:
     """One merge for each token: the last one when byte-pair encoding builds it."""
     ranks = {token: rank for rank, token in enumerate(tokens)}
+    rank_of = ranks.get
     for rank, token in enumerate(tokens):
         if len(token) == 1:
             continue
         splits = [
             i
             for i in range(1, len(token))
-            if ranks.get(token[:i], rank) < rank and ranks.get(token[i:], rank) < rank
+            if rank_of(token[:i], rank) < rank and rank_of(token[i:], rank) < rank
         ]
         if len(splits) == 1:  # only one way to make it: the common case, and ten times cheaper
             yield token[: splits[0]], token[splits[0] :]
@@ -132,4 +142,4 @@ def leading_token(token: str, index: int) -> dict[str, Any]:
 
 def dump(document: dict[str, Any]) -> bytes:
     """The document as the library ``tokenizers`` writes its files."""
-    return json.dumps(document, ensure_ascii=False, indent=2).encode()
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)

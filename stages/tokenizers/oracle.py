@@ -39,6 +39,7 @@ _STAY = frozenset(
     "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\u0130\u0131\u017f\u212a"
 )
 _STAY |= set(map(chr, range(0x2000, 0x200B)))
+_STAYING = sorted({*map(chr, range(128)), *_STAY})
 _CATEGORIES = (
     *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
     *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
@@ -153,8 +154,7 @@ class Words:
 
 def _members(category: str) -> str:
     """The characters of a category as the inside of a class: stand-ins, and those that stay."""
-    stay = (chr(code) for code in range(0x3001) if _StandIns()[code] == code)
-    own = [char for char in stay if unicodedata.category(char).startswith(category)]
+    own = [char for char in _STAYING if unicodedata.category(char).startswith(category)]
     own += [chr(_FIRST + i) for i, name in enumerate(_CATEGORIES) if name.startswith(category)]
     return "".join(map(re.escape, own))
 
@@ -166,7 +166,7 @@ def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> En
         first: the id of rank 0.
         composed: text is normalized to NFC first.
     """
-    ranks = {token: rank for rank, token in enumerate(tokens)}
+    ranks = dict(zip(tokens, range(len(tokens)), strict=True))
     words = Words(pattern)
 
     @functools.lru_cache(_WORDS)

@@ -176,24 +176,34 @@ class EncodePair:
             batch,
             self.encoder,
             ("chosen_", "rejected_"),
-            fast=lambda rows: self._put(rows, [self._outlines(rows, side) for side in _SIDES]),
+            fast=lambda rows: self._put(rows, self._outlines(rows)),
             careful=lambda rows: self._put(rows, [self._segments(rows, side) for side in _SIDES]),
         )
 
-    def _outlines(self, batch: Batch, side: str) -> _Side:
+    def _outlines(self, batch: Batch) -> list[_Side]:
+        """Both sides in one call, so that a prompt is encoded once."""
         assert self.encoder.outlines is not None
+        outlines = pa.chunked_array([batch.column(f"{side}_outline") for side in _SIDES])
         encoded = self.encoder.outlines(
-            batch.column(f"{side}_outline"), batch.column(f"{side}_texts")
+            outlines.unify_dictionaries().combine_chunks(),
+            pa.concat_arrays([batch.column(f"{side}_texts") for side in _SIDES]),
+            repeat=True,
         )
-        folded = encoded.folded
-        return _Side(
-            ids=folded ^ (folded >> 31),
-            trained=folded < 0,
-            offsets=encoded.offsets,
-            controls=encoded.controls,
-            truncated=np.zeros(batch.num_rows, np.int64),
-            merged_cuts=encoded.merged_cuts,
-        )
+        count = batch.num_rows
+        sides = []
+        for rows in (slice(0, count), slice(count, 2 * count)):
+            offsets = encoded.offsets[rows.start : rows.stop + 1]
+            folded = encoded.folded[offsets[0] : offsets[-1]]
+            side = _Side(
+                ids=folded ^ (folded >> 31),
+                trained=folded < 0,
+                offsets=offsets - offsets[0],
+                controls=encoded.controls[rows],
+                truncated=np.zeros(count, np.int64),
+                merged_cuts=encoded.merged_cuts[rows],
+            )
+            sides.append(side)
+        return sides
 
     def _segments(self, batch: Batch, side: str) -> _Side:
         encoded = self.encoder(segments_of(batch, f"{side}_"))
@@ -252,41 +262,74 @@ class EncodeSteps:
     writes: tuple[str, ...] = ("input_ids", "labels", "step_positions", "step_labels", *_COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
-        return _by(self._segments, SEGMENTS, batch)
+        return _both_ways(batch, self.encoder, ("",), fast=self._outlines, careful=self._segments)
+
+    def _outlines(self, batch: Batch) -> Batch:
+        assert self.encoder.outlines is not None
+        encoded = self.encoder.outlines(batch.column("outline"), batch.column("texts"))
+        offsets, values = list_parts(batch.column("step_labels"))
+        ratings = values.to_numpy(zero_copy_only=False).astype(np.float32)
+        batch = _put(batch, "controls", encoded.controls)
+        batch = _put(batch, "truncated", np.zeros(batch.num_rows, np.int32))
+        batch = _put(batch, "merged_cuts", encoded.merged_cuts)
+        # Nothing is trained, so what is folded are the ids themselves.
+        sides = ((encoded.offsets, encoded.folded), (offsets, ratings))
+        return self._rated(batch, *sides, expected=encoded.markers)
 
     def _segments(self, batch: Batch) -> Batch:
         encoded = self.encoder(segments_of(batch, ""))
+        batch, ratings, offsets = self._kept_labels(batch, encoded)
+        control = (encoded.kinds & CONTROL) > 0
+        batch = _put(batch, "controls", count_per_row(encoded.offsets, control))
+        batch = _put(batch, "truncated", encoded.truncated)
+        batch = _put(batch, "merged_cuts", encoded.merged_cuts)
+        placed = count_per_row(encoded.offsets, (encoded.kinds & MARKER) > 0)
+        sides = ((encoded.offsets, encoded.ids), (offsets, ratings))
+        return self._rated(batch, *sides, expected=placed)
+
+    def _rated(
+        self,
+        batch: Batch,
+        sequences: tuple[Ints, npt.NDArray[np.int32]],
+        rated: tuple[Ints, npt.NDArray[np.float32]],
+        expected: Ints,
+    ) -> Batch:
+        """The columns of sequences whose ids are known.
+
+        Args:
+            sequences: where each row's ids start, and the ids; ``rated``: the same for ratings.
+            expected: markers that were put into each row.
+        """
+        (starts, ids), (label_starts, ratings) = sequences, rated
         model = self.model
-        batch, ratings, label_offsets = self._kept_labels(batch, encoded)
         # The markers are counted twice, from the segments and from the ids, so that a text that
         # became the marker's id, or a marker that is not one id, refuses the row.
-        placed = (encoded.kinds & MARKER) > 0
-        positions = np.flatnonzero(encoded.ids == model.step_id)
-        rows = np.searchsorted(encoded.offsets, positions, side="right") - 1
+        positions = np.flatnonzero(ids == model.step_id)
+        rows = np.searchsorted(starts, positions, side="right") - 1
         counts = np.bincount(rows, minlength=batch.num_rows)
-        wanted = np.diff(label_offsets)
-        expected = count_per_row(encoded.offsets, placed)
+        wanted = np.diff(label_starts)
         wrong = (counts != wanted) | (expected != wanted)
-        labels = np.full(len(encoded.ids), IGNORED, np.int32)
+        labels = np.full(len(ids), IGNORED, np.int32)
         tokens = np.where(ratings >= 0.5, model.good_id, model.bad_id).astype(np.int32)
-        rated = np.where(np.isnan(ratings), np.int32(IGNORED), tokens)
+        known = np.where(np.isnan(ratings), np.int32(IGNORED), tokens)
         # One rating per marker, in order; rows with the wrong number are left out on both sides.
-        labels[positions[~wrong[rows]]] = rated[~np.repeat(wrong, wanted)]
+        labels[positions[~wrong[rows]]] = known[~np.repeat(wrong, wanted)]
         details = [
             f"{c} markers among the ids, {e} steps, {w} labels"
             for c, e, w in zip(counts[wrong], expected[wrong], wanted[wrong], strict=True)
         ]
         batch = columns.refuse(batch, wrong, "marker_count", details)
-        relative = pa.array((positions - encoded.offsets[rows]).astype(np.int32))
-        batch = columns.put(batch, "input_ids", make_list(encoded.offsets, pa.array(encoded.ids)))
-        batch = columns.put(batch, "labels", make_list(encoded.offsets, pa.array(labels)))
+        relative = pa.array((positions - starts[rows]).astype(np.int32))
+        batch = columns.put(batch, "input_ids", make_list(starts, pa.array(ids)))
+        batch = columns.put(batch, "labels", make_list(starts, pa.array(labels)))
         batch = columns.put(batch, "step_positions", make_list(offsets_of(counts), relative))
-        batch = _put_counts(batch, encoded, labels)
+        batch = _put(batch, "length", np.diff(starts))
+        batch = _put(batch, "trained", count_per_row(starts, labels != IGNORED))
         # NaN has many bit patterns; -1, which is no rating, has one.
         floats = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
-        sides = ((encoded.offsets, encoded.ids), (encoded.offsets, labels), (label_offsets, floats))
-        batch = columns.put(batch, "digest", digests(*sides))
-        return _too_long(batch, np.diff(encoded.offsets), self.encoder.max_length)
+        digest = digests((starts, ids), (starts, labels), (label_starts, floats))
+        batch = columns.put(batch, "digest", digest)
+        return _too_long(batch, np.diff(starts), self.encoder.max_length)
 
     def _kept_labels(
         self, batch: Batch, encoded: Encoded
@@ -294,7 +337,7 @@ class EncodeSteps:
         """The labels of the steps that stayed, as a column and as floats with NaN for null."""
         offsets, values = list_parts(batch.column("step_labels"))
         if not encoded.kept.all():
-            bounds, segments = list_parts(batch.column("segments"))
+            bounds, segments = list_parts(segments_of(batch, ""))
             markers = (segments.field(1).to_numpy() & MARKER) > 0
             # Each marker has one label: the labels of dropped markers are dropped.
             values = values.filter(pa.array(encoded.kept[markers]))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, native
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Batch
 
@@ -43,6 +43,26 @@ def fold(batch: Batch) -> Batch:
     return columns.put(batch.drop_columns(["input_ids", "labels"]), "folded", folded)
 
 
+def unfolded(
+    folded: npt.NDArray[np.int32],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The inverse of ``folded_ids``."""
+    module = native.module()
+    if module is not None:
+        both = np.empty((2, len(folded)), np.int32)
+        module.unfold(folded, IGNORED, both[0], both[1])
+        return both[0], both[1]
+    # An arithmetic shift by 31 gives -1 (all bits set) for negative numbers and 0 for others: xor
+    # with it complements the trained ids back and leaves the other ids as they are.
+    trained = folded >> 31
+    ids = folded ^ trained
+    # With -1, ``and`` keeps a number, and with 0 nothing of it; xor with -100 twice gives it back.
+    labels = ids ^ np.int32(IGNORED)
+    labels &= trained
+    labels ^= np.int32(IGNORED)
+    return ids, labels
+
+
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
@@ -57,14 +77,7 @@ def unfold(table: Rows) -> Rows:
     if "folded" not in table.schema.names:
         return table
     offsets, folded = numbers(columns.whole(table.column("folded")))
-    # An arithmetic shift by 31 gives -1 (all bits set) for negative numbers and 0 for others: xor
-    # with it complements the trained ids back and leaves the other ids as they are.
-    trained = folded >> 31
-    ids = folded ^ trained
-    # With -1, ``and`` keeps a number, and with 0 nothing of it; xor with -100 twice gives it back.
-    labels = ids ^ np.int32(IGNORED)
-    labels &= trained
-    labels ^= np.int32(IGNORED)
+    ids, labels = unfolded(folded)
     table = table.drop_columns(["folded"])
     table = table.append_column("input_ids", make_list(offsets, pa.array(ids)))
     return table.append_column("labels", make_list(offsets, pa.array(labels)))

@@ -7,12 +7,14 @@ reading of sampled rows (``stages/parity/second_ids.py``) for the build's own te
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from stages import columns
+from stages.chat_template import outline
 from stages.chat_template.segments import CONTROL, MARKER, STEP
 from stages.columns import list_parts, make_list, offsets_of
 from stages.contract import Batch
@@ -47,4 +49,16 @@ class Mark:
             [pa.array(marked, pa.string()), pa.array(marked_kinds)],
             fields=list(columns.SEGMENTS.value_type),
         )
-        return columns.put(batch, "segments", make_list(bounds, flat))
+        batch = columns.put(batch, "segments", make_list(bounds, flat))
+        return self._outlines(batch) if "outline" in batch.schema.names else batch
+
+    def _outlines(self, batch: Batch) -> Batch:
+        """The same for outlines, of which a batch has few."""
+        column = batch.column("outline")
+        marker = (self.model.profile.step_tokens.step, CONTROL | MARKER)
+        spelled = []
+        for text in column.dictionary.to_pylist():
+            segments = [(one, marker) if one[1] & STEP else (one,) for one in outline.parsed(text)]
+            spelled.append(outline.spelled(itertools.chain.from_iterable(segments)))
+        made = pa.DictionaryArray.from_arrays(column.indices, pa.array(spelled, pa.string()))
+        return columns.put(batch, "outline", made)

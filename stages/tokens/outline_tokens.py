@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from stages import columns
 from stages.chat_template import outline
-from stages.chat_template.segments import CONTROL, TRAINED
+from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
 from stages.models.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
+from stages.tokens.put_together import put_together
 
 Ids = npt.NDArray[np.int32]
 _MOST = 4096  # outlines, and texts of templates, that are kept encoded
@@ -34,13 +35,14 @@ class Encoded:
     Attributes:
         folded: int32, all rows one after the other.
         offsets: where each row's tokens start.
-        controls: control tokens that the template prints, per row.
+        controls: control tokens that the template prints, per row; ``markers``: those of steps.
         merged_cuts: per row, how often the tokenizer would have merged across a cut.
     """
 
     folded: Ids
     offsets: Ints
     controls: Ints
+    markers: Ints
     merged_cuts: Ints
 
 
@@ -72,6 +74,7 @@ class _Tokens:
     fixed: tuple[Ids, ...]
     trained: tuple[bool, ...]
     controls: int
+    markers: int
     merged: int
     cuts: tuple[_Cut, ...]
 
@@ -118,9 +121,14 @@ class OutlineEncoder:
                 merged += bool(before) and joint.tolist() != [*self._ids(before), *ids]
                 fixed[-1] += (~ids if kind & TRAINED else ids).tolist()
             before = "" if kind & CONTROL else text
-        controls = sum(kind & CONTROL for _, kind in segments)
-        runs = tuple(np.array(ids, np.int32) for ids in fixed)
-        return _Tokens(runs, tuple(trained), controls=controls, merged=merged, cuts=tuple(cuts))
+        return _Tokens(
+            fixed=tuple(np.array(ids, np.int32) for ids in fixed),
+            trained=tuple(trained),
+            controls=sum(bool(kind & CONTROL) for _, kind in segments),
+            markers=sum(bool(kind & MARKER) for _, kind in segments),
+            merged=merged,
+            cuts=tuple(cuts),
+        )
 
     def _ids(self, text: str) -> Ids:
         # Templates print a few texts again and again.
@@ -137,13 +145,15 @@ class OutlineEncoder:
         rows: npt.NDArray[np.bool_] = usable[column.indices.fill_null(-1).to_numpy()]
         return rows
 
-    def __call__(self, column: pa.DictionaryArray, texts: pa.ListArray) -> Encoded:
-        """Encode rows, all of which ``takes`` has named."""
+    def __call__(
+        self, column: pa.DictionaryArray, texts: pa.ListArray, repeat: bool = False
+    ) -> Encoded:
+        """Encode rows, all of which ``takes`` has named; ``repeat``: many texts are there twice."""
         which = column.indices.to_numpy()
         outlines = [self._of(spelled) for spelled in column.dictionary.to_pylist()]
         used = [(n, one) for n, one in enumerate(outlines) if one is not None]
         at, flat = list_parts(texts)
-        starts, ids = self._own(flat)
+        starts, ids = self._own(flat, repeat)
         each_fixed = [len(one.fixed) if one else 0 for one in outlines]
         first_fixed = offsets_of(np.array(each_fixed, np.int64))
         trained = np.zeros(len(flat), bool)
@@ -151,7 +161,7 @@ class OutlineEncoder:
         place = np.empty(int(places[-1]), np.int64)
         own_base = int(first_fixed[-1])
         odd = may_merge(flat, np.arange(len(flat))) if any(one.cuts for _, one in used) else trained
-        controls, merged = np.zeros(len(which), np.int64), np.zeros(len(which), np.int64)
+        controls, markers, merged = (np.zeros(len(which), np.int64) for _ in range(3))
         for number, one in used:
             rows = np.flatnonzero(which == number)
             turn = np.arange(len(one.trained))
@@ -163,28 +173,21 @@ class OutlineEncoder:
                 len(one.fixed)
             )
             place[begin + 2 * turn + 1] = own_base + own
-            controls[rows] = one.controls
+            controls[rows], markers[rows] = one.controls, one.markers
             merged[rows] = one.merged
             for cut in one.cuts:
                 behind = own[:, cut.text]
                 merged[rows] += self._cuts.behind(
                     cut.left, cut.ids, texts=flat, odd=odd, which=behind, pieces=(ids, starts)
                 )
-        lengths = np.diff(starts)
-        own_ids = np.where(np.repeat(trained, lengths), ~ids, ids)
         runs = [run for _, one in used for run in one.fixed]
-        sizes = [len(run) for run in runs]
-        pool = make_list(
-            offsets_of(np.concatenate([np.array(sizes, np.int64), lengths])),
-            pa.array(np.concatenate([*runs, own_ids])),
-        )
-        bounds, folded = numbers(pool.take(pa.array(place)))
-        return Encoded(folded, bounds[places], controls=controls, merged_cuts=merged)
+        folded, bounds = put_together(runs, (ids, starts), trained=trained, places=place)
+        return Encoded(folded, bounds[places], controls, markers=markers, merged_cuts=merged)
 
-    def _own(self, flat: pa.StringArray) -> tuple[Ints, Ids]:
+    def _own(self, flat: pa.StringArray, repeat: bool) -> tuple[Ints, Ids]:
         """Where the ids of each text start, and the ids; a text that is often there once."""
         sample = flat.slice(0, 64)
-        if pc.count_distinct(sample).as_py() == len(sample):
+        if not repeat and pc.count_distinct(sample).as_py() == len(sample):
             ids, starts = self._encoder.encode(flat.to_pylist())
             return starts, ids
         distinct = flat.dictionary_encode()

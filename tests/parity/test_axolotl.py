@@ -8,6 +8,7 @@ fill the memory with logits, is left out; its trunk runs on what axolotl gives i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,9 @@ def test_documents_packed_at_run_time_are_our_rows(
                 continue
             found.append(document)
             assert torch.allclose(batch["hidden"][0, place], alone(model, ids[place]), atol=1e-4)
-    missing = set(stored(plain)) - set(found)
-    assert sorted([*found, *missing]) == stored(plain)
-    assert sum(len(ids) for ids, _ in missing) <= (0 if order else 2048)
+    wanted, there = Counter(stored(plain)), Counter(found)  # some documents are there twice
+    assert not there - wanted
+    assert sum(len(ids) for ids, _ in (wanted - there).elements()) <= (0 if order else 2048)
     evaluated = padded(b for b in batches if not b["training"])  # more than once
     assert sorted(set(evaluated)) == stored(plain, "test")
     ran = pipeline("check", made.parent)

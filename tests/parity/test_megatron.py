@@ -106,7 +106,7 @@ def test_the_program_finds_the_configuration_where_a_release_has_it(
     build: Build, sources: dict[str, Path], words: Words, tmp_path: Path, era: str, says: str
 ) -> None:
     """Names, places and fields as its sources have them before and after they were moved."""
-    folder = build("sft", sources["sft"], "--for", "megatron", "--test-size", 2)
+    folder = build("sft", sources["sft"], "--for", "megatron", "--test-size", 0.4)
     root = tmp_path / "site" / "megatron" / "bridge"
     specs, config, name = _PLACES[era]
     for path in (specs, config):

@@ -38,7 +38,7 @@ def test_the_recipe_trains_exactly_our_labels(
 ) -> None:
     """Ids and labels of every row of both splits, through its preparation and its collator."""
     trl = peer("trl", version)("trl")
-    folder = build("sft", sources["sft"], "--for", "open-r1", "--test-size", 3)
+    folder = build("sft", sources["sft"], "--for", "open-r1", "--test-size", 0.4)
     _, script, *options = words(folder, "open-r1", "accelerate")
     assert script == "src/open_r1/sft.py"
     parser = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))

@@ -74,7 +74,7 @@ def test_what_the_launch_script_says_gives_our_documents(
 ) -> None:
     """Nested tensors of ids, positions and mask, document for document; the test split too; and
     its division into micro batches keeps each document whole."""
-    options = ("--for", "verl", "--layout", layout, "--test-size", 3)
+    options = ("--for", "verl", "--layout", layout, "--test-size", 0.4)
     folder = build("sft", sources["sft"], *options)
     config = configured(verl, words(folder, "verl", "torchrun"))
     for split in ("train", "test"):

@@ -1,0 +1,114 @@
+"""What was aimed at, beside what was measured."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Figures, least_of, median_of, over, shown
+from benchmarks.programs import OURS, PYTHON
+from benchmarks.starts import FEW, LAYOUTS
+
+_WHOLE, _COMPARED = 1_000_000, 100_000  # rows
+Line = tuple[str, str, str, str]
+
+
+def _alone(figures: Figures) -> tuple[str, str | None]:
+    """What ran in Python alone, and what ran with the native module where that was installed."""
+    both = bool(figures.ran(PYTHON, "sft", "english"))
+    return (PYTHON, OURS) if both else (OURS, None)
+
+
+def per_token(figures: Figures, task: str, program: str = OURS) -> float | None:
+    """What a token of a task costs beside a token of SFT: rows cost by their tokens."""
+    tokens = figures.measured("tokens")
+    return over(
+        over(figures.each(program, task), tokens.get(task)),
+        over(figures.each(program), tokens.get("sft")),
+    )
+
+
+def _ratios(figures: Figures, program: str | None) -> list[str]:
+    """Of one of our two programs, what ``_RATIOS`` names."""
+    if program is None:
+        return ["not installed"] * len(_RATIOS)
+    each, whole = figures.each(program), figures.whole(program, _WHOLE)
+    return [
+        shown(over(figures.each("trl"), each), unit=" times"),
+        shown(over(figures.whole("trl", _WHOLE), whole), unit=" times"),
+        shown(over(figures.encoder(), each), ".2f"),
+        shown(per_token(figures, "rm", program), ".2f", " times"),
+        shown(per_token(figures, "prm", program), ".2f", " times"),
+        shown(
+            over(figures.whole("datasets", _COMPARED), figures.whole(program, _COMPARED)),
+            unit=" times",
+        ),
+    ]
+
+
+_RATIOS = (
+    ("one more row, against TRL", "55, native 100"),
+    (f"whole process at {_WHOLE:,} rows, against TRL", "45, native 80"),
+    ("one more row, speed against the encoder alone", "0.2, native 0.35"),
+    ("a token of rm, against one of sft", "at most 1.5"),
+    ("a token of prm, against one of sft", "at most 1.5"),
+    (f"whole process at {_COMPARED:,} rows, against `datasets.map`", "15"),
+)
+_WALL = (
+    ("pipeline --help", "0.2 s"),
+    (f"plan, {FEW} rows", "1 s"),
+    (f"build, {FEW} rows", "1.5 s"),
+    (f"build again, nothing changed, {FEW} rows", "0.5 s"),
+)
+
+
+def _memory(figures: Figures) -> list[Line]:
+    peaks = {int(n): made["largest_process"] for n, made in figures.measured("memory").items()}
+    lines = [
+        (f"memory at {count:,} rows, largest process", "at most 700 MB", f"{peak / 1e6:,.0f} MB")
+        for count, peak in peaks.items()
+    ]
+    share = max(peaks.values()) / min(peaks.values()) - 1 if peaks else None
+    lines.append(("the most of these above the least", "at most 10 %", shown(share, ".0%")))
+    return [(*line, "") for line in lines]
+
+
+def _appended(figures: Figures) -> list[Line]:
+    made = figures.measured("appended")
+    rows = figures.settings("appended").get("rows", _WHOLE)
+    lines = []
+    for layout in LAYOUTS:
+        cost = made.get(layout)
+        share = cost["again"]["cpu"] / cost["full"]["cpu"] if cost else None
+        what = f"one per cent appended to {rows:,} rows, {layout}, of a full build"
+        lines.append((what, "at most 10 %", shown(share, ".0%"), ""))
+    return lines
+
+
+def _gathered(figures: Figures) -> list[Line]:
+    lines = []
+    for layout in ("ragged", "padded", "packed"):
+        rates = list(figures.measured(f"gather-{layout}").get("shuffled", {}).values())
+        share = rates[-1] / rates[0] if rates else None
+        what = f"shuffled gather, {layout}, speed in the largest build against the smallest"
+        lines.append((what, "flat: 1", shown(share, ".2f"), ""))
+    return lines
+
+
+def lines(figures: Figures) -> list[Line]:
+    """A line for each target: what it is, what was aimed at, Python alone, the native module."""
+    python, native = _alone(figures)
+    pairs = zip(_ratios(figures, python), _ratios(figures, native), strict=True)
+    made: list[Line] = [(*aim, *pair) for aim, pair in zip(_RATIOS, pairs, strict=True)]
+    driver = figures.measured("driver").get("functions", {})
+    alone = sum(driver.values()) if driver else None
+    made.append(
+        ("of a row, what the driver does alone", "at most 0.5 us", shown(alone, ".2f", " us"), "")
+    )
+    one, two = (median_of(figures.measured("workers").get(n, []), "wall") for n in "12")
+    made.append(
+        ("two workers, wall, against one", "1.8 times", shown(over(one, two), ".2f", " times"), "")
+    )
+    made += _memory(figures)
+    starts = figures.measured("starts")
+    for name, aim in _WALL:
+        spent = least_of(starts.get(name, []), "wall")
+        made.append((f"{name}, wall", f"at most {aim}", shown(spent, ".2f", " s"), ""))
+    return made + _appended(figures) + _gathered(figures)

@@ -1,0 +1,134 @@
+"""Values of options that may be given several times: lists and tables in a recipe."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from pipeline.options.values import NUMBER, Number, Text, Value, Words, plain
+from stages.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Texts(Value):
+    """Several texts.
+
+    Attributes:
+        check: raises where one is no value.
+    """
+
+    check: Callable[[str], object] | None = None
+
+    @property
+    def words(self) -> str:
+        return "a list of texts"
+
+    @property
+    def many(self) -> bool:
+        return True
+
+    def of_pydantic(self) -> Any:
+        return list[str]
+
+    def loosened(self, value: Any) -> Any:
+        if isinstance(value, Words) and value.startswith("["):
+            value = _toml(value)
+        if isinstance(value, str | PathLike):
+            return [plain(value)]
+        return [plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+    def settled(self, value: Any) -> Any:
+        if self.check is not None:
+            for text in value:
+                self.check(text)
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(Value):
+    """Values by name: a table in a recipe, ``NAME=VALUE`` on a command line.
+
+    Attributes:
+        flag: an example of it, which a message shows.
+        numbers: whether the values are numbers; else they are texts.
+        check: raises where they are no values of the option.
+    """
+
+    flag: str = ""
+    numbers: bool = False
+    check: Callable[[Mapping[str, Any]], object] | None = None
+
+    @property
+    def words(self) -> str:
+        return f"a table of {'numbers' if self.numbers else 'texts'}"
+
+    @property
+    def many(self) -> bool:
+        return True
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        if self.numbers:
+            return dict[str, Annotated[float, Field(allow_inf_nan=False)]]
+        return dict[str, str]
+
+    def loosened(self, value: Any) -> Any:
+        if isinstance(value, Words) and value.startswith("{"):
+            value = _toml(value)
+        if isinstance(value, Mapping):
+            each = Number() if self.numbers else Text()
+            return {name: each.loosened(one) for name, one in _flat(value)}
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, tuple | list) and all(isinstance(one, str) for one in value):
+            return self._of_words(tuple(value))
+        return value
+
+    def _of_words(self, pairs: tuple[str, ...]) -> dict[str, Any]:
+        """What ``NAME=VALUE`` says.
+
+        Raises:
+            UsageError: one is not written so, or a name is there twice.
+        """
+        option = self.flag.partition(" ")[0]
+        found: dict[str, Any] = {}
+        for pair in pairs:
+            name, _, text = pair.partition("=")
+            number = float(text) if NUMBER.fullmatch(text) else None
+            if not (name and text) or (self.numbers and number is None):
+                raise UsageError(
+                    f"{option} {pair!r} is not {self.metavar}.", f"For example {self.flag}."
+                )
+            if name in found:
+                raise UsageError(f"{option} names {name} twice.", "One value belongs to a name.")
+            found[name] = number if self.numbers else text
+        return found
+
+    def settled(self, value: Any) -> Any:
+        found = dict(self.loosened(value))
+        if found and self.check is not None:
+            self.check(found)
+        return found
+
+
+def _toml(words: str) -> Any:
+    """What a table or a list that was written as TOML holds; the words where it is none."""
+    try:
+        return tomllib.loads(f"value = {words}\n")["value"]
+    except ValueError:
+        return str(words)
+
+
+def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A table's entries, those of inner tables under dotted names."""
+    entries = []
+    for key, value in table.items():
+        inner = _flat(value) if isinstance(value, Mapping) else [("", value)]
+        entries += [(f"{key}.{name}" if name else key, item) for name, item in inner]
+    return entries

@@ -1,0 +1,227 @@
+"""Whole lines of JSON, parsed when somebody asks for their rows.
+
+Most rows of a file become columns together, and nobody needs a record of them. So a block keeps its
+bytes, and makes records for those who look at single rows: refused ones, sampled ones, odd ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stages.contract import Record, Row
+from stages.errors import RowError
+from stages.files import strict_json
+
+BOM = b"\xef\xbb\xbf"
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def record(line: int, offset: int, raw: bytes, longest: int) -> Record:
+    """The record of one line, without its end."""
+    if len(raw) > longest:
+        return too_long(line, offset, raw, longest=longest, length=len(raw))
+    try:
+        return Record(line, offset, raw, strict_json.parse(raw))
+    except RowError as error:
+        return Record(line, offset, raw, data=None, error=(error.code, error.detail))
+
+
+def too_long(line: int, offset: int, raw: bytes, longest: int, length: int) -> Record:
+    """The record of a line with too many bytes, of which only the first are kept."""
+    detail = f"{length} bytes in one line; the limit is {longest}"
+    return Record(line, offset, raw[:4096], data=None, error=("line_too_long", detail))
+
+
+class LineBlock(Sequence[Record]):
+    """The rows of some whole lines. Blank lines are no rows.
+
+    Args:
+        content: the lines, the last one without its end.
+        first: number of the first line; ``offset``: of its first byte.
+        at_start: a byte-order mark may stand at offset 0.
+        longest: bytes of a line that is read.
+    """
+
+    def __init__(
+        self, content: bytes, first: int, offset: int, at_start: bool, longest: int
+    ) -> None:
+        self.content = content
+        self.longest = longest
+        self._first, self._offset = first, offset
+        self._marked = at_start and offset == 0 and content.startswith(BOM)
+        self._taken: Bools | None = None
+        self._parsed = False
+        self._rows: Mapping[int, Row] | Sequence[Row] = ()  # by place of their line in the block
+        self._odd: dict[int, Record] = {}  # lines that were parsed by themselves
+        self._places: Ints | None = None  # of the lines that are rows; None where all of them are
+
+    @functools.cached_property
+    def starts(self) -> Ints:
+        """Where each line starts in the content, and where one behind the last would."""
+        ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))
+        return np.concatenate([[0], ends + 1, [len(self.content) + 1]]).astype(np.int64)
+
+    @functools.cached_property
+    def line_count(self) -> int:
+        """How many lines there are, blank ones included."""
+        return self.content.count(b"\n") + 1
+
+    def raw(self, place: int) -> bytes:
+        """One line without its end."""
+        return self.content[self.starts[place] : self.starts[place + 1] - 1]
+
+    def cut(self, lines: int) -> Iterator[LineBlock]:
+        """The same lines in blocks of at most so many."""
+        if self.line_count <= lines:
+            yield self
+            return
+        for place in range(0, self.line_count, lines):
+            begin, end = self.starts[place], self.starts[min(place + lines, self.line_count)] - 1
+            yield LineBlock(
+                self.content[begin:end],
+                self._first + place,
+                self._offset + int(begin),
+                at_start=self._marked,
+                longest=self.longest,
+            )
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no row has been asked for yet."""
+        return not self._parsed
+
+    def take(self, taken: Bools) -> None:
+        """Say which lines somebody has read already, each of which is a row."""
+        assert self.untouched
+        self._taken = taken
+
+    def _parse(self) -> None:
+        if self._parsed:
+            return
+        self._parsed = True
+        if self._taken is None:
+            left: Sequence[int] = range(self.line_count)
+            lines, joined = self.content.split(b"\n"), self.content
+        else:
+            left = np.flatnonzero(~self._taken).tolist()
+            lines = [self.raw(place) for place in left]
+            joined = b"\n".join(lines)
+        if lines and b"\r" not in joined and not self._too_long(lines, joined):
+            rows = strict_json.parse_all(lines, joined)
+            if rows is not None:
+                self._rows = rows if self._taken is None else dict(zip(left, rows, strict=True))
+                return
+        self._one_by_one(left, lines)
+
+    def _too_long(self, lines: Sequence[bytes], joined: bytes) -> bool:
+        return len(joined) > self.longest and max(map(len, lines)) > self.longest
+
+    def _one_by_one(self, left: Sequence[int], lines: Sequence[bytes]) -> None:
+        for place, line in zip(left, lines, strict=True):
+            offset, body = self._offset + int(self.starts[place]), line
+            if self._marked and place == 0:
+                offset, body = offset + len(BOM), body[len(BOM) :]
+            body = body.removesuffix(b"\r")
+            if body.strip():
+                self._odd[place] = record(self._first + place, offset, body, self.longest)
+        rows = np.zeros(self.line_count, bool) if self._taken is None else self._taken.copy()
+        rows[list(self._odd)] = True
+        self._places = None if rows.all() else np.flatnonzero(rows)
+
+    def _record(self, place: int) -> Record:
+        if place in self._odd:
+            return self._odd[place]
+        line, offset, raw = (
+            self._first + place,
+            self._offset + int(self.starts[place]),
+            self.raw(place),
+        )
+        if self._taken is None or not self._taken[place]:
+            return Record(line, offset, raw, self._rows[place])
+        self._odd[place] = Record(line, offset, raw, strict_json.parse(raw))
+        return self._odd[place]
+
+    @property
+    def places(self) -> Ints:
+        """Which of the lines are rows."""
+        self._parse()
+        if self._places is None:
+            self._places = np.arange(self.line_count)
+        return self._places
+
+    @property
+    def lines(self) -> Ints:
+        """The number of each row's line."""
+        return self._first + self.places
+
+    def data(self, rows: Sequence[int]) -> Sequence[Row | None]:
+        """What was parsed of some rows; None for one that could not be."""
+        self._parse()
+        if len(rows) == self.line_count and not self._odd and isinstance(self._rows, list):
+            return self._rows
+        places = self.places[np.array(rows, np.int64)].tolist()
+        return [self._record(place).data for place in places]
+
+    @property
+    def by_line(self) -> Mapping[int, Record]:
+        """The records by the number of their line."""
+        return _ByLine(self)
+
+    def __len__(self) -> int:
+        self._parse()
+        return self.line_count if self._places is None else len(self._places)
+
+    @overload
+    def __getitem__(self, row: int) -> Record: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Record]: ...
+    def __getitem__(self, row: int | slice) -> Record | list[Record]:
+        places = self.places
+        if isinstance(row, slice):
+            return [self._record(place) for place in places[row].tolist()]
+        return self._record(int(places[row]))
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._record, self.places.tolist())
+
+    def at(self, line: int) -> Record:
+        """The record of a line.
+
+        Raises:
+            KeyError: it is no row of this block.
+        """
+        places, place = self.places, line - self._first
+        row = int(np.searchsorted(places, place))
+        if row == len(places) or places[row] != place:
+            raise KeyError(line)
+        return self._record(place)
+
+
+def lines_of(records: Sequence[Record], rows: Sequence[int]) -> list[int]:
+    """The numbers of the lines of some records."""
+    if isinstance(records, LineBlock):
+        lines: list[int] = records.lines[np.array(rows, np.int64)].tolist()
+        return lines
+    return [records[row].line for row in rows]
+
+
+class _ByLine(Mapping[int, Record]):
+    """The records of a block by the number of their line."""
+
+    def __init__(self, block: LineBlock) -> None:
+        self._block = block
+
+    def __getitem__(self, line: int) -> Record:
+        return self._block.at(line)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._block.lines.tolist())
+
+    def __len__(self) -> int:
+        return len(self._block)

@@ -1,0 +1,90 @@
+"""Which rows must not be separated: those of one group are all in train, or all in test.
+
+A group is a 64-bit hash, of a row's question or of the value of a column. It depends on the row's
+content alone, so no other row, no order and no file name moves a row to the other side. Questions
+are compared by their letters and digits: what differs in case, accents, spaces or punctuation is
+one question, and so is whatever a template or a tokenizer would make equal.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
+
+from stages import columns
+from stages.contract import Batch, Record
+from stages.rows.selection import lookup
+
+NAME = "group"
+BY_QUESTION = ""
+NO_GROUP = "no_group"  # the code of rows without a value in the column of --group-by
+_OTHERS = re.compile(r"\W+")
+
+
+def comparable(text: str) -> str:
+    """Letters and digits of a text, without case and accents; the text itself if it has none."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text)
+    return _OTHERS.sub("", text.casefold()) or text
+
+
+def first_questions(conversations: pa.ListArray) -> list[str]:
+    """What is asked before the first answer of each conversation.
+
+    System turns are left out, since a template may print one that the row does not have. Where
+    nothing is asked first, it is all that is said.
+    """
+    questions: list[str] = []
+    for turns in conversations.to_pylist():
+        said = [(turn["role"], turn["content"] or "") for turn in turns if turn["role"] != "system"]
+        roles = [role for role, _ in said]
+        stop = roles.index("assistant") if "assistant" in roles else len(said)
+        questions.append("\n".join(content for _, content in said[: stop or None]))
+    return questions
+
+
+def _of_column(records: Iterable[Record], path: str) -> dict[int, int]:
+    """The group of each line that has a value there."""
+    found: dict[int, int] = {}
+    for record in records:
+        value = lookup(record.data, path) if record.data is not None else None
+        if value is not None:
+            spelled = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+            found[record.line] = xxh3_64_intdigest(spelled)
+    return found
+
+
+def _of_questions(lines: Sequence[int], questions: Iterable[str]) -> dict[int, int]:
+    """The group of each line: that of the first of its sequences that asks something."""
+    found: dict[int, int] = {}
+    for line, question in zip(lines, questions, strict=True):
+        if question and line not in found:
+            found[line] = xxh3_64_intdigest(comparable(question).encode())
+    return found
+
+
+def put(
+    batch: Batch, by: str, questions: Callable[[], list[str]], records: Iterable[Record]
+) -> Batch:
+    """The batch with the column ``group``; a row without a value for it is refused.
+
+    Args:
+        by: a path of a column, or ``BY_QUESTION``.
+        questions: of each sequence; not asked for where a column decides.
+    """
+    lines: list[Any] = batch.column("line").to_pylist()
+    if by == BY_QUESTION:
+        found = _of_questions(lines, questions())
+    else:
+        found = _of_column(records, by)
+        missing = np.array([line not in found for line in lines], bool)
+        details = [f"no value in {by!r}, by which rows are grouped"] * int(missing.sum())
+        batch = columns.refuse(batch, missing, NO_GROUP, details)
+    return columns.put(batch, NAME, pa.array([found.get(line, 0) for line in lines], pa.uint64()))

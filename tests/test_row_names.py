@@ -1,0 +1,62 @@
+"""Row ids: what is written is read again, and what is none of ours names nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from expectations.readback import row_names
+
+_TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_what_is_written_is_read_again(data: st.DataObject) -> None:
+    """Names of inputs may hold colons, hashes, digits and line breaks."""
+    odd = st.sampled_from(["a:1", "b#2", "c:3#4", "d\ne", "9"])
+    sources = data.draw(st.lists(_TEXTS | odd, min_size=1, max_size=4, unique=True))
+    rows = data.draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, len(sources) - 1),
+                st.integers(1, 1 << 40),
+                st.integers(-1, 1 << 20),
+            ),
+            min_size=1,
+        )
+    )
+    columns = np.array(rows, np.int64).T
+    place = dict(zip(row_names.PLACE, columns, strict=True))
+    found = row_names.read(sources, row_names.written(sources, place))
+    for name in row_names.PLACE:
+        assert found[name].tolist() == place[name].tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":",
+        "x",
+        "x:",
+        "x:1#",
+        "x:1#2#",
+        "x:a",
+        "x:\u0663",
+        "x:-1",
+        "y:1",
+        "x:1\n",
+        f"x:{10**19}",
+        None,
+    ],
+)
+def test_what_is_no_row_id_names_nothing(text: str | None) -> None:
+    """Not even a line, where a part of it looks like one."""
+    found = row_names.read(["x"], pa.array([text, "x:7"], pa.string()))
+    assert found["source"].tolist() == [-1, 0]
+    assert text == "y:1" or found["line"].tolist() == [-1, 7]
+    assert found["sequence"].tolist() == [-1, -1]

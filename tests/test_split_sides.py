@@ -1,0 +1,239 @@
+"""A test split that stays: what a row asks decides its side, whatever else is in the data."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from datasets import load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran, read_manifest
+from transformers import AutoTokenizer
+
+from pipeline.shards import sides
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import FormatOptions, Record
+from stages.errors import PipelineError
+from stages.normalize.stage import Normalize
+from stages.rows import groups
+
+Run = Callable[..., Ran]
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+GROUPS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40)
+QUESTIONS = st.sampled_from(["What is 2+2?", "Say é.", "你好", "", "?", "a b"]) | st.text(
+    max_size=8
+)
+ANSWERS = st.sampled_from(["4", "It is so.", "<think>x</think>y"])
+SHARE = 0.4
+
+
+def _rows(count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Questions and answers, all different."""
+    return [
+        {"prompt": f"What is {n} and {n}?", "completion": f"It is {2 * n}."}
+        for n in range(start, start + count)
+    ]
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _split(pipeline: Run, folder: Path, *words: object) -> dict[str, set[str]]:
+    """The prompts of each side of a build."""
+    ran = pipeline(
+        "run", "sft", "--model", "qwen2-1.5b", "--layout", "ragged", "-o", folder, *words
+    )
+    assert ran.status == 0, ran.err
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    found = {}
+    for side, rows in load_from_disk(str(folder)).items():
+        texts = tokenizer.batch_decode(list(rows["input_ids"]))
+        found[side] = {text.split("<|im_start|>user\n")[1].split("<|im_end|>")[0] for text in texts}
+    return found
+
+
+def _groups(task: str, format_name: str, rows: list[dict[str, Any]], by: str = "") -> list[int]:
+    normalize = Normalize(
+        kind=kind_of(task), format=formats.load(format_name), options=FormatOptions(), group_by=by
+    )
+    records = [Record(at, 0, json.dumps(row).encode(), row) for at, row in enumerate(rows)]
+    batch = normalize(records)
+    found: list[int] = batch.column("group").to_pylist()
+    return found
+
+
+exchanges = st.fixed_dictionaries({"prompt": QUESTIONS, "completion": ANSWERS})
+
+
+@settings(deadline=None)
+@given(st.lists(exchanges, min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_a_row_has_its_group_whatever_rows_are_beside_it(
+    rows: list[dict[str, Any]], random: Any
+) -> None:
+    """Alone, in another order, doubled, among others: the fast path and the careful one agree."""
+    alone = [_groups("sft", "prompt_completion", [row])[0] for row in rows]
+    assert _groups("sft", "prompt_completion", rows) == alone
+    order = [*range(len(rows)), *range(len(rows))]
+    random.shuffle(order)
+    moved = _groups("sft", "prompt_completion", [rows[at] for at in order])
+    assert moved == [alone[at] for at in order]
+
+
+@given(GROUPS, GROUPS, SEEDS, st.floats(0, 1, exclude_max=True))
+def test_no_other_row_moves_a_row(
+    some: list[int], more: list[int], seed: int, share: float
+) -> None:
+    def in_test(values: list[int]) -> list[bool]:
+        return sides.in_test(np.array(values, np.uint64), share, seed).tolist()
+
+    assert in_test(some + more) == in_test(some) + in_test(more)
+    assert in_test(some[::-1]) == in_test(some)[::-1]
+
+
+@given(GROUPS, SEEDS, st.tuples(*[st.floats(0, 1, exclude_max=True)] * 2))
+def test_a_larger_share_keeps_what_a_smaller_one_tests(
+    values: list[int], seed: int, shares: tuple[float, float]
+) -> None:
+    small, large = (sides.in_test(np.array(values, np.uint64), s, seed) for s in sorted(shares))
+    assert not (small & ~large).any()
+
+
+@given(GROUPS, SEEDS)
+def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> None:
+    array = np.array(values, np.uint64)
+    test = sides.in_test(array, SHARE, seed)
+    found = sides.outcome(array, test, SHARE)
+    assert found.groups == len(set(values))
+    assert found.groups_in_test == len(set(array[test].tolist()))
+    assert found.share == round(test.sum() / len(values), 6)
+    assert found.largest == round(max(map(values.count, values)) / len(values), 6)
+
+
+def test_the_share_deviates_as_stated() -> None:
+    """Over many seeds, for groups of very different sizes."""
+    array = np.repeat(np.arange(1, 61, dtype=np.uint64), np.arange(1, 61))
+    shares = [float(sides.in_test(array, 0.2, seed).mean()) for seed in range(2000)]
+    stated = sides.outcome(array, sides.in_test(array, 0.2, 0), 0.2).deviation
+    assert abs(np.mean(shares) - 0.2) < 0.01
+    assert abs(np.std(shares) - stated) < 0.1 * stated
+
+
+def test_a_group_on_both_sides_stops_the_build() -> None:
+    array = np.array([1, 1, 2], np.uint64)
+    with pytest.raises(PipelineError, match="in train and in test"):
+        sides.outcome(array, np.array([True, False, False]), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What is 2+2?", " what  is\n2+2 "),
+        ("Café", unicodedata.normalize("NFD", "CAFÉ")),
+        ("a\u200bb", "ab"),
+        ("ﬁne", "fine"),
+        ("naïve", "naive"),
+    ],
+)
+def test_near_spellings_are_one_question(one: str, other: str) -> None:
+    rows = [{"prompt": text, "completion": "x"} for text in (one, other, "Another question")]
+    first, second, third = _groups("sft", "prompt_completion", rows)
+    assert first == second != third
+
+
+def test_texts_without_letters_are_told_apart() -> None:
+    rows = [{"prompt": text, "completion": "x"} for text in ("?", "!", "👍")]
+    assert len(set(_groups("sft", "prompt_completion", rows))) == 3
+
+
+def test_one_question_has_one_side_in_every_task() -> None:
+    """So test questions of one task are not trained on in another."""
+    asked = "What is 1+1?"
+    turns = [{"role": "user", "content": asked}]
+    said = [{"role": "assistant", "content": text} for text in ("2", "3")]
+    chat = {
+        "messages": [{"role": "system", "content": "Be brief."}, *turns, said[0], *turns, said[1]]
+    }
+    found = [
+        *_groups("sft", "openai", [chat]),
+        *_groups("sft", "prompt_completion", [{"prompt": asked, "completion": "2"}]),
+        *_groups("rm", "preference", [{"prompt": asked, "chosen": "2", "rejected": "3"}]),
+        *_groups(
+            "rm", "preference", [{"chosen": [*turns, said[0]], "rejected": [*turns, said[1]]}]
+        ),
+        *_groups("prm", "stepwise", [{"prompt": asked, "completions": ["2"], "labels": [True]}]),
+    ]
+    assert len(set(found)) == 1
+
+
+def test_texts_and_token_ids_have_groups_of_their_own() -> None:
+    assert len(set(_groups("sft", "text", [{"text": "One."}, {"text": "Two."}]))) == 2
+    rows = [
+        {"input_ids": [1, 2, 3], "labels": [-100, -100, 3]},
+        {"input_ids": [1, 2, 4], "labels": [-100, -100, 4]},
+        {"input_ids": [1, 5, 3], "labels": [-100, -100, 3]},
+    ]
+    first, second, third = _groups("sft", "pretokenized", rows)
+    assert first == second != third
+
+
+def test_rows_without_a_value_in_the_column_are_refused() -> None:
+    rows = [
+        {"prompt": "a", "completion": "b", "topic": {"id": 1}},
+        {"prompt": "a", "completion": "b"},
+    ]
+    normalize = Normalize(
+        kind_of("sft"), formats.load("prompt_completion"), FormatOptions(), group_by="topic.id"
+    )
+    batch = normalize([Record(at, 0, b"", row) for at, row in enumerate(rows)])
+    assert batch.column("reject_code").to_pylist() == [None, groups.NO_GROUP]
+    assert batch.schema.field("group").type == pa.uint64()
+
+
+def test_a_file_that_is_added_moves_no_row(pipeline: Run, tmp_path: Path) -> None:
+    """Rows that sort first, rows that are doubled, and a removed one: no test row is trained on."""
+    data = _write(tmp_path / "rows.jsonl", _rows(200))
+    before = _split(pipeline, tmp_path / "out", data, "--test-size", 0.1)
+    assert 5 < len(before["test"]) < 40
+    _write(tmp_path / "rows.jsonl", [*_rows(200)[:0:-1], *_rows(100)[1:]])
+    more = _write(tmp_path / "a_first.jsonl", _rows(10, start=500))
+    after = _split(pipeline, tmp_path / "out", more, data, "--test-size", 0.1)
+    new = {row["prompt"] for row in _rows(10, start=500)}
+    gone = {_rows(1)[0]["prompt"]}
+    assert after["test"] - new == before["test"] - gone
+    assert after["train"] - new == before["train"] - gone
+    found = read_manifest(tmp_path / "out")["sides"]
+    assert (found["by"], found["groups"]) == ("question", 209)
+    assert abs(found["share"] - 0.1) < 4 * found["deviation"]
+
+
+def test_rows_of_one_value_stay_together(pipeline: Run, tmp_path: Path) -> None:
+    """Only what the column says counts, and it is read, so it is not named as unread."""
+    rows = [row | {"topic": f"t{n % 12}"} for n, row in enumerate(_rows(120))]
+    data = _write(tmp_path / "rows.jsonl", rows)
+    found = _split(pipeline, tmp_path / "out", data, "--test-size", 0.3, "--group-by", "topic")
+    topic = {row["prompt"]: row["topic"] for row in rows}
+    assert not {topic[p] for p in found["test"]} & {topic[p] for p in found["train"]}
+    manifest = read_manifest(tmp_path / "out")
+    assert (manifest["sides"]["column"], manifest["sides"]["groups"]) == ("topic", 12)
+    assert not manifest["inputs"][0].get("unread")
+
+
+def test_one_row_on_both_sides_closes_the_gate(pipeline: Run, tmp_path: Path) -> None:
+    """Equal rows with different values in the column: the build is refused, with a way on."""
+    rows = [row | {"topic": n} for n, row in enumerate(_rows(40) * 2)]
+    data = _write(tmp_path / "rows.jsonl", rows)
+    options = ("--test-size", 0.4, "--group-by", "topic", "-o", "out", "--model", "qwen2-1.5b")
+    ran = pipeline("run", "sft", data, *options)
+    assert ran.status == 3
+    assert "no_example_on_both_sides" in ran.err
+    assert pipeline("run", "sft", data, *options, "--dedup").status == 0

@@ -1,0 +1,191 @@
+"""What a build does at the same time at its start and end, and what is left where that stops."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import SAMPLES
+
+import posttrain_pipeline as pp
+from pipeline.build import assembly
+from pipeline.options.config import Config
+from pipeline.recipe import ahead, proved
+from stages.errors import ExpectationError
+from stages.once import once
+
+_DATA = SAMPLES / "sft" / "word_problems.jsonl"
+_RUN = """
+import importlib, os, signal, sys, time
+from pipeline import run_build
+workers = run_build._workers
+def change(*arguments):  # when the process that judges has been forked
+    place = importlib.import_module({module!r})
+    *path, last = {name!r}.split(".")
+    for part in path:
+        place = getattr(place, part)
+    function = getattr(place, last)
+    def then(*arguments, **named):
+        BODY
+        return function(*arguments, **named)
+    setattr(place, last, then)
+    return workers(*arguments)
+run_build._workers = change
+sys.argv = ["pipeline", *{arguments!r}]
+from posttrain_pipeline.command import main
+main()
+"""
+_INTERRUPTED = "os.killpg(0, signal.SIGINT); time.sleep(0.1)"
+
+
+def _living(group: int) -> list[str]:
+    """The processes of a group that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, own = path.read_text().rpartition(")")[2].split()[:3]
+            if int(own) == group and state != "Z":
+                found.append(path.parent.name)
+    return found
+
+
+def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    """A build in a real process, in which something happens before a function is called."""
+    module, _, name = name.partition(":")
+    arguments: tuple[str, ...] = (
+        "run",
+        "sft",
+        str(_DATA),
+        "--model",
+        "qwen2-1.5b",
+        "-o",
+        "out",
+        "--quiet",
+    )
+    arguments += ("--cache-dir", str(cache), "--workers", "2")
+    code = _RUN.replace("BODY", body).format(module=module, name=name, arguments=arguments)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    out, err = process.communicate(timeout=120)
+    assert _living(process.pid) == []
+    return subprocess.CompletedProcess(code, process.returncode, out, err)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pipeline.recipe.ahead:_parse",  # in a thread, while the program is imported
+        "pipeline.build.assembly:audit",  # while the other process judges
+        pytest.param("pipeline.recipe.recipe:find_model", marks=pytest.mark.slow),
+        pytest.param("pipeline.build.assembly:report_page.write", marks=pytest.mark.slow),
+    ],
+)
+def test_ctrl_c_leaves_nothing(
+    name: str, tmp_path: Path, cache_dir: Path, tokenizer_json: bytes
+) -> None:
+    """Whatever is going on at the same time ends with the build."""
+    ran = _run(name, _INTERRUPTED, tmp_path, cache_dir)
+    assert ran.returncode == 130
+    assert ran.stderr.strip() == "interrupted; nothing was published"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_behind_the_publication_says_what_is_there(tmp_path: Path, cache_dir: Path) -> None:
+    """While hashes are kept for the next build."""
+    ran = _run("pipeline.build.unchanged:keep", _INTERRUPTED, tmp_path, cache_dir)
+    assert (ran.returncode, ran.stderr.strip()) == (130, "interrupted; out has the new build")
+    assert pp.open(tmp_path / "out").validation.passed
+
+
+def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
+    """Killed while it judges: the build is judged where it is made."""
+    kill = "os.kill(arguments[0]._pool.workers[0].process.pid, signal.SIGKILL)"
+    ran = _run("pipeline.verdict.judge:Judge._verdict", kill, tmp_path, cache_dir)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert pp.open(tmp_path / "out").validation.passed
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_verdict_is_said_before_an_audit_that_fails(
+    broken: bool, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Audits are made before the verdict is there; of broken shards the verdict says more."""
+
+    def stumbling(folder: Path, outcome: Any) -> Any:
+        raise ZeroDivisionError("no rows")
+
+    written: Any = vars(assembly)["write_dataset"]
+
+    def damaging(folder: Path, *others: Any) -> None:
+        written(folder, *others)
+        (path,) = folder.glob("train/*.arrow")
+        path.write_bytes(path.read_bytes()[:-40])
+
+    monkeypatch.setattr(assembly, "audit", stumbling)
+    if broken:
+        monkeypatch.setattr(assembly, "write_dataset", damaging)
+    with pytest.raises(ExpectationError if broken else ZeroDivisionError):
+        pp.run("sft", data=_DATA, model="qwen2-1.5b", output=tmp_path / "out", cache_dir=cache_dir)
+    assert not (tmp_path / "out").exists()
+
+
+def test_who_asks_while_it_is_computed_waits() -> None:
+    """Two threads that ask for the same get one result, computed once."""
+    began, go, calls, found = threading.Event(), threading.Event(), [], []
+
+    @once(1)
+    def slow(number: int) -> list[int]:
+        calls.append(number)
+        began.set()
+        go.wait(10)
+        return [number]
+
+    threads = [threading.Thread(target=lambda: found.append(slow(3))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert began.wait(10)
+    time.sleep(0.05)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert calls == [3]
+    assert found[0] is found[1]
+
+
+@pytest.mark.parametrize("task", ["sft", "prm"])
+def test_what_is_parsed_ahead_is_the_tokenizer_of_the_build(
+    task: str,
+    tmp_path: Path,
+    cache_dir: Path,
+    tokenizer_json: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be parsed twice. What cannot be parsed ahead is left to who asks for it."""
+    contents: list[bytes] = []
+    monkeypatch.setattr(ahead, "parsed", contents.append)
+    config = Config.of(task, (str(_DATA),), "qwen2-1.5b", tmp_path / "out", cache_dir=cache_dir)
+    with ahead.tokenizer(config):
+        pass
+    assert contents == [proved.find_model(config)[1].tokenizer_json]
+    with ahead.tokenizer(config.but(cache_dir=tmp_path)), ahead.tokenizer(config.but(model="x/y")):
+        pass
+    assert len(contents) == 1
+
+    def failing(content: bytes) -> None:
+        raise ValueError(content[:9])
+
+    monkeypatch.setattr(ahead, "parsed", failing)
+    with ahead.tokenizer(config):
+        pass
