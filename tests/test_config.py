@@ -47,6 +47,7 @@ OTHER: dict[str, Any] = {
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
     "empty": "warn",
+    "drift": {"rows": 0.1},
     "test_size": 0.25,
     "group_by": "topic",
     "cache_dir": Path("cache"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -197,8 +198,16 @@ def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, b
     assert "warning: The notify command ended with status 7: no route" in ran.err
     ran = pipeline("run", "sft", bad, "--model", "qwen2-1.5b", "--notify", "false", "--json")
     assert object_of(ran)["status"] == "refused"
-    (tmp_path / "r.toml").write_text('notify = "mail"\ntask = "sft"\nmodel = "m"\ndata = "d"\n')
-    assert "[notify] must have one key, command" in pipeline("build", "r.toml").err
+
+
+@pytest.mark.parametrize("notify", ["notify = 3", "[notify]\nmail = 'x'", "notify = ' '"])
+def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path, notify: str) -> None:
+    """As every key of a recipe, with its line."""
+    recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{notify}\n'
+    (tmp_path / "r.toml").write_text(recipe)
+    ran = pipeline("build", "r.toml")
+    assert ran.status == 2
+    assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", ran.err), ran.err
 
 
 def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:

@@ -150,7 +150,9 @@ def test_the_offered_lengths_keep_their_word(
     for _ in range(others):
         ledger.count("empty_answer", "", "r")
     config = Config.of("sft", ("x",), "m", Path("o"), max_reject=limit)
-    figures = reject_limit.error_of(ledger, count, left=True, config=config).figures
+    (of_all,) = reject_limit.limits(config)
+    error = reject_limit.error_of(ledger, count, left=True, config=config, limit=of_all)
+    figures = error.figures
     at = figures["too_long"]["passes_at"]
 
     def passes(length: int) -> bool:

@@ -16,7 +16,7 @@ class Command(Value):
 
     @property
     def words(self) -> str:
-        return "a command"
+        return "a command of the shell"
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Mapping) and set(value) == {"command"}:
