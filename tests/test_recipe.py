@@ -381,7 +381,7 @@ def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     path = _write(tmp_path, HEAD + 'layout = "ragged"\nmax-length = 64\ndedup = true\n')
     ran = pipeline(*("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json"))
     assert ran.status == 0, ran.err
-    options = json.loads(ran.out)["options"]
+    options = json.loads(ran.out)["manifest"]["options"]
     assert (options["layout"], options["max_length"], options["dedup"]) == ("ragged", 512, False)
     assert (tmp_path / "out" / "manifest.json").exists()
     ran = pipeline("build", path, "--neutral", "good")

@@ -16,7 +16,7 @@ from support import SAMPLES, Ran, read_manifest
 from test_publish import fingerprint
 
 from pipeline.build_dir import limits
-from pipeline.options.config import DRIFTS
+from pipeline.manifest.records import DRIFTS
 from pipeline.publish import leftovers
 from stages.errors import DataError, UsageError
 
@@ -92,13 +92,13 @@ def test_limits_of_a_recipe(make: Make, tmp_path: Path) -> None:
             make("sft", one.parent, drift={limit: value})
     make("sft", one.parent, drift={"rows": 0.15, "source_share": 0.1})
     rows(two, 10, words=50)
-    make("sft", one.parent, drift={"rows": 0.0}, replace=True)
-    assert read_manifest(tmp_path / "out")["options"]["drift"] == {"rows": 0.0}
+    made = make("sft", one.parent, drift={"rows": 0.0}, replace=True)
+    assert read_manifest(made)["rows"]["used"] == 110
 
 
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
     """Before anything is read. Every limit that there is can be given."""
-    assert limits.NAMES == DRIFTS
+    assert set(DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
     for given_, says in (("row=1", "is not a limit"), ("rows=x", "NUMBER=SHARE")):
         ran = pipeline("run", "sft", GOOD, *MODEL, "--drift", given_)
         assert ran.status == 2

@@ -38,18 +38,22 @@ def require_same_kind(before: Manifest, task: str, model: str, shown: object) ->
 
 
 def _shares(build: Build) -> dict[str, float]:
-    """The share of each source in the tokens of all examples; a source is an input."""
+    """The share of each source in the tokens of all examples, or of each input where there are no
+    sources; only of the largest where there are many."""
     try:
         audits = build.audits.audits
     except PipelineError:
         return {}
-    return {
-        figure.name: figure.value
-        for audit in audits
-        if audit.name == "sources"
-        for figure in audit.figures
-        if figure.unit == "share"
-    }
+    shares: dict[str, float] = {}
+    for figure in (one for audit in audits if audit.name == "sources" for one in audit.figures):
+        if figure.unit == "share":
+            shares[figure.name] = figure.value
+    return shares
+
+
+def _unlisted(manifest: Manifest, shares: Mapping[str, float]) -> set[str]:
+    """What a build was made of, too small to be among the shares that it lists."""
+    return {named for i in manifest.inputs if (named := i.source or i.path) not in shares}
 
 
 def _change(before: float, after: float) -> float:
@@ -79,7 +83,8 @@ def exceeded(before: Build, after: Build, limits: Mapping[str, float]) -> dict[s
         compare(TRAINED, *tokens, _change(*tokens), limits[TRAINED])
     if SHARE in limits:
         old, new = _shares(before), _shares(after)
-        for name in sorted({*old, *new}):
+        listed = {*old, *new} - _unlisted(one, old) - _unlisted(two, new)
+        for name in sorted(listed):
             pair = (old.get(name, 0.0), new.get(name, 0.0))
             compare(f"{SHARE} of {name}", *pair, pair[1] - pair[0], limits[SHARE])
     return over

@@ -23,7 +23,7 @@ from stages.tokens.digest import Side, digests
 
 AT_ONCE = 4096  # stored rows
 _NULL = np.float32(np.nan)
-_NAMES = ("row_id", "step_positions")  # where an example is, not what
+_NAMES = ("row_id", "step_positions", "source")  # where an example is, not what
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Numbers:
 
     Attributes:
         sides: names of the splits; ``side``: which of them, uint8.
-        sources: names of the inputs; ``source``: which of them, int32.
+        sources: names of the recipe's sources, or of the inputs; ``source``: which of them, int32.
         who: uint64, hashes of row ids, which are unique in a build.
         what: 128-bit digests of all that a trainer reads of it.
         length: tokens of all its sequences, int32; ``trained``: those with a label.
@@ -108,14 +108,21 @@ def _lengths(table: pa.Table) -> tuple[Ints, Ints]:
 class _Index:
     """Numbers names in the order of their first appearance."""
 
-    def __init__(self) -> None:
+    def __init__(self, build: Build) -> None:
+        self._called = {one.path: one.source or one.path for one in build.manifest.inputs}
         self.names: dict[str, int] = {}
 
     def of(self, column: pa.Array) -> npt.NDArray[np.int32]:
         encoded = column.dictionary_encode()
-        known = [self.names.setdefault(n, len(self.names)) for n in encoded.dictionary.to_pylist()]
+        called = [self._called.get(path, path) for path in encoded.dictionary.to_pylist()]
+        known = [self.names.setdefault(name, len(self.names)) for name in called]
         indices = encoded.indices.to_numpy(zero_copy_only=False)
         return np.array(known, np.int32)[indices] if known else np.zeros(0, np.int32)
+
+
+def _bytes(texts: pa.Array) -> list[bytes]:
+    found: list[bytes] = texts.cast(pa.large_binary()).to_pylist()
+    return found
 
 
 def read(build: Build) -> Numbers:
@@ -124,14 +131,14 @@ def read(build: Build) -> Numbers:
     Raises:
         DataError: a shard is missing or damaged.
     """
-    sides, sources = tuple(build.splits), _Index()
+    sides, sources = tuple(build.splits), _Index(build)
     pieces: list[tuple[npt.NDArray[np.generic], ...]] = []
     for name, table in tables(build):
         names = whole(table.column("row_id"))
         length, trained = _lengths(table)
         pieces.append(
             (
-                np.fromiter(map(xxh3_64_intdigest, names.to_pylist()), np.uint64, len(names)),
+                np.fromiter(map(xxh3_64_intdigest, _bytes(names)), np.uint64, len(names)),
                 _digests(table),
                 length.astype(np.int32),
                 trained.astype(np.int32),
