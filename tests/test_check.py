@@ -238,6 +238,7 @@ def test_every_layout_is_checked(
     config = Config.of(
         task, (str(SAMPLES / data),), "qwen2-1.5b", tmp_path / "out", layout=layout,
         cache_dir=cache_dir, workers=1, max_reject=1.0, dedup=True, test_size=0.4, shuffle=True,
+        seed=3,
     )  # fmt: skip
     pipeline.build.build(config, lambda *_: None)
     found = check(tmp_path / "out", cache_dir)

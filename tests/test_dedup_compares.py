@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.choice.doubles import DIGEST
+from pipeline.choice.examples import PlannedExamples
 from pipeline.shards import dedup
 from pipeline.shards.collect import PartSource
-from pipeline.shards.doubles import DIGEST
-from pipeline.shards.plan import PlannedExamples
 from stages.errors import DataError
 
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)

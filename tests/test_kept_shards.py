@@ -193,7 +193,7 @@ def test_what_is_written_to_during_a_build_is_read_again(
     monkeypatch.setattr(assembly, "write_dataset", changing)
     workshop.build("sft", data, "out", "cache", layout="ragged")
     monkeypatch.setattr(assembly, "write_dataset", written)
-    options = {"test_size": 0.1} if what == "part" else {}  # or no part would be asked for
+    options = {"shuffle": True} if what == "part" else {}  # or no part would be asked for
     workshop.again("sft", data, layout="ragged", **options)
     assert len(workshop.parts) == 1
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.build.shards import _Shards
+from pipeline.choice import doubles
+from pipeline.choice.doubles import DIGEST
+from pipeline.choice.examples import PlannedExamples, part_of
 from pipeline.options.config import PlanOptions
-from pipeline.shards import doubles
 from pipeline.shards import plan as planning
-from pipeline.shards.doubles import DIGEST
-from pipeline.shards.plan import PlannedExamples, part_of
 from stages.columns import Ints
 from stages.errors import UsageError
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import Ran, read_manifest
 from transformers import AutoTokenizer
 
-from pipeline.shards import sides
+from pipeline.choice import sides
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record

@@ -20,14 +20,14 @@ from pipeline.build.preparation import Prepared
 from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
+from pipeline.choice.examples import read_examples
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
-from pipeline.shards import plan as planning
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
-from pipeline.shards.plan import ShardPlan
+from pipeline.shards.plan import ShardPlan, make_plan
 from pipeline.trainers import exporting
 from pipeline.verdict import data_docs, gate, rejects
 from pipeline.verdict.gate import Evidence
@@ -93,11 +93,11 @@ def assemble(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     grouped = prepared.config.plan.test_size > 0
-    examples = planning.read_examples(works, reports, grouped)
+    examples = read_examples(works, reports, grouped)
     sources = sources_of(prepared, works, reports)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = planning.make_plan(prepared.config.plan, examples)
+    plan = make_plan(prepared.config.plan, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)

@@ -15,10 +15,10 @@ from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from pipeline.build import description
 from pipeline.build.description import Outcome
+from pipeline.choice import doubles
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
-from pipeline.shards import doubles
 from pipeline.shards.measured import read
 from pipeline.shards.plan import ShardPlan
 from stages.columns import Ints, offsets_of
@@ -74,7 +74,7 @@ def _ledger(outcome: Outcome) -> BuildCounts:
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
-        equal=int(outcome.plan.duplicate.sum()),
+        equal=int(outcome.plan.choice.duplicate.sum()),
         too_long=examples.rejected_by_code.get("too_long", 0),
         tokens=tokens.total,
         trained=tokens.trained,

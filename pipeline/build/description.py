@@ -97,7 +97,7 @@ def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
 
 
 def _sides(outcome: Outcome) -> SidesRecord | None:
-    config, rule = outcome.recipe.config, outcome.plan.rule
+    config, rule = outcome.recipe.config, outcome.plan.choice.rule
     if rule is None:
         return None
     (column, *others) = dict.fromkeys(one.options.group_by for one in config.sources)
@@ -151,7 +151,7 @@ def _rows(outcome: Outcome) -> RowCounts:
         rejected=ledger.rejected_rows,
         duplicates=outcome.duplicate_rows,
         filtered=sum(part.filtered for part in outcome.parts),
-        duplicates_found=int(plan.duplicate.sum()),
+        duplicates_found=int(plan.choice.duplicate.sum()),
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(_notes(outcome).items())),
     )
@@ -173,7 +173,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), examples_of(outcome)
     plan, kept = outcome.plan, outcome.plan.kept
-    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.duplicate.sum())
+    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.choice.duplicate.sum())
     within = outcome.recipe.config.plan.pack_within == "part"
     apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
     return {

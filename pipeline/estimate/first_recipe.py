@@ -29,7 +29,8 @@ _OFFERED = (
     "test_size shuffle tolerance"
 ).split()
 _SHOWN = {"output": '"build"', "trainer": '"trl"', "system": '"You are helpful."'} | {
-    "tolerance": "{ shortcuts.fail = 0.9 }"
+    "test_size": "0.05",
+    "tolerance": "{ shortcuts.fail = 0.9 }",
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.shards.plan import part_of
+from pipeline.choice.examples import part_of
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 
 

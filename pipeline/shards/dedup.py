@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.shards import doubles
+from pipeline.choice import doubles
+from pipeline.choice.examples import PlannedExamples
 from pipeline.shards.collect import Collector, PartSource
-from pipeline.shards.plan import PlannedExamples
 from stages.errors import DataError
 
 _BLOCK = 4096  # examples that are compared at once

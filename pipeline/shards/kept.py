@@ -26,13 +26,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from pipeline.build_dir.build import Build
+from pipeline.choice.examples import part_of
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.parts.part import replacing
 from pipeline.shards import gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
-from pipeline.shards.plan import part_of
 from stages.errors import PipelineError
 from stages.files import file_hash, file_state
 from stages.files.file_state import FileState

@@ -13,9 +13,10 @@ from itertools import pairwise
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
+from pipeline.choice.examples import columns_of
 from pipeline.manifest.counts import MarginCounts
 from pipeline.parts.part import Work
-from pipeline.shards.plan import ShardPlan, columns_of
+from pipeline.shards.plan import ShardPlan
 from stages.kinds import Kind
 
 

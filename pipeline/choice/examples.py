@@ -1,0 +1,108 @@
+"""The examples of all parts, as far as choosing and planning see them: numbers, never text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.choice import doubles
+from pipeline.choice.doubles import Digests
+from pipeline.choice.sides import Groups
+from pipeline.parts.part import PartReport, Work
+from stages.columns import Ints, offsets_of
+from stages.errors import PipelineError
+from stages.rows import groups
+
+_COLUMNS = ("line", "length", "trained", "digest")  # of a part, that a plan is made from
+_EVERY = slice(None)
+Counts: TypeAlias = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExamples:
+    """Every example of the build, in input order: 32 bytes each.
+
+    Attributes:
+        starts: index of each part's first example, and the total.
+        row: number of the input row, over all inputs; ascending.
+        length, trained: tokens.
+        digest: 16 bytes each.
+        group: what decides its side of a split; None without one.
+    """
+
+    starts: Ints
+    row: Ints
+    length: Counts
+    trained: Counts
+    digest: Digests
+    group: Groups | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def rows(self, which: npt.NDArray[np.bool_] | slice = _EVERY) -> int:
+        """How many input rows some of the examples come from."""
+        # Examples of one row stand side by side, so a row begins wherever the number changes.
+        row = self.row[which]
+        return int(np.count_nonzero(row[1:] != row[:-1])) + bool(len(row))
+
+
+def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
+    """Some columns of a part, mapped: no byte of the others is read."""
+    with pa.memory_map(str(path)) as source:
+        schema = pa.ipc.open_file(source).schema
+        wanted = [schema.get_field_index(name) for name in names]
+        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        return pa.ipc.open_file(source, options=options).read_all()
+
+
+def read_examples(
+    works: list[Work], reports: list[PartReport], grouped: bool = False
+) -> PlannedExamples:
+    """The planning columns of all parts.
+
+    Args:
+        grouped: the parts have the groups of their rows.
+
+    Raises:
+        PipelineError: the examples of a part are not in the order of its rows.
+    """
+    names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
+    base = 0  # lines of the parts before: a part counts from the start of its split
+    for work, report in zip(works, reports, strict=True):
+        table = columns_of(work.path, names)
+        line = table.column("line").to_numpy()
+        if (line[1:] < line[:-1]).any():
+            raise PipelineError(f"{work}: the examples are not in the order of their rows.")
+        columns["line"].append(line + base)
+        for name in set(names) - {"line", "digest"}:
+            columns[name].append(table.column(name).to_numpy())
+        columns["digest"].append(doubles.digests_of(table.column("digest")))
+        base += report.lines
+    return PlannedExamples(
+        starts=offsets_of(np.array([len(line) for line in columns["line"]], np.int64)),
+        row=_joined(columns, "line", np.dtype(np.int64)),
+        length=_joined(columns, "length", np.dtype(np.int32)),
+        trained=_joined(columns, "trained", np.dtype(np.int32)),
+        digest=_joined(columns, "digest", doubles.DIGEST),
+        group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
+    )
+
+
+def _joined(
+    columns: dict[str, list[npt.NDArray[Any]]], name: str, kind: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """One column of all parts, whose pieces are given up."""
+    return np.concatenate([np.zeros(0, kind), *columns.pop(name)], dtype=kind)
+
+
+def part_of(starts: Ints, index: Ints) -> Ints:
+    """The part that holds each example."""
+    return np.searchsorted(starts, index, side="right") - 1
