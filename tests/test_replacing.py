@@ -16,7 +16,7 @@ from support import SAMPLES, Ran, read_manifest
 from test_publish import fingerprint
 
 from pipeline.build_dir import limits
-from pipeline.manifest.records import DRIFTS
+from pipeline.manifest.drifts import DRIFTS
 from pipeline.publish import leftovers
 from stages.errors import DataError, UsageError
 

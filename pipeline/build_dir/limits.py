@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.build_dir.build import Build
+from pipeline.manifest.drifts import DRIFTS
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.records import DRIFTS
 from stages.errors import DataError, PipelineError, UsageError
 
 ROWS, TRAINED, SHARE = DRIFTS

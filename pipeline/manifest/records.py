@@ -16,9 +16,6 @@ REJECTS = "rejects.jsonl"
 TOKENIZER = "tokenizer"
 
 
-DRIFTS = ("rows", "trained_tokens", "source_share")  # numbers whose change --drift limits
-
-
 @dataclass(frozen=True, slots=True)
 class Change(JsonRecord):
     """A number before and after; ``change`` is relative, None where nothing was before."""

@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pipeline.manifest.records import DRIFTS
+from pipeline.manifest.drifts import DRIFTS
 from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
@@ -274,7 +274,7 @@ class RunOptions:
     output: Path = option(MISSING, paths.Place(), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
     keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
-    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
+    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")

@@ -106,6 +106,10 @@ def _spellings(option: Option, alone: dict[str, Any]) -> dict[str, Any]:
     value = option.value
     if isinstance(value, Pairs):
         inner = alone["additionalProperties"]
+        if value.names:
+            each = {"anyOf": _or_variable(inner | {"minimum": 0})}
+            named = dict.fromkeys(value.names, each)
+            return {"type": "object", "properties": named, "additionalProperties": False}
         nested = {"type": "object", "additionalProperties": inner}
         return {"type": "object", "additionalProperties": {"anyOf": [*_or_variable(inner), nested]}}
     if isinstance(value, Texts | TextFiles):
