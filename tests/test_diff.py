@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, say
 
 from pipeline.build_dir.build import Build
+from pipeline.choice.doubles import DIGEST
 from pipeline.diff import difference, numbers
 from pipeline.diff.matching import match
 from pipeline.diff.numbers import Numbers
-from pipeline.shards.doubles import DIGEST
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]

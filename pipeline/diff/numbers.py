@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.examples import examples
-from pipeline.shards.doubles import DIGEST, Digests, digests_of
+from pipeline.choice.doubles import DIGEST, Digests, digests_of
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
 from stages.tokens.digest import Side, digests
 
