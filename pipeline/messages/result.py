@@ -20,6 +20,7 @@ from stages.errors import DataError, PipelineError, SurroundingsError
 
 if TYPE_CHECKING:
     from pipeline.build_dir.built import Built
+    from pipeline.manifest.manifest import Manifest
 
 BUILT, UNCHANGED, REFUSED, FAILED = "built", "unchanged", "refused", "failed"
 OK = "ok"  # of commands that build nothing
@@ -41,7 +42,7 @@ class Result:
         task, build_id: of a build that is there.
         figures: the numbers that the message speaks of.
         paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
-        manifest: all that the build's manifest says.
+        manifest: of the build that is there.
         builds: the results of the builds of one recipe, where there are several.
     """
 
@@ -53,7 +54,7 @@ class Result:
     build_id: str | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
-    manifest: Mapping[str, Any] | None = None
+    manifest: Manifest | None = None
     builds: Sequence[Result] = ()
 
     def described(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class Result:
             "build_id": self.build_id,
             "figures": dict(self.figures),
             "paths": dict(self.paths),
-            "manifest": self.manifest,
+            "manifest": _described(self.manifest),
             **({"builds": [one.described() for one in self.builds]} if self.builds else {}),
         }
 
@@ -77,6 +78,12 @@ class Result:
         builds = [one.without_manifest() for one in self.builds]
         del every["manifest"]
         return every | ({"builds": builds} if builds else {})
+
+
+def _described(manifest: Manifest | None) -> Any:
+    from pipeline.manifest.json_records import as_json
+
+    return None if manifest is None else as_json(manifest)
 
 
 def status_of(code: int) -> str:
@@ -125,7 +132,7 @@ def of_built(built: Built) -> Result:
             "manifest": str(folder / MANIFEST),
             **({"current": str(built.current)} if built.current else {}),
         },
-        manifest=as_json(manifest),
+        manifest=manifest,
     )
 
 
