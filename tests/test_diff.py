@@ -167,6 +167,37 @@ def test_an_example_that_changes_sides_is_a_warning(pipeline: Run, tmp_path: Pat
         assert "changed sides: test -> train" in ran.out
 
 
+def test_a_second_pass_is_added(pipeline: Run, tmp_path: Path) -> None:
+    """Copies have one row id; sources are those of the recipe, whatever their files are called."""
+    _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(12)])
+    _sft(tmp_path / "b.jsonl", [("Other?", "Yes.")])
+    recipe = """
+task = "sft"
+model = "qwen2-1.5b"
+[[source]]
+name = "math"
+data = ["a.jsonl"]
+epochs = {}
+[[source]]
+name = "talk"
+data = ["b.jsonl"]
+"""
+    (tmp_path / "one.toml").write_text(recipe.format(1))
+    (tmp_path / "two.toml").write_text(recipe.format(2))
+    for name, layout in (("one", "packed"), ("two", "ragged")):
+        ran = pipeline("build", f"{name}.toml", "-o", name, "--layout", layout)
+        assert ran.status == 0, ran.err
+    found = json.loads(pipeline("diff", "one", "two", "--json").out)
+    counts = {key: found["examples"][key] for key in ("same", "added", "removed", "changed")}
+    assert counts == {"same": 13, "added": 12, "removed": 0, "changed": 0}
+    assert {key: one["examples"] for key, one in found["sources"]["b"].items()} == {
+        "math": 24,
+        "talk": 1,
+    }
+    back = json.loads(pipeline("diff", "two", "one", "--json").out)
+    assert (back["examples"]["removed"], len(back["shown"]["removed"])) == (12, 3)
+
+
 def test_versions_are_named_by_their_first_characters(make: Make, tmp_path: Path) -> None:
     """And other tasks are not compared."""
     data = _sft(tmp_path / "a.jsonl", [(f"Question {n}?", "Yes.") for n in range(9)])

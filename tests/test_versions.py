@@ -6,9 +6,6 @@ import hashlib
 import itertools
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -369,94 +366,3 @@ def test_a_build_that_is_open_stays_what_it_was(make: Callable[..., Path], tmp_p
     assert sum(map(len, (t.column("row_ids")[0] for t in build.splits["train"].tables()))) == 20
     build.require_intact()
     assert Build.open(folder / "current").manifest.rows.used == 25
-
-
-def crash(tmp_path: Path, cache_home: Path, data: Path, where: str) -> None:
-    """A run that is killed (SIGKILL) when it comes to a function, ``module:name``."""
-    module, name = where.split(":")
-    code = f"""
-import importlib, os, signal, sys
-def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
-setattr(importlib.import_module({module!r}), {name!r}, die)
-sys.argv = ["pipeline", "run", "sft", {str(data)!r}, "--model", "qwen2-1.5b", "-o", "r",
-            "--keep", "5", "--workers", "1"]
-from pipeline.cli import main
-main()
-"""
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables)
-    assert done.returncode == -signal.SIGKILL
-
-
-def _month(
-    make: Callable[..., Path], tmp_path: Path, cache_home: Path, nights: int, keep: int
-) -> None:
-    """Nightly builds of data that grow, with a bad night, two crashes and a rollback."""
-    data, folder = tmp_path / "data", tmp_path / "r"
-    data.mkdir()
-    expected: list[str] = []
-    bad, killed, killed_late, rolled = 2, 3, nights // 2 + 1, nights - 2
-    for night in range(nights):
-        _rows(data / f"day-{night:02}.jsonl", 15, first=100 * night)
-        if night == bad:
-            (data / "bad.jsonl").write_text('{"question": "q", "answer": ""}\n' * 40)
-            with pytest.raises(PipelineError, match="40 of"):
-                make("sft", data, "r", keep=keep, max_reject=0.01)
-            (data / "bad.jsonl").unlink()
-            expected.append("refused")
-            assert (tmp_path / "r.failed" / "reasons.json").exists()
-            continue
-        if night == killed:
-            crash(tmp_path, cache_home, data, "pipeline.build.publication:assemble")
-            expected.append("failed")
-            continue
-        if night == killed_late:
-            crash(tmp_path, cache_home, data, "pipeline.publish.versions:point")
-            expected.append("failed")
-        make("sft", data, "r", keep=keep, max_reject=0.01)
-        # After a crash before the exchange of the link the version is there already.
-        expected.append("unchanged" if night == killed_late else "built")
-        manifest = json.loads((folder / "current" / "manifest.json").read_text())
-        assert manifest["rows"]["used"] == 15 * (night + 1)
-        assert not (tmp_path / "r.failed").exists()
-        if night == rolled:
-            before, now = versions.rollback(folder, None)
-            place = Place.of(folder, keep)
-            place.record({"status": history.ROLLED_BACK, "rolled_back_from": before})
-            expected.append(history.ROLLED_BACK)
-            assert json.loads((now.folder / "manifest.json").read_text())["rows"]["used"] < 15 * (
-                night + 1
-            )
-            make("sft", data, "r", keep=keep, max_reject=0.01)
-            expected.append("unchanged")
-            assert versions.current_id(folder) == now.build_id  # what was taken back stays back
-    lines = history.read(folder)
-    assert [line["status"] for line in lines] == expected
-    assert sum(line["status"] == "failed" for line in lines) == 2
-    there = versions.versions(folder)
-    assert len(there) == min(keep, sum(one == "built" for one in expected) + 1)
-    assert there[0].current
-    assert there[0].build_id == lines[-1]["current"]
-    rows = json.loads((folder / "current" / "manifest.json").read_text())["rows"]
-    assert rows["in"] == rows["used"] == 15 * nights
-    assert strangers(folder) == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "r"]
-    for one in there:
-        manifest = json.loads((one.folder / "manifest.json").read_text())
-        for name, sha256 in manifest["files"].items():
-            assert hashlib.sha256((one.folder / name).read_bytes()).hexdigest() == sha256
-
-
-def test_a_week_of_nightly_builds(
-    make: Callable[..., Path], tmp_path: Path, cache_home: Path
-) -> None:
-    """Seven nights: the link, the counts, the history, and no leftovers."""
-    _month(make, tmp_path, cache_home, nights=7, keep=3)
-
-
-@pytest.mark.slow
-def test_a_month_of_nightly_builds(
-    make: Callable[..., Path], tmp_path: Path, cache_home: Path
-) -> None:
-    """Thirty nights, five versions kept."""
-    _month(make, tmp_path, cache_home, nights=30, keep=5)

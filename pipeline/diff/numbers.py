@@ -22,6 +22,7 @@ from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, of
 from stages.tokens.digest import Side, digests
 
 AT_ONCE = 4096  # stored rows
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.float32(np.nan)
 _NAMES = ("row_id", "step_positions", "source")  # where an example is, not what
 
@@ -33,7 +34,7 @@ class Numbers:
     Attributes:
         sides: names of the splits; ``side``: which of them, uint8.
         sources: names of the recipe's sources, or of the inputs; ``source``: which of them, int32.
-        who: uint64, hashes of row ids, which are unique in a build.
+        who: uint64, hashes of row ids, each with the number of its copy.
         what: 128-bit digests of all that a trainer reads of it.
         length: tokens of all its sequences, int32; ``trained``: those with a label.
     """
@@ -151,7 +152,18 @@ def read(build: Build) -> Numbers:
         np.concatenate([piece[at] for piece in pieces]) if pieces else np.zeros(0, kind)
         for at, kind in enumerate(kinds)
     ]
-    return Numbers(sides, tuple(sources.names), *joined)
+    return Numbers(sides, tuple(sources.names), _apart(joined[0]), *joined[1:])
+
+
+def _apart(who: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The same with other values for the second and later copies of an example that is stored
+    several times, so that a copy is found by its row id and its number."""
+    order = np.argsort(who, kind="stable")
+    ordered = who[order]
+    copy = np.arange(len(who)) - np.searchsorted(ordered, ordered)
+    made = np.empty_like(who)
+    made[order] = ordered + copy.astype(np.uint64) * _STEP  # wraps around
+    return made
 
 
 def names(build: Build, places: Sequence[int]) -> list[str]:
