@@ -66,8 +66,7 @@ def _followed(config: Config, session: Session, quiet: bool) -> Built:
         log = progress.Log()
         with progress.beating(log):
             return recorded(config, lambda: _built(config, log))
-    report = progress.Bar() if progress.shows_a_bar(quiet) else progress.silent
-    return recorded(config, lambda: _built(config, report))
+    return recorded(config, lambda: _built(config, progress.reporter(quiet)))
 
 
 def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Callable

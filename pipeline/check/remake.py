@@ -96,6 +96,9 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
+    # Which examples a filter or a budget left out is written nowhere: those are not looked for.
+    whole = said.examples.kept + said.examples.rejected + said.examples.duplicates
+    any_left_out = whole != said.examples.made
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
@@ -104,7 +107,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         keys = _keys(recipe, batch)
         for row, line, sequence, made in zip(names, *columns, keys, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if there is None and made not in known:
+            if there is None and made not in known and not any_left_out:
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

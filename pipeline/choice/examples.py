@@ -88,7 +88,7 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         PipelineError: the examples of a part are not in the order of its rows.
     """
     named = config.named
-    grouped = config.plan.test_size > 0 or named
+    grouped = config.grouped
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     base = 0  # lines of the parts before: a part counts from the start of its split

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -91,6 +91,6 @@ def silent(what: str, done: int, total: int) -> None:
     """Shows nothing."""
 
 
-def shows_a_bar(quiet: bool) -> bool:
-    """Whether somebody looks at a terminal."""
-    return sys.stderr.isatty() and not quiet
+def reporter(quiet: bool) -> Callable[[str, int, int], None]:
+    """A progress line on a terminal; elsewhere nothing."""
+    return Bar() if sys.stderr.isatty() and not quiet else silent

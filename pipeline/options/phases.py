@@ -216,7 +216,7 @@ class PlanOptions:
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
-    total: int | None = option(None, Amount(), "Trained tokens that shares and weights of sources divide [as many as the scarcest allows].", flags=())
+    total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
@@ -273,7 +273,7 @@ class JudgeOptions:
 class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.Place(), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
     keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
