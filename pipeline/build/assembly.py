@@ -97,7 +97,7 @@ def assemble(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)
-    pieces = pieces_of(works, sources)
+    pieces = pieces_of(works, reports, sources)
     filtered = filters.over_parts(prepared.config, pieces)
     examples = replace(
         read_examples(works, reports, prepared.config),

@@ -43,11 +43,19 @@ def sources_of(
     return sources
 
 
-def pieces_of(works: Sequence[Work], sources: Sequence[PartSource]) -> list[Piece]:
+def pieces_of(
+    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
+) -> list[Piece]:
     """The parts, as filters and the choice among equal examples read them."""
     return [
-        Piece(work.path, source.name, source.first_line, work.source)
-        for work, source in zip(works, sources, strict=True)
+        Piece(
+            path=work.path,
+            name=source.name,
+            first_line=source.first_line,
+            source=work.source,
+            unread=frozenset(report.counts.get("unread_rows", ())),
+        )
+        for work, report, source in zip(works, reports, sources, strict=True)
     ]
 
 

@@ -147,7 +147,7 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
     if config.source.filter:
         from pipeline.inputs.filter_names import require_known  # few builds have a filter
 
-        require_known(config, rows, f"no sampled row of {where}")
+        require_known(config, rows, where)
     for option, column in missing:
         raise UsageError(
             f"{option}: no sampled row of {where} has {column}.",
