@@ -47,7 +47,9 @@ def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
 
 
 def _records(source: Input) -> list[Record]:
-    """Rows spread evenly over the input's first split."""
+    """Rows spread evenly over the input's first split; an empty file has none."""
+    if not source.splits:
+        return []
     split = source.splits[0]
     every = [r for lines in readers.load(split.reader).read(split) for r in lines.records]
     chosen = np.linspace(0, len(every) - 1, min(ROWS, len(every))).astype(int)
@@ -95,9 +97,11 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
-    # Which examples a budget left out is written nowhere: those are not looked for.
-    counts = said.examples
-    any_left_out = counts.contaminated + counts.near_duplicates + counts.left_out > 0
+    # Filters are tried again. Which examples something else left out, a budget for one, is written
+    # nowhere: those are not looked for.
+    counted = said.examples
+    whole = counted.kept + counted.rejected + counted.duplicates + counted.filtered
+    any_left_out = whole != counted.made
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
@@ -109,7 +113,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
             there = stored.get((ordinal, line + 1, sequence))
             if out and there is not None:
                 remade.differ.append((row, "a filter leaves it out, and a shard has it"))
-            elif there is None and not (out or any_left_out) and made not in known:
+            elif there is None and not (out or any_left_out or made in known):
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

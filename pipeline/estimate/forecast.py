@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.estimate.filtered import FilteredSample
-from pipeline.inputs.detection import recognise_glimpse, rows_each
+from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
 from pipeline.options.config import Config
@@ -140,15 +140,16 @@ class Forecast:
 
 
 def glimpses(
-    files: Sequence[Located], salvage: Sequence[bool] = (False,)
+    files: Sequence[Located], salvage: Sequence[bool] = (False,), empty: str = "refuse"
 ) -> list[tuple[str, Located, str, Glimpse]]:
-    """Name, file, reader and sample of every input, or of some where there are many.
+    """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
         salvage: of each source, whether rows before damage are read.
+        empty: whether some may be empty: the choice of ``--empty``.
 
     Raises:
-        DataError: a file is empty or damaged.
+        DataError: a file is damaged, or empty where it must not be.
     """
     each = rows_each(len(files))
     named = list(zip(short_names(files), files, strict=True))
@@ -160,7 +161,8 @@ def glimpses(
         reader = reader_of(file)
         glimpse = reader.glimpse(file.path, each, salvage[file.source])
         seen.append((name, file, reader.name, glimpse))
-    return seen
+    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
+    return [one for one in seen if not is_empty(one[-1])]
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
@@ -303,7 +305,7 @@ def forecast(config: Config) -> Forecast:
     """
     files = located(config)
     salvage = [one.options.salvage for one in config.sources]
-    return of_glimpses(config, len(files), glimpses(files, salvage))
+    return of_glimpses(config, len(files), glimpses(files, salvage, config.judge.empty))
 
 
 def of_glimpses(
@@ -311,6 +313,7 @@ def of_glimpses(
 ) -> Forecast:
     """The same, of inputs that were looked at before."""
     looks = tuple(_look(*each, config) for each in seen)
+    files = len(looks) if files <= MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(

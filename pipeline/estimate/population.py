@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.build.sources import records
+from pipeline.choice import given
 from pipeline.choice.choose import choose
 from pipeline.choice.doubles import DIGEST
 from pipeline.choice.examples import PlannedExamples
+from pipeline.choice.fates import Choice
 from pipeline.choice.sides import mixed
 from pipeline.estimate.forecast import MAX_LENGTHS, Forecast
 from pipeline.manifest.source_records import Portion, SourceRecord
 from pipeline.options.budgets import Budget
 from pipeline.options.config import Config
-from pipeline.shards.plan import ShardPlan
 from stages import layouts, packing
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
@@ -63,8 +63,8 @@ def population(estimate: Forecast) -> Population:
     )
 
 
-def _planned(config: Config, those: Population, limit: int) -> ShardPlan | None:
-    """What a build would use of them, none of which equals or asks what another does.
+def _chosen(config: Config, those: Population, limit: int) -> tuple[PlannedExamples, Choice] | None:
+    """Those that a build would choose from, none of which equals or asks what another does.
 
     Args:
         limit: longer ones are refused.
@@ -82,7 +82,7 @@ def _planned(config: Config, those: Population, limit: int) -> ShardPlan | None:
         source=those.source[fits] if config.named else None,
     )
     try:
-        return ShardPlan(examples, choose(_scaled(config, those.each), examples), (), 0, 0)
+        return examples, choose(_scaled(config, those.each), examples)
     except UsageError:  # so few that a split may be empty
         return None
 
@@ -109,31 +109,30 @@ def _has_budgets(config: Config) -> bool:
 def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     """What the sources would give, about; empty where they have no names and no budget."""
     config, those = estimate.recipe.config, population(estimate)
-    planned = _planned(config, those, config.plan.longest_example)
-    if planned is None:
+    chosen = _chosen(config, those, config.plan.longest_example)
+    if chosen is None:
         return ()
-    found = records(_scaled(config, those.each), planned)
-    asked = records(config, planned)  # as it was asked
-    return tuple(_grown(one, those.each, of.asked) for one, of in zip(found, asked, strict=True))
+    return tuple(_grown(one, those.each) for one in given.records(config, *chosen))
 
 
-def _grown(one: SourceRecord, each: float, asked: Any) -> SourceRecord:
+def _grown(one: SourceRecord, each: float) -> SourceRecord:
     def more(portion: Portion) -> Portion:
         numbers = (portion.examples, portion.tokens, portion.trained)
         return Portion(*(round(number * each) for number in numbers))
 
     by = 1.0 if one.unit == "epochs" else each
     splits = {name: more(portion) for name, portion in one.splits.items()}
-    found = replace(one, asked=asked, has=more(one.has), splits=splits)
-    return replace(found, amount=one.amount * by, given=one.given * by)
+    amount = one.asked.get(one.unit.replace("_", "-"), round(one.amount * by, 6))
+    given_ = round(one.given * by, 6) if one.short else amount
+    return replace(one, has=more(one.has), splits=splits, amount=amount, given=given_)
 
 
 def _stored(config: Config, those: Population, limit: int) -> Ints:
     """Lengths of what a build with this limit would pack."""
-    planned = _planned(config, those, limit) if _has_budgets(config) else None
-    if planned is None or planned.choice.times is None:
+    chosen = _chosen(config, those, limit) if _has_budgets(config) else None
+    if chosen is None or chosen[1].times is None:
         return those.lengths[those.lengths <= limit]
-    return np.repeat(planned.examples.length.astype(np.int64), planned.choice.times)
+    return np.repeat(chosen[0].length.astype(np.int64), chosen[1].times)
 
 
 def packing_table(estimate: Forecast) -> list[dict[str, Any]]:

@@ -269,7 +269,7 @@ class Config:
         derived = {
             "longest_example": self.plan.longest_example,
             "groups": self.groups,
-            "carried": [carried.every, carried.counts, carried.paths],
+            "carried": [carried.paths, carried.counts],
         }
         # Not the filters: a part has what they read, whatever they say about it.
         source = {name: x for name, x in _recorded(self.source).items() if name != "filter"}
