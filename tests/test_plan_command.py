@@ -15,8 +15,9 @@ from transformers import AutoTokenizer
 
 from pipeline.cli import cli
 from pipeline.estimate import forecast as forecasting
-from pipeline.estimate.forecast import Forecast, forecast, packing_table
+from pipeline.estimate.forecast import Forecast, forecast
 from pipeline.estimate.page import as_json, as_text
+from pipeline.estimate.population import packing_table
 from pipeline.options.config import Config
 from stages.errors import DataError
 
