@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.estimate.filtered import FilteredSample
+from pipeline.estimate.mixture import MixtureSample, mixture
 from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
+from pipeline.manifest.source_records import SourceRecord
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
@@ -80,6 +82,7 @@ class Sampled:
         long: examples that a build refuses for their length, trimmed as it trims them.
         left: at least so many are neither refused nor left out by a filter.
         chosen: what filters leave out.
+        mixture: examples by source.
         read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
 
@@ -102,6 +105,7 @@ class Sampled:
     chosen: FilteredSample = field(default_factory=FilteredSample)
     read: Counter[int] = field(default_factory=Counter)
     lost: Counter[int] = field(default_factory=Counter)
+    mixture: MixtureSample = field(default_factory=MixtureSample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,13 @@ class Forecast:
         """Examples of the whole build, about."""
         made = self.sampled
         return round(self.rows * len(made.lengths) / max(made.rows, 1))
+
+
+def mixture_of(estimate: Forecast) -> list[SourceRecord]:
+    """What each source of a build would give, about."""
+    made = estimate.sampled
+    rows = {n: estimate.rows_of({n}) / max(read, 1) for n, read in made.read.items()}
+    return mixture(estimate.recipe.config, made.mixture, rows)
 
 
 def glimpses(
@@ -269,6 +280,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
         left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
+        made.mixture.add(look.source, batch, own.config.plan.longest_example)
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
         if own.splits_turns and "messages" in batch.schema.names:

@@ -126,6 +126,15 @@ class Place:
             UsageError: another run has just removed it.
         """
         versions.point(self.real, build_id)
+        return self.retain(build_id)
+
+    def retain(self, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Let go of old versions, now that this one is current; returns what ``publish`` does.
+
+        After a run that was killed, or with another ``--keep``, an unchanged build has some, too.
+        """
+        if not self.keep:
+            return (), ()
         try:
             removed, notes = versions.retain(self.real, self.keep)
         except OSError as error:  # the build is published all the same

@@ -274,7 +274,10 @@ def retain(folder: Path, keep: int) -> tuple[list[str], list[str]]:
     Returns:
         The ids of those that were removed, and sentences about those that stay nevertheless.
     """
-    removed, notes = [], []
+    removed: list[str] = []
+    notes: list[str] = []
+    if sum(_ID.fullmatch(path.name) is not None for path in folder.iterdir()) <= keep:
+        return removed, notes
     for version in versions(folder)[keep:]:
         name = version.build_id[:SHORT]
         if version.current:

@@ -108,17 +108,20 @@ def _built(config: Config, place: Place, there: Build) -> Built:
     """The equal build; where it is another version than the current one, it becomes that.
 
     Raises:
+        UsageError: the current version is of another task or model.
         DataError: it differs more from the current version than it may.
     """
-    removed: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     key = there.manifest.build_id
-    if place.keep and place.current() != key:
+    if not place.keep or place.current() == key:
+        removed, notes = place.retain(key)
+    else:
         guarded = None if config.run.replace else limits.opened(place.before)
         if guarded is not None and place.withdrawn(key):
-            there, notes = guarded, (_taken_back(key),)
+            there, removed, notes = guarded, (), (_taken_back(key),)
         else:
             if guarded is not None:
+                model, shown = there.manifest.model.name, place.shown_before
+                limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
                 limits.require_within(guarded, there, config.run.drift)
             removed, notes = place.turn_to(key)
     failed.clear(config.run.output)  # of a build that was refused since
