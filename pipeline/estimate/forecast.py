@@ -25,7 +25,6 @@ from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.shards.margins import Margins, of_column
 from pipeline.sources import Located, local
 from pipeline.verdict.reject_limit import limits, too_many
-from stages import layouts, packing
 from stages.chat_template import turn_split
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
@@ -37,8 +36,6 @@ from stages.tokens.folded_labels import unfold
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
 MOST_FILES = 48
-MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
-PLANNED = 50_000  # examples that the packing table is worked out on
 _NO_LIMIT = 1 << 30
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
@@ -328,30 +325,3 @@ def would_stop(estimate: Forecast) -> bool:
         rows = max(estimate.rows_of(limit.sources), read)
         refused |= too_many(round(lost / max(read, 1) * rows), rows, limit.share)
     return not made.left or refused or reversed_pairs
-
-
-def packing_table(estimate: Forecast) -> list[dict[str, Any]]:
-    """For each length: examples above it, packs of the whole build, and how full they are."""
-    lengths = estimate.sampled.lengths
-    packs = any(layouts.load(name).packs for name in estimate.recipe.task.layouts)
-    table: list[dict[str, Any]] = []
-    profile = estimate.recipe.model.profile
-    limits = {*MAX_LENGTHS, estimate.recipe.config.plan.longest_example}
-    if profile.pair is not None:  # an encoder has no more positions
-        limits = {limit for limit in limits if limit <= profile.context_length}
-    for limit in sorted(limits):
-        fitting = lengths[lengths <= limit]
-        entry: dict[str, Any] = {
-            "max_length": limit,
-            "too_long": round(1 - len(fitting) / max(len(lengths), 1), 6),
-            "packs": None,
-            "efficiency": None,
-        }
-        if packs and len(fitting):
-            wanted = max(1, round(estimate.examples * len(fitting) / len(lengths)))
-            planned = np.resize(fitting, min(wanted, PLANNED))  # repeats the sample to that size
-            made = int(packing.plan(planned, limit).max()) + 1
-            entry["packs"] = max(1, round(made * wanted / len(planned)))
-            entry["efficiency"] = round(int(planned.sum()) / (made * limit), 6)
-        table.append(entry)
-    return table

@@ -11,7 +11,8 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
-from pipeline.estimate.forecast import Forecast, packing_table, would_stop
+from pipeline.estimate.forecast import Forecast, would_stop
+from pipeline.estimate.packs import packing_table
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.shards.margins import Margins
 from pipeline.sources.local import in_words
@@ -136,10 +137,30 @@ def _margins(margins: Margins | None) -> dict[str, Any] | None:
     return {**of_record(margins.recorded()), "negative": margins.negative} if margins else None
 
 
+def _rejects(forecast: Forecast) -> dict[str, Any]:
+    sample = forecast.sampled
+    refused = sample.refused.total()
+    return {
+        "sampled": sample.rows,
+        "too_large_to_sample": sample.large,
+        "refused": refused,
+        "share": round(refused / max(sample.rows, 1), 6),
+        "too_long": sample.long,
+        "build_would_stop": would_stop(forecast),
+        "by_code": {
+            code: {
+                "rows": count,
+                "first": sample.first[code][:3],
+                "detail": sample.details[code],
+            }
+            for code, count in sample.refused.most_common()
+        },
+    }
+
+
 def as_json(forecast: Forecast) -> dict[str, Any]:
     """The forecast as ``--json`` prints it; the page is made from the same dictionary."""
     recipe, sample = forecast.recipe.of_source(forecast.looks[0].source), forecast.sampled
-    refused = sample.refused.total()
     normalize = recipe.normalize(recipe.formats[0])
     stages = {"normalize": list(normalize.writes)}
     stages.update({stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])})
@@ -163,22 +184,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "first_rows": [
             {"id": name, "sequences": _stored_row(forecast, row)} for name, row in sample.shown
         ],
-        "rejects": {
-            "sampled": sample.rows,
-            "too_large_to_sample": sample.large,
-            "refused": refused,
-            "share": round(refused / max(sample.rows, 1), 6),
-            "too_long": sample.long,
-            "build_would_stop": would_stop(forecast),
-            "by_code": {
-                code: {
-                    "rows": count,
-                    "first": sample.first[code][:3],
-                    "detail": sample.details[code],
-                }
-                for code, count in sample.refused.most_common()
-            },
-        },
+        "rejects": _rejects(forecast),
         "filters": [asdict(one) for one in sample.chosen.tallies.values()],
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
