@@ -214,8 +214,8 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
         found = asked()
         shutil.rmtree(folder / METRICS)
         data_docs.offer(outcome.recipe.config.run.data_docs, found)
+        write_json(folder / VALIDATION, found.described())  # a refused build leaves it, too
         gate.require_passed(found)
-        write_json(folder / VALIDATION, found.described())
         return found
 
     return verdict

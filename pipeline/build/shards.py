@@ -15,6 +15,7 @@ from pipeline.choice.values import Piece
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
+from pipeline.publish.place import before
 from pipeline.recipe import equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
@@ -110,7 +111,7 @@ def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:
         gather=shared,
         recipe=shared.recipe.fingerprint,
         parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(run.output, cache),
+        previous=kept.previous(before(run.output, run.keep), cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )

@@ -47,7 +47,9 @@ def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
 
 
 def _records(source: Input) -> list[Record]:
-    """Rows spread evenly over the input's first split."""
+    """Rows spread evenly over the input's first split; an empty file has none."""
+    if not source.splits:
+        return []
     split = source.splits[0]
     every = [r for lines in readers.load(split.reader).read(split) for r in lines.records]
     chosen = np.linspace(0, len(every) - 1, min(ROWS, len(every))).astype(int)

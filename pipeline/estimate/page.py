@@ -11,9 +11,12 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
-from pipeline.estimate.forecast import Forecast, would_stop
+from pipeline.estimate.forecast import Forecast, mixture_of, would_stop
 from pipeline.estimate.packs import packing_table
+from pipeline.manifest import in_words as mixtures
 from pipeline.manifest.json_records import as_json as of_record
+from pipeline.manifest.json_records import from_json
+from pipeline.manifest.source_records import SourceRecord
 from pipeline.shards.margins import Margins
 from pipeline.sources.local import in_words
 from pipeline.view.drawing import Drawer
@@ -186,6 +189,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         ],
         "rejects": _rejects(forecast),
         "filters": [asdict(one) for one in sample.chosen.tallies.values()],
+        "sources": [of_record(one) for one in mixture_of(forecast)],
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
@@ -299,6 +303,7 @@ def as_text(forecast: Forecast) -> str:
         f"stages    {' -> '.join(plan['stages'])}",
         *_reject_lines(plan),
         *_filter_lines(plan),
+        *mixtures.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
         *_margin_lines(plan),
         *_length_lines(plan),
     ]

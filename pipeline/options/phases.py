@@ -14,11 +14,13 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pipeline.manifest.drifts import DRIFTS
 from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
+from pipeline.options.shell import Command
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
@@ -280,6 +282,7 @@ class JudgeOptions:
     of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
+    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.")
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
     title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].")
@@ -296,11 +299,23 @@ class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
     output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
+    replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
+    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
+    notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
     cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
+
+    def __post_init__(self) -> None:
+        for name, limit in self.drift.items():
+            if name not in DRIFTS or not 0 <= limit < float("inf"):
+                raise UsageError(
+                    f"--drift {name}={limit:g} is not a limit.",
+                    f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
+                )
 
     @property
     def processes(self) -> int:
