@@ -43,6 +43,8 @@ OTHER: dict[str, Any] = {
     "padding_side": "right",
     "pad_to": "max-length",
     "pack_within": "part",
+    "filter": ("language = 'en'",),
+    "dedup_keep": "highest:score",
     "total": 1000,
     "tolerance": {"shortcuts.fail": 1.0},
     "expectations": (("mine.json", "[]"),),
@@ -63,6 +65,7 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "step_tag": {"task": "prm"},
     "thinking": {"model": "qwen3-8b"},
     "group_by": {"test_size": 0.1},
+    "dedup_keep": {"dedup": True},
 }
 
 
@@ -120,6 +123,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
+    bound |= changed.carried != base.carried and phase == "plan"  # parts have what is compared
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
@@ -142,7 +146,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     phase = PHASE_OF[name]
     assert (one.fingerprint != two.fingerprint) == (phase != "run")
     bound = one.config.plan.longest_example != two.config.plan.longest_example
-    bound |= one.config.groups != two.config.groups
+    bound |= one.config.groups != two.config.groups or one.config.carried != two.config.carried
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
 
@@ -170,7 +174,9 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
     later = "group_by pack_within total empty title license origin"
     assert names[first:] == later.split()
-    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
+    # Those of filters and doubles are written where they are given.
+    unwritten = {"data", "model", "test", "filter", "dedup_keep"}
+    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - unwritten
 
 
 def test_recorded_options_are_read_back(tmp_path: Path) -> None:

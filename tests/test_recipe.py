@@ -46,6 +46,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "total": ('"5M"', "0"),
     "map": ('{ question = "problem" }', "{ question = 3 }"),
     "ignore": ('["id", "meta"]', "[1]"),
+    "filter": ("""["n_tokens < 9", "lang = 'en'"]""", '"score >"'),
     "where": ('["score>=4", "lang!=en"]', '"score"'),
     "null-fields": ('"drop"', '"dropp"'),
     "system": ('"Be brief."', "1"),
@@ -74,6 +75,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "max-length": ("2048", "7"),
     "stop": ('["</a>"]', "[true]"),
     "dedup": ("true", '"yes"'),
+    "dedup-keep": ('"highest:score"', '"best"'),
     "test-size": ("0.1", "1"),
     "shuffle": ("false", "0"),
     "seed": ("-7", "1.5"),
@@ -94,7 +96,10 @@ KEYS: dict[str, tuple[str, str]] = {
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
 }
-NEEDS = {"group-by": "test-size = 0.1\n"}  # what must stand beside a key
+NEEDS = {
+    "group-by": "test-size = 0.1\n",
+    "dedup-keep": "dedup = true\n",
+}  # what must stand beside a key
 TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
 
 
@@ -152,7 +157,7 @@ def test_the_schema_takes_what_the_program_takes(key: str) -> None:
     """So that an editor shows the mistake while it is typed."""
     right, wrong = KEYS[key]
     assert VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {right}\n"))
-    if key != "where":  # a schema does not read conditions
+    if key not in ("where", "filter", "dedup-keep"):  # a schema reads no conditions
         assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {wrong}\n"))
     assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key}x = {right}\n"))
 

@@ -36,7 +36,6 @@ from stages.tokens.folded_labels import unfold
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
 MOST_FILES = 48
-MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 _NO_LIMIT = 1 << 30
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
