@@ -34,6 +34,18 @@ TEXTS = pa.list_(pa.string())
 IDS = pa.list_(pa.int32())
 WEIGHTS = pa.list_(pa.float32())
 
+OVERLAPS = pa.list_(
+    pa.struct(
+        [
+            ("item", pa.int32()),
+            ("share", pa.float64()),
+            ("contained", pa.bool_()),
+            ("match", pa.string()),
+            ("said", pa.string()),
+        ]
+    )
+)
+
 TYPES: dict[str, pa.DataType] = {
     # where a row comes from: relative to its split, so that a part depends on bytes alone
     "line": pa.int64(),
@@ -47,6 +59,7 @@ TYPES: dict[str, pa.DataType] = {
     "reject_detail": pa.string(),
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
     "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
+    "overlaps": OVERLAPS,  # what a row shares with evaluation files, where some are named: overlap.search
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,
