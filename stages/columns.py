@@ -51,6 +51,7 @@ TYPES: dict[str, pa.DataType] = {
     "line": pa.int64(),
     "sequence": pa.int32(),  # k of "#k"; -1 in formats that never fan out
     "row_id": pa.string(),
+    "source": pa.string(),  # the name of the source that it is of, where sources have names
     # of stage files alone: where a row begins in its file (null where rows have no bytes), its text
     "offset": pa.int64(),
     "raw": pa.string(),
@@ -104,6 +105,7 @@ TYPES: dict[str, pa.DataType] = {
     # training rows
     "seq_lengths": IDS,
     "row_ids": pa.list_(pa.string()),
+    "sources": pa.list_(pa.string()),
     "attention_mask": pa.list_(pa.int8()),
     "chosen_attention_mask": pa.list_(pa.int8()),
     "rejected_attention_mask": pa.list_(pa.int8()),

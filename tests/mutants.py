@@ -35,6 +35,7 @@ from expectations.gx import library
 from expectations.invariants import origins
 from expectations.verdict import Verdict
 from pipeline.build import description
+from pipeline.choice import fates
 from pipeline.options.config import Config
 from pipeline.parts import chain, part
 from pipeline.publish import publish
@@ -1181,9 +1182,9 @@ def the_plan_turns_the_order_round() -> None:
 @mutant("flat")
 def the_plan_forgets_what_it_keeps() -> None:
     def change(found: Any) -> Any:
-        kept = found.kept.copy()
-        kept[-1] = False
-        return replace(found, kept=kept)
+        fate = found.choice.fate.copy()
+        fate[-1] = fates.Fate.DUPLICATE
+        return replace(found, choice=replace(found.choice, fate=fate))
 
     _planned(change)
 
@@ -1294,7 +1295,11 @@ def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
 
 @mutant("twice", by="duplicates_as_declared")
 def the_plan_finds_no_duplicates() -> None:
-    _planned(lambda found: replace(found, duplicate=found.duplicate & False))
+    def change(found: Any) -> Any:
+        none = found.choice.duplicate & False
+        return replace(found, choice=replace(found.choice, duplicate=none))
+
+    _planned(change)
 
 
 @mutant("flat", by="counts_match")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from pipeline.build.shards import _Shards
 from pipeline.choice import doubles
 from pipeline.choice.doubles import DIGEST
 from pipeline.choice.examples import PlannedExamples, part_of
-from pipeline.options.config import PlanOptions
+from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import plan as planning
 from stages.columns import Ints
 from stages.errors import UsageError
@@ -60,6 +62,12 @@ def test_examples_of_one_side_are_counted_on_the_other(
     assert doubles.count_in(digests(some), digests(others)) == wanted
 
 
+def config(options: PlanOptions) -> Config:
+    """A build with these options of its plan."""
+    made = Config.of("sft", ("data.jsonl",), "qwen2-1.5b", Path("out"))
+    return replace(made, plan=options)
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40))
 def test_rows_are_counted_where_the_number_changes(rows: list[tuple[int, bool]]) -> None:
     rows = sorted(rows)
@@ -81,7 +89,7 @@ def _parts(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[list[int]]]:
     """The examples of every pack, by dataset split."""
     found = {}
-    for side in planning.make_plan(options, examples).sides:
+    for side in planning.make_plan(config(options), examples).sides:
         bounds = np.concatenate([[0], np.cumsum(side.sizes)]).tolist()
         found[side.name] = [side.order[first:last].tolist() for first, last in pairwise(bounds)]
     return found
@@ -142,8 +150,9 @@ def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout: str) -> Non
     tracemalloc.start()
     try:
         examples = planned([count // 8] * 8, lengths.tolist(), grouped=True)
+        options = PlanOptions(layout=layout, test_size=0.01)
         tracemalloc.reset_peak()
-        plan = planning.make_plan(PlanOptions(layout=layout, test_size=0.01), examples)
+        plan = planning.make_plan(config(options), examples)
         shards = _Shards(plan)
         assert sum(len(shards[index].order) for index in range(len(shards))) == count
         peak = tracemalloc.get_traced_memory()[1]

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from expectations.checks import Between, Equal, none
 from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
-from expectations.readback import contents
+from expectations.readback import contents, undo_layout
 from expectations.readback.contents import Lists
 from expectations.readback.stored_rows import Planned, StoredRows, fitted
 from stages.columns import Ints
@@ -36,11 +38,30 @@ def _differs(
     return differs
 
 
+def _named_otherwise(rows: StoredRows) -> npt.NDArray[np.bool_]:
+    """Which examples have not the name of the source that their row id's input is of."""
+    named = rows.sources.named if rows.sources is not None else ()
+    stored = undo_layout.source_names(rows.table)
+    if stored is None or not named:
+        return np.full(len(rows), stored is not None or bool(named))
+    # The number of each name, not the names: -1 for one that is no source's.
+    known = list(dict.fromkeys(named))
+    found = pc.index_in(stored, pa.array(known)).fill_null(-1).to_numpy()
+    of_input = np.array([*(known.index(name) for name in named), -2], np.int64)  # -2: of no input
+    differs: npt.NDArray[np.bool_] = fitted(found, len(rows), -1) != of_input[rows.place["source"]]
+    return differs
+
+
 def _origins(rows: StoredRows) -> Columns:
     """Place and key of each example, and its differences from the plan, where there is one."""
     stored = contents.lists(rows)
     key = contents.keys(rows, stored)
-    columns = {**rows.place, "digest_a": key[0], "digest_b": key[1]}
+    columns: dict[str, npt.NDArray[np.generic]] = {
+        **rows.place,
+        "digest_a": key[0],
+        "digest_b": key[1],
+        "source_differs": _named_otherwise(rows),
+    }
     planned, count = rows.planned, len(rows)
     if planned is None:
         return columns
@@ -66,6 +87,13 @@ SUBJECT = Subject(
             why="every stored example must come from a row of the data",
             checks=(Between("source", 0), Between("line", 1)),
             breaks={"source": -1},
+            evidence=STORED,
+        ),
+        Invariant(
+            name="sources_named",  # each example has the name of the source of its row's input
+            why="a wrong source puts losses and shares down to other data",
+            checks=(none("source_differs"),),
+            breaks={"source_differs": 1},
             evidence=STORED,
         ),
         Invariant(

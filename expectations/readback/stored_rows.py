@@ -28,10 +28,12 @@ class Sources:
 
     Attributes:
         first_error: by input, whether its format rates steps up to the first error only.
+        named: by input, the name of its source; empty where sources have no names.
     """
 
     names: tuple[str, ...]
     first_error: tuple[bool, ...]
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,13 @@ def names(table: pa.Table) -> tuple[Ints, pa.Array]:
     return list_parts(column(table, "row_ids"))
 
 
+def source_names(table: pa.Table) -> pa.Array | None:
+    """The name of the source of each example; None where the table has none."""
+    if "source" in table.schema.names:
+        return column(table, "source")
+    return list_parts(column(table, "sources"))[1] if "sources" in table.schema.names else None
+
+
 def _real(mask: pa.ListArray) -> _Mask:
     """Which values of a padded column are no padding, and where each row starts among these."""
     offsets, flat = numbers(mask)

@@ -20,7 +20,7 @@ from pipeline.build.preparation import Prepared
 from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
-from pipeline.choice.examples import read_examples
+from pipeline.choice.examples import read_examples, rows_left_out
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
@@ -92,12 +92,11 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    grouped = prepared.config.plan.test_size > 0
-    examples = read_examples(works, reports, grouped)
+    examples = read_examples(works, reports, prepared.config)
     sources = sources_of(prepared, works, reports)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = make_plan(prepared.config.plan, examples)
+    plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
@@ -137,7 +136,7 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
 
 
 def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
-    examples, kept = planned.plan.examples, planned.plan.kept
+    examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
         recipe=prepared.recipe,
@@ -147,8 +146,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         plan=planned.plan,
         shards=shards,
         ledger=planned.ledger,
-        # A row that several examples come from is a duplicate only where all of them are.
-        duplicate_rows=examples.rows() - examples.rows(kept) if not kept.all() else 0,
+        rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 
 

@@ -7,12 +7,17 @@ path: equal builds have equal manifests.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build.model_description import repaired
+from pipeline.build.sources import records as source_records
+from pipeline.choice import doubles
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import (
     FATES,
@@ -64,7 +69,7 @@ class Outcome:
     plan: ShardPlan
     shards: list[ShardReport]
     ledger: Ledger
-    duplicate_rows: int
+    rows_left_out: Mapping[str, int]
     margins: Margins | None = None  # rm only
 
     @property
@@ -144,13 +149,13 @@ def _notes(outcome: Outcome) -> Counter[str]:
 def _rows(outcome: Outcome) -> RowCounts:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
-    used = plan.examples.rows(plan.kept)
+    left_out: dict[str, Any] = dict(outcome.rows_left_out)
+    left_out["filtered"] += sum(part.filtered for part in outcome.parts)
     return RowCounts(
         in_=rows_in,
-        used=used,
+        used=plan.examples.rows(plan.kept),
         rejected=ledger.rejected_rows,
-        duplicates=outcome.duplicate_rows,
-        filtered=sum(part.filtered for part in outcome.parts),
+        **left_out,
         duplicates_found=int(plan.choice.duplicate.sum()),
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(_notes(outcome).items())),
@@ -159,32 +164,39 @@ def _rows(outcome: Outcome) -> RowCounts:
 
 def examples_of(outcome: Outcome) -> ExampleCounts:
     """What became of every example."""
-    ledger, plan = outcome.ledger, outcome.plan
+    ledger, choice = outcome.ledger, outcome.plan.choice
+    kept = int(choice.used.sum())
+    left_out: dict[str, Any] = choice.left_out
     return ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
-        duplicates=int((~plan.kept).sum()),
-        kept=int(plan.kept.sum()),
+        kept=kept,
         rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
+        copies=choice.stored(np.ones(len(choice.fate), np.int64)) - kept,
+        **left_out,
     )
 
 
 def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), examples_of(outcome)
-    plan, kept = outcome.plan, outcome.plan.kept
-    duplicates = 0 if outcome.recipe.config.plan.dedup else int(plan.choice.duplicate.sum())
+    plan, choice = outcome.plan, outcome.plan.choice
+    # Copies are declared too; of equal examples, some may be left out.
+    used = choice.used
+    equal = choice.duplicate if used.all() else doubles.repeats(plan.examples.digest[used])
     within = outcome.recipe.config.plan.pack_within == "part"
+    copies = {"copies_declared": made.copies} if made.copies else {}
     apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
     return {
         "rows_in": rows.in_,
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
         "examples_made": made.made,
-        "examples_accounted": made.kept + made.rejected + made.duplicates,
-        "examples_kept": made.kept,
-        "tokens_kept": int(plan.examples.length[kept].sum()),
-        "trained_kept": int(plan.examples.trained[kept].sum()),
-        "duplicates_declared": duplicates,
+        "examples_accounted": made.accounted,
+        "examples_kept": made.kept + made.copies,
+        "tokens_kept": choice.stored(plan.examples.length),
+        "trained_kept": choice.stored(plan.examples.trained),
+        "duplicates_declared": int(equal.sum()) + made.copies,
+        **copies,
         **apart,
     }
 
@@ -271,7 +283,7 @@ def tokens_of(outcome: Outcome) -> TokenCounts:
     split = turn_split.figures(outcome.counts.get("turn_split", {}))
     return TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
-        trained=int(plan.examples.trained[plan.kept].sum()),
+        trained=plan.choice.stored(plan.examples.trained),
         padding=sum(s.padding for s in outcome.shards),
         truncated=outcome.counts.get("sums", Counter())["truncated"],
         turn_split=TurnSplit(**split) if split else None,
@@ -307,6 +319,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         padding=_padding(outcome),
         splits=splits_of(outcome),
         sides=_sides(outcome),
+        sources=source_records(config, outcome.plan),
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

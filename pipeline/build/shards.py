@@ -35,7 +35,8 @@ def sources_of(
     for source, numbers in zip(prepared.inputs, prepared.of_inputs(range(len(works))), strict=True):
         line = 0
         for number in numbers:
-            sources.append(PartSource(str(works[number].path), source.name, line))
+            path = str(works[number].path)
+            sources.append(PartSource(path, source.name, line, source.source_name))
             line += reports[number].lines
     return sources
 
@@ -77,8 +78,11 @@ class _Shards(Sequence[ShardWork]):
 
 def _named(prepared: Prepared) -> Sources:
     """What row ids may name, and which of it rates steps up to the first error only."""
-    names = tuple(source.name for source in prepared.inputs)
-    return Sources(names, tuple(map(formats.rates_to_first_error, prepared.recipe.formats)))
+    return Sources(
+        names=tuple(source.name for source in prepared.inputs),
+        first_error=tuple(map(formats.rates_to_first_error, prepared.recipe.formats)),
+        named=tuple(source.source_name for source in prepared.inputs if source.source_name),
+    )
 
 
 def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:

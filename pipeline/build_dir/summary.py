@@ -18,13 +18,25 @@ from pipeline.sources import local
 MAX_INPUTS = 8  # that the summary names
 
 
+# What is named only where there is some.
+_SELDOM = {
+    "filtered": "filtered",
+    "contaminated": "contaminated",
+    "near_duplicates": "near-duplicates",
+    "left_out": "left out by budgets",
+}
+
+
 def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
-    left_out = f" + {rows.filtered} left out by --where" if rows.filtered else ""
-    lost = f"{rows.rejected} rejected + {rows.duplicates} duplicates{left_out}"
-    refused = f"{examples.rejected} rejected + {examples.duplicates} duplicates"
+    def lost(counts: RowCounts | ExampleCounts) -> str:
+        seldom = [(getattr(counts, name), words) for name, words in _SELDOM.items()]
+        named = "".join(f" + {count} {words}" for count, words in seldom if count)
+        return f"{counts.rejected} rejected + {counts.duplicates} duplicates{named}"
+
+    copies = f", {examples.copies} copies of them beside" if examples.copies else ""
     return [
-        f"rows      {rows.in_} in = {rows.used} used + {lost}",
-        f"examples  {examples.made} made = {examples.kept} kept + {refused}",
+        f"rows      {rows.in_} in = {rows.used} used + {lost(rows)}",
+        f"examples  {examples.made} made = {examples.kept} kept + {lost(examples)}{copies}",
     ]
 
 
@@ -64,6 +76,7 @@ def _lines(manifest: Manifest) -> list[str]:
             f"{packing.efficiency:.2%} full"
         )
     lines += in_words.sides(manifest.sides)
+    lines += in_words.sources(manifest.sources)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

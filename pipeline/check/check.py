@@ -36,6 +36,7 @@ _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
     "trained_kept duplicates_declared"
 ).split()
+_SELDOM = ("packed_apart_", "copies_declared")  # not in every build
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
@@ -80,7 +81,8 @@ def _context(manifest: Manifest, model: TargetModel) -> Context:
 
 def _sources(manifest: Manifest) -> Sources:
     first = (formats.rates_to_first_error(source.format) for source in manifest.inputs)
-    return Sources(tuple(source.path for source in manifest.inputs), tuple(first))
+    named = tuple(source.source for source in manifest.inputs if source.source)
+    return Sources(tuple(source.path for source in manifest.inputs), tuple(first), named)
 
 
 def _measure_shards(
@@ -118,8 +120,8 @@ def _declared_counts(build: Build) -> dict[str, int]:
     missing = [name for name in _DECLARED if name not in dataset]
     if missing:
         raise DataError(f"dataset.{missing[0]} is missing in {VALIDATION}.")
-    apart = [name for name in dataset if name.startswith("packed_apart_")]
-    return {name: dataset[name] for name in (*_DECLARED, *apart)}
+    some = [name for name in dataset if name.startswith(_SELDOM)]
+    return {name: dataset[name] for name in (*_DECLARED, *some)}
 
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:

@@ -57,8 +57,8 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
     sums = [
         ("rows", rows.in_, sum(getattr(rows, fate) for fate in FATES)),
         ("rows of inputs", rows.in_, sum(source.rows for source in manifest.inputs)),
-        ("examples", examples.made, examples.kept + examples.rejected + examples.duplicates),
-        ("kept examples", examples.kept, sum(side.examples for side in sides)),
+        ("examples", examples.made, examples.accounted),
+        ("kept examples", examples.kept + examples.copies, sum(side.examples for side in sides)),
         ("tokens", tokens.total, sum(side.tokens for side in sides)),
     ]
     for name, side in manifest.splits.items():

@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from pipeline.choice import doubles
 from pipeline.choice.doubles import Digests
+from pipeline.choice.fates import LEFT_OUT, Fate, Fates
 from pipeline.choice.sides import Groups
+from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
@@ -33,7 +35,8 @@ class PlannedExamples:
         row: number of the input row, over all inputs; ascending.
         length, trained: tokens.
         digest: 16 bytes each.
-        group: what decides its side of a split; None without one.
+        group: what decides its side of a split and which are taken first; None where not needed.
+        source: number of the source it comes from; None where there is one, without a name.
     """
 
     starts: Ints
@@ -42,6 +45,7 @@ class PlannedExamples:
     trained: Counts
     digest: Digests
     group: Groups | None = None
+    source: npt.NDArray[np.int16] | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -53,6 +57,21 @@ class PlannedExamples:
         return int(np.count_nonzero(row[1:] != row[:-1])) + bool(len(row))
 
 
+def rows_left_out(examples: PlannedExamples, fate: Fates) -> dict[str, int]:
+    """How many input rows are not used at all, by the last fate of their examples."""
+    seen = np.equal(fate, Fate.USED)
+    counts = dict.fromkeys(LEFT_OUT.values(), 0)
+    if seen.all():
+        return counts
+    before = examples.rows(seen)
+    for one in reversed(LEFT_OUT):
+        seen |= fate == one
+        rows = examples.rows(seen)
+        counts[LEFT_OUT[one]] = rows - before
+        before = rows
+    return counts
+
+
 def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
     """Some columns of a part, mapped: no byte of the others is read."""
     with pa.memory_map(str(path)) as source:
@@ -62,17 +81,14 @@ def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
         return pa.ipc.open_file(source, options=options).read_all()
 
 
-def read_examples(
-    works: list[Work], reports: list[PartReport], grouped: bool = False
-) -> PlannedExamples:
+def read_examples(works: list[Work], reports: list[PartReport], config: Config) -> PlannedExamples:
     """The planning columns of all parts.
-
-    Args:
-        grouped: the parts have the groups of their rows.
 
     Raises:
         PipelineError: the examples of a part are not in the order of its rows.
     """
+    named = config.named
+    grouped = config.plan.test_size > 0 or named
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     base = 0  # lines of the parts before: a part counts from the start of its split
@@ -86,13 +102,16 @@ def read_examples(
             columns[name].append(table.column(name).to_numpy())
         columns["digest"].append(doubles.digests_of(table.column("digest")))
         base += report.lines
+    counts = np.array([len(line) for line in columns["line"]], np.int64)
+    sources = np.array([work.source for work in works], np.int16)
     return PlannedExamples(
-        starts=offsets_of(np.array([len(line) for line in columns["line"]], np.int64)),
+        starts=offsets_of(counts),
         row=_joined(columns, "line", np.dtype(np.int64)),
         length=_joined(columns, "length", np.dtype(np.int32)),
         trained=_joined(columns, "trained", np.dtype(np.int32)),
         digest=_joined(columns, "digest", doubles.DIGEST),
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
+        source=np.repeat(sources, counts) if named else None,
     )
 
 

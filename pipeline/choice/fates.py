@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ Fates: TypeAlias = npt.NDArray[np.uint8]
 
 
 class Fate(IntEnum):
-    """Why an example is left out: the first reason in this order. The names are the manifest's."""
+    """Why an example is left out: the first reason in this order."""
 
     USED = 0
     FILTERED = 1
@@ -23,6 +23,32 @@ class Fate(IntEnum):
     DUPLICATE = 3
     NEAR_DUPLICATE = 4
     OVER_BUDGET = 5
+
+
+# Those of examples that are left out, with the names that a manifest counts them under.
+LEFT_OUT = {
+    Fate.FILTERED: "filtered",
+    Fate.CONTAMINATED: "contaminated",
+    Fate.DUPLICATE: "duplicates",
+    Fate.NEAR_DUPLICATE: "near_duplicates",
+    Fate.OVER_BUDGET: "left_out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the budget of a source came to, on the train side.
+
+    Attributes:
+        unit: ``rows`` (examples), ``tokens``, ``trained_tokens`` or ``epochs``.
+        amount: in that unit; ``given``: of it.
+        short: the source has less than that, in as many passes as are allowed.
+    """
+
+    unit: str
+    amount: float
+    given: float
+    short: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +59,9 @@ class Choice:
         fate: of every example, a ``Fate``.
         duplicate: which examples equal another that stays (dropped only with ``--dedup``).
         test: which examples are of the test side; None where there is one side.
-        times: how often each used example of the train side is stored; None for once.
+        times: how often each example is stored, 0 where it is left out; None for once.
         rule: how the sides were made; None where there is one side.
+        asked: of each source, what its budget came to; empty where no source has a budget.
     """
 
     fate: Fates
@@ -42,12 +69,21 @@ class Choice:
     test: npt.NDArray[np.bool_] | None = None
     times: npt.NDArray[np.uint16] | None = None
     rule: SplitRule | None = None
+    asked: tuple[Asked, ...] = ()
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:
         """Which examples are used, on either side."""
         return np.equal(self.fate, Fate.USED)
 
-    def count(self, fate: Fate) -> int:
-        """How many examples have a fate."""
-        return int(np.count_nonzero(self.fate == fate))
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many examples are left out, by the names of ``LEFT_OUT``."""
+        counts = np.bincount(self.fate, minlength=len(Fate)).tolist()
+        return {name: counts[fate] for fate, name in LEFT_OUT.items()}
+
+    def stored(self, values: npt.NDArray[np.integer[Any]]) -> int:
+        """The sum of a number of every example over all that is stored, copies included."""
+        if self.times is None:
+            return int(values[self.used].sum(dtype=np.int64))
+        return int((values * self.times.astype(np.int64)).sum())

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord
 
-FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
+# What becomes of a row, one of them.
+FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,17 @@ class MarginCounts(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class RowCounts(JsonRecord):
-    """What became of the rows: ``in_ = used + rejected + duplicates + filtered``.
+    """What became of the rows: ``in_`` is the sum of all ``FATES``.
+
+    A row that became several examples is used where one of them is; else it has the last fate of
+    its examples, in the order of ``FATES``.
 
     Attributes:
-        filtered: left out by ``--where``.
+        filtered: left out by ``--where`` or by a filter.
         duplicates: removed by ``--dedup``; ``duplicates_found``: examples equal to an earlier one.
+        contaminated: too much like a row of an evaluation file.
+        near_duplicates: too much like another row.
+        left_out: not needed for the budget of their source.
         rejected_by_code, notes: rows, by the stable word for the reason.
     """
 
@@ -36,17 +43,35 @@ class RowCounts(JsonRecord):
     duplicates_found: int
     rejected_by_code: Mapping[str, int]
     notes: Mapping[str, int]
+    contaminated: int = field(default=0, metadata=OPTIONAL)
+    near_duplicates: int = field(default=0, metadata=OPTIONAL)
+    left_out: int = field(default=0, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleCounts(JsonRecord):
-    """What became of the examples: ``made = kept + rejected + duplicates``."""
+    """What became of the examples: ``made`` is the sum of ``kept`` and of all that are not.
+
+    Attributes:
+        copies: stored beside the first of each, where a source is used several times.
+    """
 
     made: int
     rejected: int
     duplicates: int
     kept: int
     rejected_by_code: Mapping[str, int]
+    filtered: int = field(default=0, metadata=OPTIONAL)
+    contaminated: int = field(default=0, metadata=OPTIONAL)
+    near_duplicates: int = field(default=0, metadata=OPTIONAL)
+    left_out: int = field(default=0, metadata=OPTIONAL)
+    copies: int = field(default=0, metadata=OPTIONAL)
+
+    @property
+    def accounted(self) -> int:
+        """Examples whose fate is known."""
+        own = self.kept + self.rejected + self.duplicates + self.filtered
+        return own + self.contaminated + self.near_duplicates + self.left_out
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline.manifest.counts import MarginCounts, SidesRecord
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.model_record import RepairRecord
+from pipeline.manifest.source_records import SourceRecord
 
 LARGE = 0.1  # share of the examples that should not all be on one side
 
@@ -34,6 +37,26 @@ def sides(record: SidesRecord | None) -> list[str]:
         way = "--group-by another column" if record.by == "column" else "--group-by COLUMN"
         lines.append(f"warning   {record.largest:.0%} of the examples are one of the {what}: {way}")
     return lines
+
+
+def sources(records: Sequence[SourceRecord]) -> list[str]:
+    """Lines for the summary of a build of named sources."""
+    lines: list[str] = []
+    for one in records:
+        train = one.splits["train"]
+        copies = f" from {one.has.examples}" if train.examples != one.has.examples else ""
+        asked = ", ".join(f"{name} {value:g}" for name, value in one.asked.items())
+        lines.append(
+            f"{'' if lines else 'sources':<9} {one.name}: {train.examples} examples{copies}, "
+            f"{train.trained} trained tokens, {one.share:.2%} of them"
+            + (f" (asked: {asked})" if asked else "")
+        )
+    return lines + [
+        f"warning   {one.name} gives {one.given:g} of the {one.amount:g} "
+        f"{one.unit.replace('_', ' ')} asked for: add data, or give it more epochs"
+        for one in records
+        if one.short
+    ]
 
 
 def inference(manifest: Manifest) -> list[str]:

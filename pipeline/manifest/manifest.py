@@ -22,10 +22,10 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-FATES = ("used", "rejected", "duplicates", "filtered")  # what becomes of a row, one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Manifest(Sealed):
         format: of all inputs, comma-separated.
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
-        sides: None without ``--test-size``.
+        sides: None without ``--test-size``; ``sources``: empty where they have no names.
         for_: the trainer of ``--for``.
         export: None for builds.
     """
@@ -241,6 +241,7 @@ class Manifest(Sealed):
     padding: PaddingCounts | None
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
+    sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

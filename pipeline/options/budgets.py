@@ -2,64 +2,92 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.options import values as v
+from pipeline.options.amounts import Amount
 from pipeline.options.phases import Option, declared, option
 from stages.errors import UsageError
 
-
-@dataclass(frozen=True, slots=True)
-class Amount(v.Value):
-    """A number of things, also as ``"20k"``, ``"50M"`` or ``"1.5B"``."""
-
-    @property
-    def words(self) -> str:
-        return 'a whole number above 0, or a text such as "50M"'
-
-    def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        return Annotated[int, Field(ge=1)]
-
-    def loosened(self, value: Any) -> Any:
-        found = AMOUNT.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
-            return value
-        from fractions import Fraction  # few recipes have amounts in words
-
-        exact = Fraction(found[1]) * 1000 ** " kmb".index((found[2] or " ").lower())
-        return int(exact) if exact.denominator == 1 else value
-
-
-AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKmMbB]?)")
+_RATES, _AMOUNTS = ("share", "weight"), ("rows", "tokens", "trained_tokens")
 
 
 # fmt: off
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most one of them is given for a source; a source without one is used once, whole."""
+    """How much of a source is trained on; a source without one is used once, whole.
+
+    A share or a weight, or an amount, or passes. Beside another one, an amount and ``epochs`` are
+    the most that may be used.
+    """
 
     share: float | None = option(None, v.Number(most=1, above=0), "Share of the build's trained tokens.", flags=())
-    rows: int | None = option(None, Amount(), "Rows that are used.", flags=())
-    tokens: int | None = option(None, Amount(), 'Tokens that are used, for example "50M".', flags=())
-    epochs: float | None = option(None, v.Number(above=0), "Times that the source is used: whole passes, then a part.", flags=())
-    weight: float | None = option(None, v.Number(above=0), "How much of it is used beside the other weights.", flags=())
+    weight: float | None = option(None, v.Number(above=0), "Trained tokens beside those of the other sources with a weight.", flags=())
+    rows: int | None = option(None, Amount(), "Examples to train on; beside a share or weight, the most.", flags=())
+    tokens: int | None = option(None, Amount(), 'Tokens to train on, prompts included, for example "50M"; beside a share or weight, the most.', flags=())
+    trained_tokens: int | None = option(None, Amount(), "Tokens with a label; beside a share or weight, the most.", flags=())
+    epochs: float | None = option(None, v.Number(above=0, most=1000), "Times that the source is used: whole passes, then a part. Beside anything else, the most [1].", flags=())
 
     def __post_init__(self) -> None:
-        if len(self.given) > 1:
-            raise UsageError(f"{' and '.join(self.given)} both say how much is used.", "Leave one out.")
+        for names in (_RATES, _AMOUNTS):
+            given = [name.replace("_", "-") for name in names if getattr(self, name) is not None]
+            if len(given) > 1:
+                raise UsageError(f"{' and '.join(given)} both say how much is used.", "Leave one out.")
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """The names of those that are given."""
-        return tuple(one.name for one in fields(self) if getattr(self, one.name) is not None)
+    def rated(self) -> bool:
+        """Whether the other sources decide how much of it is used."""
+        return self.share is not None or self.weight is not None
+
+    @property
+    def amount(self) -> tuple[str, int] | None:
+        """The unit and the number of an amount."""
+        found = {name: getattr(self, name) for name in _AMOUNTS}
+        return next(((name, n) for name, n in found.items() if n is not None), None)
+
+    @property
+    def given(self) -> dict[str, float]:
+        """What was asked for, by name."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
 # fmt: on
+
+
+def require_mixture(named: Mapping[str, Budget], total: int | None) -> None:
+    """Shares, weights and a total can be met together.
+
+    Args:
+        named: the budget of each source; ``total``: trained tokens of the build.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    shares = [one.share for one in named.values() if one.share is not None]
+    heavy = any(one.weight is not None for one in named.values())
+    others = [name for name, one in named.items() if not one.rated]
+    sum_ = sum(shares)
+    if total is not None and not shares and not heavy:
+        raise UsageError("total is for sources with a share or a weight.", "Give them one.")
+    if sum_ > 1 + _ROUNDING:
+        raise UsageError(f"The shares of the sources add up to {sum_:g}.", "Make them 1 or less.")
+    open_ = heavy or (bool(others) and total is None)
+    if shares and not open_ and (others or sum_ < 1 - _ROUNDING):
+        rest = f"{others[0]!r} has none" if others else f"{1 - sum_:g} is of no source"
+        raise UsageError(
+            f"The shares of the sources add up to {sum_:g}, and {rest}.",
+            "Give every source a share, and make them 1; or give weights, which need no sum.",
+        )
+    if open_ and shares and sum_ > 1 - _ROUNDING:
+        first = next(name for name, one in named.items() if one.share is None)
+        raise UsageError(
+            f"The shares of the sources add up to 1, which leaves nothing for {first!r}.",
+            "Lower them, or give it one of them.",
+        )
+
+
+_ROUNDING = 1e-6
 
 
 BUDGET = {one.name: declared(one) for one in fields(Budget)}
@@ -80,9 +108,8 @@ def require_planned(name: str, given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: one of them is given.
     """
-    asked = [key for key in (*BUDGET, "filter") if given.get(key) is not None]
-    if asked:
+    if given.get("filter") is not None:
         raise UsageError(
-            f"{asked[0]} of source {name!r} is not built by this version.",
-            f"Leave {' and '.join(asked)} out: every source is then used once, whole.",
+            f"filter of source {name!r} is not built by this version.",
+            "Leave it out: every row is then used.",
         )

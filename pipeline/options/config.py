@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.budgets import Budget
+from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.phases import (
     PHASE_OF,
     PHASES,
@@ -104,6 +104,7 @@ class Config:
     def __post_init__(self) -> None:
         for one in self.sources:
             self._require_fitting(one.options)
+        require_mixture({one.name: one.budget for one in self.sources}, self.plan.total)
 
     def _require_fitting(self, source: SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
@@ -174,8 +175,9 @@ class Config:
         return replace(self, **changed)
 
     def only(self, number: int) -> Config:
-        """The same for the inputs of one source alone."""
-        return replace(self, sources=(self.sources[number],))
+        """The same for the inputs of one source alone, all of which are used."""
+        source = replace(self.sources[number], budget=Budget())
+        return replace(self, sources=(source,), plan=replace(self.plan, total=None))
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -200,8 +202,17 @@ class Config:
     @property
     def groups(self) -> str | None:
         """The column that decides which rows of the one source are on one side of a split, or an
-        empty text where their questions do; None without a split."""
-        return (self.source.group_by or "") if self.plan.test_size else None
+        empty text where their questions do; None where rows are neither split nor chosen from.
+
+        Rows of named sources always have one: a first budget encodes nothing again.
+        """
+        grouped = self.plan.test_size > 0 or self.named
+        return (self.source.group_by or "") if grouped else None
+
+    @property
+    def named(self) -> bool:
+        """Whether the sources have names, as those of a recipe do."""
+        return bool(self.sources[0].name)
 
     @property
     def for_parts(self) -> dict[str, object]:

@@ -17,6 +17,7 @@ from typing import Any
 from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
+from pipeline.options.amounts import Amount
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
@@ -212,7 +213,8 @@ class PlanOptions:
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
-    seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle and --test-size.")
+    seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
+    total: int | None = option(None, Amount(), "Trained tokens that shares and weights of sources divide [as many as the scarcest allows].", flags=())
 
     def __post_init__(self) -> None:
         if self.max_length < 8:

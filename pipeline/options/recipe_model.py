@@ -13,7 +13,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from pipeline.options.budgets import AMOUNT, NAME, OF_SOURCE, Amount
+from pipeline.options.amounts import AMOUNT, Amount
+from pipeline.options.budgets import NAME, OF_SOURCE
 from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option

@@ -28,6 +28,16 @@ from stages.rows import notes
 SAMPLES = 4  # stored rows that are drawn
 EXAMPLES = 3  # of a pack
 TOKENS = 240  # of an example
+_FATES = {
+    "used": "used",
+    "rejected": "refused",
+    "duplicates": "duplicates",
+    "filtered": "filtered",
+    "contaminated": "contaminated",
+    "near_duplicates": "near-duplicates",
+    "left_out": "left out by budgets",
+}
+_ALWAYS = ("used", "rejected", "duplicates")  # shown where there are none, too
 _STATUS = {
     "pass": "passed",
     "few": "too few cases",
@@ -77,6 +87,8 @@ def template() -> jinja2.Template:
     environment.filters.update(number=_number, figure=_figure, visible=visible, spelled=_spelled)
     environment.filters["noted"] = notes.of
     environment.globals.update(percent=_percent, kinds=KINDS, status=_STATUS)
+    environment.globals.update(fates=_FATES)
+    environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
     environment.filters["split_told"] = _split_told
     return environment.from_string(Path(__file__).with_name("page.jinja").read_text("utf-8"))
 

@@ -20,11 +20,16 @@ from stages.columns import IDS, Ints, make_list, offsets_of, whole
 
 @dataclass(frozen=True, slots=True)
 class PartSource:
-    """Where one part's examples come from."""
+    """Where one part's examples come from.
+
+    Attributes:
+        name: of the input; ``source``: of the source that it belongs to, empty without one.
+    """
 
     path: str
     name: str
     first_line: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,11 @@ class Collector:
         column = _taken(picked, column_of)
         # Copied, since what is written of a slice depends on the column that it was cut from.
         return lambda first, last: pa.concat_arrays([column.slice(first, last - first)])
+
+    def source_names(self, picked: Picks) -> Callable[[int, int], pa.Array]:
+        """The names of the sources of the picked examples from .. to .."""
+        names = pa.array([source.source for source in self._sources], pa.string())
+        return lambda first, last: names.take(pa.array(picked.parts[first:last]))
 
     def row_ids(self, picked: Picks) -> Callable[[int, int], pa.Array]:
         """Names of the picked examples from .. to .."""

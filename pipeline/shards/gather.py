@@ -99,13 +99,14 @@ class ShardReport:
 
 
 def _examples(shared: Gather, collect: Collector, picked: Picks) -> Callable[[int, int], pa.Table]:
-    """The picked examples from .. to .., with their row ids."""
-    stored = {name: collect.blocks(picked, name) for name in shared.stored}
-    named = collect.row_ids(picked)
+    """The picked examples from .. to .., with their row ids and the names of their sources."""
+    fetched = {name: collect.blocks(picked, name) for name in shared.stored}
+    fetched["row_id"] = collect.row_ids(picked)
+    if shared.recipe.config.named:
+        fetched["source"] = collect.source_names(picked)
 
     def examples(first: int, last: int) -> pa.Table:
-        made = {name: column(first, last) for name, column in stored.items()}
-        table = unfold(pa.table({**made, "row_id": named(first, last)}))
+        table = unfold(pa.table({name: column(first, last) for name, column in fetched.items()}))
         return loss_weights.spread(table) if shared.with_weights else table
 
     return examples

@@ -85,6 +85,7 @@ def key_of(keeping: Keeping, shard: ShardWork) -> str:
             keeping.parts[part],
             shared.sources[part].name,
             shared.sources[part].first_line,
+            shared.sources[part].source,
             ordinals[shared.sources[part].name],  # metrics name inputs by their number
             shared.inputs.first_error[ordinals[shared.sources[part].name]],
         ]

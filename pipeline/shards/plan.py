@@ -18,7 +18,7 @@ from pipeline.choice.choose import choose
 from pipeline.choice.examples import PlannedExamples, part_of
 from pipeline.choice.fates import Choice
 from pipeline.choice.sides import TEST, TRAIN
-from pipeline.options.config import PlanOptions
+from pipeline.options.config import Config, PlanOptions
 from stages import layouts, packing
 from stages.columns import Ints, offsets_of
 
@@ -158,9 +158,9 @@ def _orders(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
     return {name: own for name, own in orders.items() if len(own)}
 
 
-def make_plan(options: PlanOptions, examples: PlannedExamples) -> ShardPlan:
+def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
     """Choose, split, shuffle, pack; every step off unless asked for."""
-    choice = choose(options, examples)
+    options, choice = config.plan, choose(config, examples)
     longest = int(examples.length[choice.used].max(initial=0))
     width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
     orders = _orders(choice, options)

@@ -45,9 +45,9 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
     """Training rows from examples in pack order.
 
     Args:
-        table: ``row_id``, ``input_ids``, ``labels``, ``loss_weights`` where the build has them, and
-            for PRM ``step_positions`` (from the example's start) and ``step_labels``; one chunk a
-            column.
+        table: ``row_id``, ``source`` where sources have names, ``input_ids``, ``labels``,
+            ``loss_weights`` where the build has them, and for PRM ``step_positions`` (from the
+            example's start) and ``step_labels``; one chunk a column.
         sizes: number of examples in each pack.
     """
     starts = offsets_of(sizes)
@@ -55,6 +55,7 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
     lengths = np.diff(numbers(columns_in["input_ids"])[0])
     rows = {
         "row_ids": make_list(starts, columns_in["row_id"]),
+        **({"sources": make_list(starts, columns_in["source"])} if "source" in columns_in else {}),
         "input_ids": _joined(columns_in["input_ids"], starts),
         "labels": _joined(columns_in["labels"], starts),
         "seq_lengths": make_list(starts, pa.array(lengths.astype(np.int32))),
@@ -80,6 +81,8 @@ def unpack(table: pa.Table) -> pa.Table:
     rows = list_parts(stored["input_ids"])[0]
     starts = offsets_of(numbers(stored["seq_lengths"])[1])
     examples = {"row_id": list_parts(stored["row_ids"])[1]}
+    if "sources" in stored:
+        examples["source"] = list_parts(stored["sources"])[1]
     for name in _PER_TOKEN:
         if name in stored:
             examples[name] = make_list(starts, list_parts(stored[name])[1])

@@ -11,6 +11,7 @@ from stages.layouts import Shape
 
 ORDER = (
     "row_id",
+    "source",
     "input_ids",
     "labels",
     "loss_weights",

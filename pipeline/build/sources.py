@@ -1,0 +1,62 @@
+"""What each source of a build was asked for, and what it gave."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.choice.examples import PlannedExamples
+from pipeline.choice.fates import Asked, Fate
+from pipeline.choice.sides import TEST, TRAIN
+from pipeline.manifest.source_records import Portion, SourceRecord
+from pipeline.options.config import Config
+from pipeline.shards.plan import ShardPlan
+
+Source: TypeAlias = npt.NDArray[np.int16]
+Times: TypeAlias = npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]]
+
+_WHOLE = Asked("epochs", 1.0, given=1.0, short=False)
+
+
+def _portions(examples: PlannedExamples, of: Source, count: int, times: Times) -> list[Portion]:
+    """What is stored of each source, where examples are stored so many times."""
+    numbers = (np.ones(len(examples), np.int64), examples.length, examples.trained)
+    # Sums of floats are exact below 2**53.
+    sums = [np.bincount(of, times * values, minlength=count) for values in numbers]
+    return [Portion(*map(int, one)) for one in zip(*sums, strict=True)]
+
+
+def records(config: Config, plan: ShardPlan) -> tuple[SourceRecord, ...]:
+    """The manifest's ``sources``; empty where the one source has no name."""
+    if plan.examples.source is None:
+        return ()
+    choice, sources = plan.choice, config.sources
+    counted = partial(_portions, plan.examples, plan.examples.source, len(sources))
+    test = np.zeros(len(plan.examples), bool) if choice.test is None else choice.test
+    stored = choice.used if choice.times is None else choice.times.astype(np.int64)
+    # What a budget chose from: whatever it left out, and whatever it took.
+    chosen_from = choice.used | (choice.fate == Fate.OVER_BUDGET)
+    has, train, tested = (
+        counted(chosen_from & ~test),
+        counted(stored * ~test),
+        counted(stored * test),
+    )
+    total = sum(portion.trained for portion in train)
+    asked = choice.asked or (_WHOLE,) * len(sources)
+    return tuple(
+        SourceRecord(
+            name=source.name,
+            asked={name.replace("_", "-"): value for name, value in source.budget.given.items()},
+            unit=asked[number].unit,
+            amount=asked[number].amount,
+            given=asked[number].given,
+            short=asked[number].short,
+            has=has[number],
+            splits={TRAIN: train[number]} | ({} if choice.test is None else {TEST: tested[number]}),
+            share=round(train[number].trained / total, 6) if total else 0.0,
+        )
+        for number, source in enumerate(sources)
+    )
