@@ -60,7 +60,7 @@ TYPES: dict[str, pa.DataType] = {
     "reject_detail": pa.string(),
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
     "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
-    "overlaps": OVERLAPS,  # what a row shares with evaluation files, where some are named: overlap.search
+    "overlaps": OVERLAPS,  # what it shares with evaluation files, where some are named
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,

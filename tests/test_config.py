@@ -16,6 +16,7 @@ from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
 from pipeline.options.table import config_of
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from stages.errors import UsageError
+from stages.overlap.settings import Evaluation
 from stages.profiles import all_profiles
 
 # Another value of each option, where one example cannot be made up from its type; with it come the
@@ -48,11 +49,15 @@ OTHER: dict[str, Any] = {
     "max_reject": 0.5,
     "test_size": 0.25,
     "group_by": "topic",
+    "decontaminate": (Evaluation("other", "e.jsonl", "0" * 64),),
+    "overlap_share": 0.25,
+    "overlap_in": "row",
     "cache_dir": Path("cache"),
     "output": Path("other"),
     "data_docs": Path("docs"),
     "engine": "elsewhere",
 }
+EVALS = (Evaluation("evals", "e.jsonl", "1" * 64),)
 BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the option has a meaning
     "neutral": {"task": "prm"},
     "prm_template": {"task": "prm"},
@@ -60,6 +65,7 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "step_tag": {"task": "prm"},
     "thinking": {"model": "qwen3-8b"},
     "group_by": {"test_size": 0.1},
+    **dict.fromkeys(("overlap_words", "overlap_share", "overlap_in"), {"decontaminate": EVALS}),
 }
 
 
@@ -70,7 +76,7 @@ def other(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return value + 64
+        return value + (64 if value > 64 or not value else 1)
     return (*value, "<x>") if isinstance(value, tuple) else "<x>"
 
 
@@ -117,6 +123,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
+    bound |= changed.search != base.search  # rows are searched for other questions
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
@@ -140,6 +147,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     assert (one.fingerprint != two.fingerprint) == (phase != "run")
     bound = one.config.plan.longest_example != two.config.plan.longest_example
     bound |= one.config.groups != two.config.groups
+    bound |= one.config.search != two.config.search
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
 

@@ -72,6 +72,10 @@ KEYS: dict[str, tuple[str, str]] = {
     "test-size": ("0.1", "1"),
     "shuffle": ("false", "0"),
     "seed": ("-7", "1.5"),
+    "decontaminate": ('["name={dir}/a.txt", "{dir}/b.txt#text"]', "[1]"),
+    "overlap-words": ("13", "2"),
+    "overlap-share": ("0.4", "1"),
+    "overlap-in": ('"row"', '"answer"'),
     "max-reject": ("0.5", "2"),
     "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
     "expectations": ('["{dir}/a.txt"]', "3"),
@@ -81,7 +85,11 @@ KEYS: dict[str, tuple[str, str]] = {
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
 }
-NEEDS = {"group-by": "test-size = 0.1\n"}  # what must stand beside a key
+_EVALS = 'decontaminate = ["{dir}/a.txt"]\n'
+NEEDS = {  # what must stand beside a key
+    "group-by": "test-size = 0.1\n",
+    **dict.fromkeys(("overlap-words", "overlap-share", "overlap-in"), _EVALS),
+}
 TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
 
 
@@ -95,7 +103,8 @@ def _head(key: str) -> str:
 
 
 def _write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
-    (folder / "a.txt").write_text("x")
+    for other in ("a.txt", "b.txt"):
+        (folder / other).write_text("x")
     path = folder / name
     path.write_text(text.replace("{dir}", str(folder)), "utf-8")
     return path

@@ -22,6 +22,7 @@ from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice.examples import read_examples, rows_left_out
 from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.overlap_records import CONTAMINATED
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
@@ -29,7 +30,7 @@ from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
 from pipeline.shards.plan import ShardPlan, make_plan
 from pipeline.trainers import exporting
-from pipeline.verdict import data_docs, gate, rejects
+from pipeline.verdict import contaminated, data_docs, gate, rejects
 from pipeline.verdict.gate import Evidence
 from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
@@ -99,6 +100,7 @@ def assemble(
     plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
+    overlaps = contaminated.write(folder / CONTAMINATED, prepared.config, plan, sources)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
     planned = _Planned(works, reports, plan=plan, ledger=ledger)
     _refuse_too_many(prepared, planned)
@@ -113,7 +115,8 @@ def assemble(
         report=report,
     )
     write_dataset(folder, prepared, shards)
-    outcome = replace(_outcome(prepared, planned, shards), margins=rated)
+    outcome = _outcome(prepared, planned, shards)
+    outcome = replace(outcome, margins=rated, decontamination=overlaps)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)

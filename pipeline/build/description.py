@@ -44,6 +44,7 @@ from pipeline.manifest.manifest import (
     UnreadColumn,
     ValidationSummary,
 )
+from pipeline.manifest.overlap_records import Decontamination
 from pipeline.parts.part import PartReport
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
@@ -71,6 +72,7 @@ class Outcome:
     ledger: Ledger
     rows_left_out: Mapping[str, int]
     margins: Margins | None = None  # rm only
+    decontamination: Decontamination | None = None
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -320,6 +322,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=source_records(config, outcome.plan),
+        decontamination=outcome.decontamination,
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,11 +75,18 @@ def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
     return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 
 
-def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]) -> Remade:
+def remake(
+    config: Config,
+    said: Manifest,
+    metrics: Path,
+    shards: list[Measured],
+    left_out: Container[str] = (),
+) -> Remade:
     """Make a sample again and compare ids, labels, ratings and weights by their keys.
 
     Args:
         said: the build's manifest.
+        left_out: ids of examples that the build lists as left out.
 
     Raises:
         PipelineError: the source is gone or changed, or the model cannot be found here.
@@ -102,7 +109,7 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         keys = _keys(recipe, batch)
         for row, line, sequence, made in zip(names, *columns, keys, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if there is None and made not in known:
+            if there is None and made not in known and row not in left_out:
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

@@ -61,6 +61,8 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     """
     options = config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
+    if examples.overlap is not None:
+        _drop(fate, examples.overlap > options.overlap_share, Fate.CONTAMINATED)
     # Of equal examples the first in input order stays, whatever the order is later.
     duplicate = doubles.repeats(examples.digest)
     if options.dedup:

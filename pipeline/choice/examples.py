@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.choice import doubles
+from pipeline.choice import contaminated, doubles
+from pipeline.choice.contaminated import Shares
 from pipeline.choice.doubles import Digests
 from pipeline.choice.fates import LEFT_OUT, Fate, Fates
 from pipeline.choice.sides import Groups
@@ -19,6 +20,7 @@ from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
+from stages.overlap import search
 from stages.rows import groups
 
 _COLUMNS = ("line", "length", "trained", "digest")  # of a part, that a plan is made from
@@ -37,6 +39,7 @@ class PlannedExamples:
         digest: 16 bytes each.
         group: what decides its side of a split and which are taken first; None where not needed.
         source: number of the source it comes from; None where there is one, without a name.
+        overlap: the largest share of an evaluation's question that it has; None without any.
     """
 
     starts: Ints
@@ -46,6 +49,7 @@ class PlannedExamples:
     digest: Digests
     group: Groups | None = None
     source: npt.NDArray[np.int16] | None = None
+    overlap: Shares | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -90,10 +94,12 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
     named = config.named
     grouped = config.plan.test_size > 0 or named
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
+    searched = () if config.search is None else (search.NAME,)
+    overlap: list[Shares] = []
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
-        table = columns_of(work.path, names)
+        table = columns_of(work.path, (*names, *searched))
         line = table.column("line").to_numpy()
         if (line[1:] < line[:-1]).any():
             raise PipelineError(f"{work}: the examples are not in the order of their rows.")
@@ -101,6 +107,7 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         for name in set(names) - {"line", "digest"}:
             columns[name].append(table.column(name).to_numpy())
         columns["digest"].append(doubles.digests_of(table.column("digest")))
+        overlap += [contaminated.most_shared(table.column(name)) for name in searched]
         base += report.lines
     counts = np.array([len(line) for line in columns["line"]], np.int64)
     sources = np.array([work.source for work in works], np.int16)
@@ -112,6 +119,7 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         digest=_joined(columns, "digest", doubles.DIGEST),
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
         source=np.repeat(sources, counts) if named else None,
+        overlap=np.concatenate(overlap) if overlap else None,
     )
 
 

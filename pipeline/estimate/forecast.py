@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline.estimate import overlaps
 from pipeline.inputs.detection import recognise_glimpse, rows_each
 from pipeline.inputs.scan import located, reader_of, short_names
 from pipeline.options.config import Config
@@ -75,6 +76,7 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
+        contaminated: names of the examples that ask what an evaluation asks.
         long: examples that a build refuses for their length, trimmed as it trims them.
         read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
@@ -90,6 +92,7 @@ class Sampled:
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
+    contaminated: list[str] = field(default_factory=list)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
@@ -196,6 +199,8 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
+    batch, gone = overlaps.split_off(batch, recipe.config)
+    made.contaminated.extend(look.row_name(records[line]) for line in gone)
     _show(look, records, batch=batch, made=made)
     return batch
 

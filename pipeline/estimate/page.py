@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
+from pipeline.estimate import overlaps
 from pipeline.estimate.forecast import Forecast, packing_table, would_stop
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.shards.margins import Margins
@@ -178,6 +179,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
                 for code, count in sample.refused.most_common()
             },
         },
+        **overlaps.as_json(sample.contaminated, recipe.config),
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
@@ -280,6 +282,7 @@ def as_text(forecast: Forecast) -> str:
         *_input_lines(plan),
         f"stages    {' -> '.join(plan['stages'])}",
         *_reject_lines(plan),
+        *overlaps.lines(plan),
         *_margin_lines(plan),
         *_length_lines(plan),
     ]

@@ -22,6 +22,7 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.overlap_records import Decontamination
 from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
@@ -216,6 +217,7 @@ class Manifest(Sealed):
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
         sides: None without ``--test-size``; ``sources``: empty where they have no names.
+        decontamination: None where no evaluation files are named.
         for_: the trainer of ``--for``.
         export: None for builds.
     """
@@ -242,6 +244,7 @@ class Manifest(Sealed):
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
     sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
+    decontamination: Decontamination | None = field(default=None, metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

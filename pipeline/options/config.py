@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.phases import (
+    ASKED,
     PHASE_OF,
     PHASES,
     RECORDED,
@@ -25,6 +26,7 @@ from pipeline.options.phases import (
     default_cache,
 )
 from stages.errors import UsageError
+from stages.overlap.settings import Search
 
 __all__ = [
     "PHASES",
@@ -49,6 +51,9 @@ _FIRST = (
     "prompt_separator step_tag salvage already_templated stop_text reasoning_in reasoning thinking "
     "stop add_token tolerance dedup test_size shuffle seed expectations"
 ).split()
+
+
+_HASHED = ("expectations", "decontaminate", "overlap_words", "overlap_share", "overlap_in")
 
 
 def _plain(value: object) -> object:
@@ -215,9 +220,22 @@ class Config:
         return bool(self.sources[0].name)
 
     @property
+    def search(self) -> Search | None:
+        """The evaluations that rows are searched for; None without any."""
+        plan = self.plan
+        if not plan.decontaminate:
+            return None
+        return Search(plan.decontaminate, plan.overlap_words, plan.overlap_in == "row")
+
+    @property
     def for_parts(self) -> dict[str, object]:
         """What the parts of one source depend on beside the model and the bytes of their splits."""
-        derived = {"longest_example": self.plan.longest_example, "groups": self.groups}
+        derived: dict[str, object] = {
+            "longest_example": self.plan.longest_example,
+            "groups": self.groups,
+        }
+        if self.search is not None:
+            derived["overlaps"] = self.search.content
         return _in_order(_recorded(self.source) | _recorded(self.parts)) | derived
 
     @property
@@ -250,9 +268,10 @@ def _recorded(options: Any) -> dict[str, object]:
     """The options of a phase, ready for JSON."""
     recorded = {}
     for option in fields(options):
-        written = option.metadata.get(RECORDED, _plain)
-        if written is not None:
-            recorded[option.name] = written(getattr(options, option.name))
+        written, value = option.metadata.get(RECORDED, _plain), getattr(options, option.name)
+        asked = value != option.default or not option.metadata.get(ASKED)
+        if written is not None and asked:
+            recorded[option.name] = written(value)
     return recorded
 
 
@@ -264,11 +283,11 @@ def _in_order(recorded: dict[str, object]) -> dict[str, object]:
 def from_record(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Options that a manifest or a stage file holds, as ``Config.of`` takes them.
 
-    Those that this version does not know are left out, and so are the users' suites, of which a
+    Those that this version does not know are left out, and so are the files of users, of which a
     manifest has the hashes alone.
     """
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in recorded.items()
-        if name in PHASE_OF and PHASE_OF[name] != "run" and name != "expectations"
+        if name in PHASE_OF and PHASE_OF[name] != "run" and name not in _HASHED
     }

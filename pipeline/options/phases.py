@@ -15,15 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.options import many_values as many
+from pipeline.options import overlaps
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
+from pipeline.options.overlaps import EvaluationFiles
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
+from stages.overlap.settings import Evaluation
 from stages.rows.selection import condition
 
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
+ASKED = "recorded where asked"  # only: builds that do without have the manifests of older versions
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts
 _OPTION = "option"
 
@@ -96,6 +100,11 @@ def _hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [
         {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
     ]
+
+
+def _evaluations(files: tuple[Evaluation, ...]) -> list[dict[str, str | None]]:
+    """Evaluation files, recorded without their paths."""
+    return [{"name": one.name, "sha256": one.sha256, "column": one.column} for one in files]
 
 
 def default_cache() -> Path:
@@ -215,8 +224,13 @@ class PlanOptions:
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
     total: int | None = option(None, Amount(), "Trained tokens that shares and weights of sources divide [as many as the scarcest allows].", flags=())
+    decontaminate: tuple[Evaluation, ...] = option((), EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: _evaluations, ASKED: True})
+    overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded={ASKED: True})
+    overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded={ASKED: True})
+    overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded={ASKED: True})
 
     def __post_init__(self) -> None:
+        overlaps.require_fitting(self)
         if self.max_length < 8:
             raise UsageError(f"--max-length {self.max_length} is too small.", "Give at least 8.")
         number = int(self.pad_to) if self.pad_to.isascii() and self.pad_to.isdigit() else 0

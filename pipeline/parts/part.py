@@ -30,6 +30,7 @@ from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
+from stages.overlap import search
 from stages.parity.sample import Witness
 from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
@@ -42,7 +43,8 @@ PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
     grouped = (groups.NAME,) if recipe.config.plan.test_size else ()
-    return [*PLAN_COLUMNS, *grouped, *recipe.task.stored]
+    searched = () if recipe.config.search is None else (search.NAME,)
+    return [*PLAN_COLUMNS, *grouped, *searched, *recipe.task.stored]
 
 
 @dataclass(slots=True)

@@ -31,6 +31,8 @@ from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
+from stages.overlap import search
+from stages.overlap.settings import Search
 from stages.rows import groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
@@ -55,6 +57,7 @@ class Normalize:
         stop_text: what to do with the text of a stop token at the end of an answer.
         group_by: what decides which rows are on one side of a split (``rows.groups``); None where
             rows are not split.
+        search: the evaluations that rows are searched for (``overlap.search``); None without any.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -72,6 +75,7 @@ class Normalize:
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
     group_by: str | None = None
+    search: Search | None = None
 
     @functools.cached_property
     def example_kind(self) -> Kind:
@@ -85,7 +89,8 @@ class Normalize:
     @property
     def writes(self) -> tuple[str, ...]:
         grouped = () if self.group_by is None else (groups.NAME,)
-        return IDENTITY + self.example_kind.columns + grouped
+        searched = () if self.search is None else (search.NAME,)
+        return IDENTITY + self.example_kind.columns + grouped + searched
 
     def _treat_reasoning(self, example: Example) -> None:
         for turns in self.example_kind.turns(example):
@@ -244,6 +249,8 @@ class Normalize:
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         batch = self._normalized(records)
+        if self.search is not None:
+            batch = search.put(batch, self.example_kind, self.search)
         if self.group_by is None:
             return batch
         return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)

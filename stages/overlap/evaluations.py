@@ -7,7 +7,7 @@ file with one question a line.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from stages import readers
 from stages.contract import Row
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
+from stages.overlap import words
+from stages.overlap.settings import Evaluation
 from stages.rows.selection import lookup
 
 # The columns that benchmarks have their questions in; the first that is there is read.
@@ -29,36 +31,15 @@ _LOOKED_AT = 64  # rows that say which column has the questions
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """One evaluation file.
-
-    Attributes:
-        name: what hits are counted under.
-        path: as it can be opened; ``sha256``: of its bytes.
-        column: that has the questions, as it was named; None to detect it.
-    """
-
-    name: str
-    path: str
-    sha256: str
-    column: str | None = None
-
-    @property
-    def content(self) -> tuple[str, str | None]:
-        """What its questions follow from."""
-        return self.sha256, self.column
-
-
-@dataclass(frozen=True, slots=True)
 class Questions:
     """The questions of one evaluation.
 
     Attributes:
-        column: that they were read from; None for a text file.
+        column: that they were read from.
         lines: of each, from 1; ``texts``: None where a row has no question.
     """
 
-    column: str | None
+    column: str
     lines: tuple[int, ...]
     texts: tuple[str | None, ...]
 
@@ -82,9 +63,9 @@ def _text(value: Any) -> str | None:
 def _rows(path: str) -> Iterator[tuple[int, Row | None]]:
     """Every row with its line; None for one that cannot be read."""
     if path.lower().endswith(_TEXTS):
-        for number, line in enumerate(Path(path).read_text("utf-8").split("\n"), 1):
-            if line.strip():
-                yield number, {"text": line}
+        for number, text in enumerate(Path(path).read_text("utf-8").split("\n"), 1):
+            if text.strip():
+                yield number, {"text": text}
         return
     name = readers.of_path(path)
     if name is None:
@@ -119,7 +100,6 @@ def _column(path: str, rows: list[tuple[int, Row | None]]) -> str:
     )
 
 
-@functools.lru_cache(maxsize=64)
 def read(evaluation: Evaluation) -> Questions:
     """The questions of an evaluation.
 
@@ -132,13 +112,50 @@ def read(evaluation: Evaluation) -> Questions:
     if file_hash.sha256(path) != evaluation.sha256:
         raise SurroundingsError(f"{path} changed during the build.", "Run the build again.")
     rows = list(_rows(path))
-    if path.lower().endswith(_TEXTS):
-        column = "text"
-    else:
-        column = evaluation.column or _column(path, rows)
+    written = path.lower().endswith(_TEXTS)
+    column = "text" if written else evaluation.column or _column(path, rows)
     texts = tuple(_text(lookup(row, column)) if row is not None else None for _, row in rows)
     if rows and not any(texts):
         raise UsageError(
             f"{path} has no text in the column {column!r}.", f"Name another: {path}#COLUMN."
         )
     return Questions(column, tuple(line for line, _ in rows), texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The questions of several evaluations, one after another; one that is missing is empty.
+
+    Attributes:
+        evaluation: number of the evaluation of each; ``line``: its line there, from 1.
+        question: as it is written; ``plain``: in words that can be compared (``words.plain``).
+        columns: that the questions of each evaluation were read from.
+    """
+
+    evaluation: Sequence[int]
+    line: Sequence[int]
+    question: Sequence[str]
+    plain: Sequence[bytes]
+    columns: Sequence[str]
+
+    @classmethod
+    def of(cls, every: Sequence[Questions]) -> Items:
+        """Those of several evaluations."""
+        question = [text or "" for one in every for text in one.texts]
+        return cls(
+            evaluation=[number for number, one in enumerate(every) for _ in one.lines],
+            line=[line for one in every for line in one.lines],
+            question=question,
+            plain=[words.plain(text) for text in question],
+            columns=[one.column for one in every],
+        )
+
+    def judged(self, item: int) -> bool:
+        """Whether a question can be found: it has letters or digits."""
+        return bool(self.plain[item].strip())
+
+
+@functools.lru_cache(maxsize=2)
+def items(evaluations: tuple[Evaluation, ...]) -> Items:
+    """All questions, read once in a process; raises as ``read`` does."""
+    return Items.of([read(one) for one in evaluations])

@@ -86,10 +86,9 @@ class Letters:
             text = int(np.searchsorted(ends, place, side="right"))
             for item in self._by_anchor.get(solid[place : place + ANCHOR], ()):
                 begin = place - _anchor(self.solid[item])
-                inside = begin >= starts[text]
-                if inside and solid.startswith(self.solid[item], begin):
-                    if self._fits(item, begin - int(starts[text]), texts[text]):
-                        yield text, item
+                there = begin >= starts[text] and solid.startswith(self.solid[item], begin)
+                if there and self._fits(item, begin - int(starts[text]), texts[text]):
+                    yield text, item
 
     def _short_turns(
         self, solid: bytes, texts: Sequence[str], starts: Ints, ends: Ints

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ def _hashes(ids: Ints, size: int) -> Hashes:
     return mixed(total)
 
 
-def _begins(*columns: Ints) -> npt.NDArray[np.bool_]:
+def _begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where a new combination of values begins, in columns that are sorted together."""
     begins = np.ones(len(columns[0]), bool)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +19,10 @@ from stages.columns import Ints
 from stages.contract import Batch
 from stages.kinds import Kind
 from stages.overlap import evaluations, said, words
-from stages.overlap.evaluations import Evaluation
+from stages.overlap.evaluations import Items
 from stages.overlap.letters import Letters
 from stages.overlap.runs import Runs
+from stages.overlap.settings import Search
 
 NAME = "overlaps"
 MOST = 4  # questions of one evaluation that are kept for a sequence
@@ -48,25 +48,6 @@ class Overlap(NamedTuple):
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What is searched for, and where.
-
-    Attributes:
-        size: words of a run.
-        whole: everything that a row says is searched, not its questions alone.
-    """
-
-    evaluations: tuple[Evaluation, ...]
-    size: int
-    whole: bool = False
-
-    @property
-    def content(self) -> list[object]:
-        """What the column depends on, ready for JSON."""
-        return [[one.content for one in self.evaluations], self.size, self.whole]
-
-
 class _Pair(NamedTuple):
     """A row and a question that share something; ``first``, ``stop``: the question's words that
     are the longest shared stretch."""
@@ -80,26 +61,12 @@ class _Pair(NamedTuple):
 
 
 class Index:
-    """The questions of a search, ready to be found.
+    """Questions, ready to be found by their runs of so many words and by their letters."""
 
-    Attributes:
-        evaluation: of each question; ``line``: where it is; ``question``: what it says.
-        judged: whether it can be found at all: it has letters or digits.
-    """
-
-    def __init__(self, search: Search) -> None:
-        self.evaluation: list[int] = []
-        self.line: list[int] = []
-        self.question: list[str] = []
-        for number, one in enumerate(search.evaluations):
-            read = evaluations.read(one)
-            self.evaluation += [number] * len(read.lines)
-            self.line += read.lines
-            self.question += [text or "" for text in read.texts]
-        texts = [words.plain(text) for text in self.question]
-        self.judged = [bool(text.strip()) for text in texts]
-        self._runs = Runs(texts, self.evaluation, search.size)
-        self._letters = Letters(self.question, texts, search.size)
+    def __init__(self, items: Items, size: int) -> None:
+        self._evaluation = items.evaluation
+        self._runs = Runs(items.plain, items.evaluation, size)
+        self._letters = Letters(items.question, items.plain, size)
 
     def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
         """What rows share with questions, by row, in the order of the questions.
@@ -138,7 +105,7 @@ class Index:
         """The pairs of one row of which most is shared, a few of each evaluation."""
         kept: dict[int, list[_Pair]] = {}
         for pair in sorted(pairs, key=lambda one: (-one.share, one.item)):
-            same = kept.setdefault(self.evaluation[pair.item], [])
+            same = kept.setdefault(self._evaluation[pair.item], [])
             if len(same) < MOST:
                 same.append(pair)
         return sorted((one for some in kept.values() for one in some), key=lambda one: one.item)
@@ -195,7 +162,7 @@ def index_of(search: Search) -> Index:
     Raises:
         UsageError, SurroundingsError, ContainerError: see ``evaluations.read``.
     """
-    return Index(search)
+    return Index(evaluations.items(search.evaluations), search.size)
 
 
 def put(batch: Batch, kind: Kind, search: Search) -> Batch:
