@@ -39,7 +39,8 @@ def _silent(what: str, done: int, total: int) -> None:
     return
 
 
-def _reporter(quiet: bool) -> Report:
+def reporter(quiet: bool) -> Report:
+    """A progress line on a terminal; elsewhere nothing."""
     return _Bar() if sys.stderr.isatty() and not quiet else _silent
 
 
@@ -75,7 +76,7 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
 
 def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
     """Build; print the manifest's path (or the manifest) on stdout."""
-    built = _built(config, _reporter(quiet))
+    built = _built(config, reporter(quiet))
     from pipeline.build_dir.summary import summary
     from pipeline.manifest.json_records import one_line
     from pipeline.manifest.manifest import MANIFEST

@@ -44,6 +44,7 @@ OTHER: dict[str, Any] = {
     "padding_side": "right",
     "pad_to": "max-length",
     "pack_within": "part",
+    "total": 1000,
     "tolerance": {"shortcuts.fail": 1.0},
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
@@ -173,7 +174,7 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["group_by", "pack_within"]  # came later
+    assert names[first:] == ["group_by", "pack_within", "total"]  # came later
     assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
 
 

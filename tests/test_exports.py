@@ -241,7 +241,7 @@ def test_megatron_reads_parquet_whose_mask_is_one_ahead(
 ) -> None:
     """Types, document starts, and a mask that is true where the next token is trained."""
     export_build("megatron", builds["sft"], tmp_path / "m")
-    (path,) = (tmp_path / "m" / "train").glob("*.parquet")
+    (path,) = (tmp_path / "m" / "parquet" / "train").glob("*.parquet")
     table = pq.read_table(path)
     kinds = {field.name: str(field.type.value_type) for field in table.schema}
     assert kinds == {"input_ids": "int32", "seq_start_id": "int32", "loss_mask": "int8"}

@@ -211,7 +211,7 @@ def broken(findings: Sequence[Found]) -> dict[str, tuple[int, ...]]:
 NUMBERS = {
     DATASET: (
         "rows_in rows_accounted examples_made examples_accounted examples_kept examples_stored "
-        "tokens_kept tokens_stored trained_kept trained_stored n_names_repeated "
+        "tokens_kept tokens_stored trained_kept trained_stored n_names_repeated copies_declared "
         "n_rows_on_both_sides n_examples_on_both_sides duplicates_declared duplicates_stored "
         "n_packs_mergeable"
     ),

@@ -18,6 +18,7 @@ from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
 from pipeline.options import recipe_model as declared
+from pipeline.options.amounts import Amount
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
 from pipeline.options.many_values import Pairs, Texts
@@ -39,6 +40,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "data": (f'["{DATA}"]', "[]"),
     "output": ('"out"', "[1]"),
     "format": ('"openai"', "1"),
+    "total": ('"5M"', "0"),
     "map": ('{ question = "problem" }', "{ question = 3 }"),
     "ignore": ('["id", "meta"]', "[1]"),
     "where": ('["score>=4", "lang!=en"]', '"score"'),
@@ -237,6 +239,8 @@ def _values(option: Option) -> st.SearchStrategy[Any]:
         return st.booleans()
     if isinstance(kind, Width):
         return st.sampled_from(["longest", "max-length"]) | st.integers(8, 999)
+    if isinstance(kind, Amount):
+        return st.integers(1, 10**6) | st.sampled_from(["5k", "1.5M"])
     if isinstance(kind, Whole):
         return st.integers(kind.least or 8, min(kind.most or 99, 99))
     if isinstance(kind, Pairs):

@@ -67,8 +67,8 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
 
 
 def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """The rows of each are those of ``run`` on it alone, in the order of the sources, and a part
-    that one of these runs has made is not made again."""
+    """The rows of each are those of ``run`` on it alone, in the order of the sources, each with the
+    name of its source."""
     common = ("--model", "qwen2-1.5b", "--layout", "ragged", "--cache-dir", cache)
     alone = {
         "math": (WORDS, "--system", "Think.", "--map", "question=question"),
@@ -77,13 +77,10 @@ def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: P
     for name, words in alone.items():
         ran = pipeline("run", "sft", *words, *common, "-o", name)
         assert ran.status == 0, ran.err
-    before = _parts(cache)
     recipe = _recipe(tmp_path, f'{TOP}output = "mix"\nlayout = "ragged"\n{MATH}{TALK}')
     ran = pipeline("build", recipe, "--cache-dir", cache)
     assert ran.status == 0, ran.err
-    assert _parts(cache) == before
-    assert len(before) == 2
-    expected = _rows(tmp_path / "math") + _rows(tmp_path / "talk")
+    expected = [row | {"source": name} for name in alone for row in _rows(tmp_path / name)]
     assert _rows(tmp_path / "mix") == expected
     manifest = _manifest(tmp_path / "mix")
     assert [one["source"] for one in manifest["inputs"]] == ["math", "talk"]
@@ -114,13 +111,14 @@ def test_a_mixture_is_checked_and_rebuilt(pipeline: Run, tmp_path: Path, cache: 
 
 
 def test_one_source_has_the_shards_of_a_command(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """Its name is in the manifest alone."""
+    """But for the column with its name."""
     ran = pipeline("build", _recipe(tmp_path, f'{TOP}output = "a"\n{TALK}'), "--cache-dir", cache)
     assert ran.status == 0, ran.err
     words = ("--model", "qwen2-1.5b", "--train-on", "last", "-o", "b", "--cache-dir", cache)
     assert pipeline("run", "sft", CHAT, *words).status == 0
-    one, two = (_manifest(tmp_path / name)["splits"] for name in "ab")
-    assert one == two
+    named, plain = _rows(tmp_path / "a"), _rows(tmp_path / "b")
+    assert [len(row.pop("sources")) for row in named] == [len(row["row_ids"]) for row in plain]
+    assert named == plain
 
 
 def _ids(folder: Path, text: str) -> str:
@@ -201,27 +199,30 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("key", "right", "wrong"),
     [
-        ("share", "0.5", "1.5"),
+        ("share", "1.0", "1.5"),
         ("rows", '"20k"', "0"),
         ("tokens", '"1.5M"', '"1.5"'),
+        ("trained-tokens", "3_000", "-3"),
         ("epochs", "2.5", "0"),
         ("weight", "3", "-1"),
-        ("filter", '"trained < 5"', "5"),
     ],
 )
-def test_budgets_are_checked_and_not_built_yet(
-    key: str, right: str, wrong: str, tmp_path: Path
-) -> None:
-    """A recipe that has one is refused, rather than built without it."""
+def test_budgets_are_read_and_checked(key: str, right: str, wrong: str, tmp_path: Path) -> None:
     head = TOP + TALK
     path = _recipe(tmp_path, f"{head}{key} = {right}\n")
-    with pytest.raises(UsageError, match=f"{key} of source 'talk' is not built by this version"):
-        builds_of(path)
+    (build,) = builds_of(path)
+    (source,) = build.sources
+    assert list(source.budget.given) == [key.replace("-", "_")]
     assert VALIDATOR.is_valid(_json(path.read_text()))
     with pytest.raises(UsageError, match=f"{key} must be"):
         builds_of(_recipe(tmp_path, f"{head}{key} = {wrong}\n"))
     with pytest.raises(UsageError, match=rf"'{key}' is a key of \[\[source\]\]"):
         builds_of(_recipe(tmp_path, f"{TOP}{key} = {right}\n{TALK}"))
+
+
+def test_a_total_may_be_in_millions(tmp_path: Path) -> None:
+    (build,) = builds_of(_recipe(tmp_path, f'{TOP}total = "2M"\n{TALK}weight = 1\n'))
+    assert build.plan.total == 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,8 @@ def test_budgets_are_checked_and_not_built_yet(
         (f'{TOP}data = "x"\n{MATH}', ":3: data is at the top"),
         (f'{TOP}{MATH}layout = "ragged"\n', "source 1: 'layout' is the same for all sources"),
         (f"{TOP}{TALK}reasoning = \"mask\"\ntrain_on = \"all\"\n", "train-on is given twice"),
-        (f'{TOP}{TALK}share = 0.5\nrows = 3\n', "share and rows both say how much is used"),
+        (f'{TOP}{TALK}share = 0.5\nweight = 3\n', "share and weight both say how much is used"),
+        (f'{TOP}{TALK}share = 0.5\n', "The shares of the sources add up to 0.5, and 0.5 is of no"),
         (f"{TOP}source = 3\n", ":3: source must be tables"),
         (f"{TOP}source = [3]\n", ":3: source must be tables"),
         (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),

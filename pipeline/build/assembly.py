@@ -10,6 +10,7 @@ from pathlib import Path
 
 from expectations.audits import AuditResult, require
 from expectations.verdict import Verdict
+from pipeline import card
 from pipeline import report as report_page
 from pipeline.build import description
 from pipeline.build.audits import audit, in_lines
@@ -208,5 +209,6 @@ def _completed(
     described = replace(description.describe(outcome, verdict), audits=in_lines(audits))
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
+    card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     return Build(folder, replace(described, files=hash_files(folder, known)))

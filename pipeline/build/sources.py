@@ -12,16 +12,17 @@ from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Asked, Fate
 from pipeline.choice.sides import TEST, TRAIN
 from pipeline.manifest.source_records import Portion, SourceRecord
-from pipeline.options.config import Config
+from pipeline.options.config import Config, Source
 from pipeline.shards.plan import ShardPlan
 
-Source: TypeAlias = npt.NDArray[np.int16]
+Sources: TypeAlias = npt.NDArray[np.int16]
 Times: TypeAlias = npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]]
 
+ALL = "data"  # what the one source of a command is called
 _WHOLE = Asked("epochs", 1.0, given=1.0, short=False)
 
 
-def _portions(examples: PlannedExamples, of: Source, count: int, times: Times) -> list[Portion]:
+def _portions(examples: PlannedExamples, of: Sources, count: int, times: Times) -> list[Portion]:
     """What is stored of each source, where examples are stored so many times."""
     numbers = (np.ones(len(examples), np.int64), examples.length, examples.trained)
     # Sums of floats are exact below 2**53.
@@ -29,12 +30,22 @@ def _portions(examples: PlannedExamples, of: Source, count: int, times: Times) -
     return [Portion(*map(int, one)) for one in zip(*sums, strict=True)]
 
 
+def _asked(source: Source, total: int | None) -> dict[str, float]:
+    """By the keys of the recipe; of the one source of a command it is the build's total."""
+    if not source.name and total is not None:
+        return {"total": total}
+    return {name.replace("_", "-"): value for name, value in source.budget.given.items()}
+
+
 def records(config: Config, plan: ShardPlan) -> tuple[SourceRecord, ...]:
-    """The manifest's ``sources``; empty where the one source has no name."""
-    if plan.examples.source is None:
-        return ()
-    choice, sources = plan.choice, config.sources
-    counted = partial(_portions, plan.examples, plan.examples.source, len(sources))
+    """The manifest's ``sources``; empty where the one source has no name, and is used whole."""
+    choice, sources, of = plan.choice, config.sources, plan.examples.source
+    total = config.plan.total
+    if of is None:
+        if total is None:
+            return ()
+        of = np.zeros(len(plan.examples), np.int16)
+    counted = partial(_portions, plan.examples, of, len(sources))
     test = np.zeros(len(plan.examples), bool) if choice.test is None else choice.test
     stored = choice.used if choice.times is None else choice.times.astype(np.int64)
     # What a budget chose from: whatever it left out, and whatever it took.
@@ -44,19 +55,19 @@ def records(config: Config, plan: ShardPlan) -> tuple[SourceRecord, ...]:
         counted(stored * ~test),
         counted(stored * test),
     )
-    total = sum(portion.trained for portion in train)
+    trained = sum(portion.trained for portion in train)
     asked = choice.asked or (_WHOLE,) * len(sources)
     return tuple(
         SourceRecord(
-            name=source.name,
-            asked={name.replace("_", "-"): value for name, value in source.budget.given.items()},
+            name=source.name or ALL,
+            asked=_asked(source, total),
             unit=asked[number].unit,
             amount=asked[number].amount,
             given=asked[number].given,
             short=asked[number].short,
             has=has[number],
             splits={TRAIN: train[number]} | ({} if choice.test is None else {TEST: tested[number]}),
-            share=round(train[number].trained / total, 6) if total else 0.0,
+            share=round(train[number].trained / trained, 6) if trained else 0.0,
         )
         for number, source in enumerate(sources)
     )

@@ -12,6 +12,8 @@ from stages.files import file_hash
 
 MISSING, HASH, UNKNOWN = "missing", "hash", "unknown"
 _UNLISTED = {RUN, MANIFEST}  # no manifest names these
+# What the hub has in every repository, and what its library leaves in a folder that it fills.
+_OF_THE_HUB = (".gitattributes", ".cache/huggingface/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ def differences(
         elif sha256(folder / name) != files[name]:
             yield Difference(name, HASH, f"its sha256 is not {files[name]}")
     for name in sorted(present - {*files} - _UNLISTED):
+        if name.startswith(_OF_THE_HUB):
+            continue
         yield Difference(name, UNKNOWN, "the manifest does not list it")
 
 

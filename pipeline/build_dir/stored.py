@@ -2,7 +2,8 @@
 
 A trainer's shard ``train/data-0.arrow`` may lack columns that only we have (row ids, step
 positions). They are stored in ``__lineage__/train/data-0.arrow``, in the same rows, and ``read``
-joins both.
+joins both. A trainer that reads no Arrow has its files in ``jsonl/train`` or ``parquet/train``, and
+``train`` has the same rows for ``datasets``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,20 @@ from pipeline.exports import Projection
 
 BATCH_ROWS = 256  # rows per record batch: reading one row at random reads its batch
 _ORDER = b"columns"  # of a lineage file's schema: our columns in their order
+
+
+def path_of(split: str, index: int, count: int, container: str) -> str:
+    """Where a trainer's shard is, relative to the build: it alone, if it is not Arrow, since some
+    trainers read every file of a folder."""
+    name = f"{split}/data-{index:05d}-of-{count:05d}.{container}"
+    return name if container == "arrow" else f"{container}/{name}"
+
+
+def arrow_of(path: str) -> str:
+    """The file for ``datasets``, with the rows of a trainer's shard: itself, where it is Arrow."""
+    if path.endswith(".arrow"):
+        return path
+    return f"{path.partition('/')[2].rpartition('.')[0]}.arrow"
 
 
 def lineage_of(path: str) -> str:
@@ -93,9 +108,8 @@ class Sink:
 
     def __init__(self, folder: Path, path: str, projection: Projection | None) -> None:
         self._projection = projection
-        self._files = [_File(folder / path)]
-        if projection is not None:
-            self._files.append(_File(folder / lineage_of(path)))
+        self._files = [_File(folder / one) for one in dict.fromkeys((path, arrow_of(path)))]
+        self._lineage = _File(folder / lineage_of(path)) if projection is not None else None
 
     def __enter__(self) -> Sink:
         return self
@@ -106,19 +120,20 @@ class Sink:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        for file in self._files:
+        for file in (*self._files, *([self._lineage] if self._lineage else [])):
             file.close()
 
     def write(self, table: pa.Table) -> None:
         """Append rows in our columns."""
-        if self._projection is None:
-            self._files[0].write(table)
+        stored = table if self._projection is None else self._projection.forward(table)
+        for file in self._files:
+            file.write(stored)
+        if self._projection is None or self._lineage is None:
             return
         rest = [name for name in table.schema.names if name not in self._projection.keeps]
         # The trainer's columns have lost the order of ours, so the lineage file keeps it.
         order = json.dumps(table.schema.names).encode()
-        self._files[0].write(self._projection.forward(table))
-        self._files[1].write(table.select(rest).replace_schema_metadata({_ORDER: order}))
+        self._lineage.write(table.select(rest).replace_schema_metadata({_ORDER: order}))
 
 
 def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterator[pa.Table]:

@@ -170,7 +170,8 @@ def check(folder: Path, cache_dir: Path) -> Checked:
         if build.manifest.export:
             _check_export(build, Path(name), model, result)
             return result
-        files.check_record(folder, result)
+        if build.manifest.published is None:  # such a copy leaves run.json out
+            files.check_record(folder, result)
         shards = _judge(build, Path(name), model, result)
         files.open_with_datasets(build, result)
         # Rebuilding takes longest and says nothing new about a build that is known to be damaged.
@@ -198,6 +199,7 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
     _judge(back, metrics, model, result)
     if (build.folder / "dataset_dict.json").is_file():
+        files.check_copies(build, result)
         files.open_with_datasets(build, result)
 
 
@@ -216,6 +218,9 @@ def _rebuild_sample(
 
     If the source is gone or has changed, that becomes a note, not a fault.
     """
+    if build.manifest.published is not None:
+        result.notes.append("This is a published copy: its rows are not rebuilt from the source.")
+        return
     try:
         inputs = build.run.inputs
         gone = [path for path in inputs if not Path(path).exists()]  # an address of a server

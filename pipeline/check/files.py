@@ -6,6 +6,9 @@ import hashlib
 import os
 from pathlib import Path
 
+import pyarrow as pa
+
+from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build, read_manifest
 from pipeline.check.checked import Checked
 from pipeline.manifest import build_id, seal
@@ -96,6 +99,21 @@ def model_hashes(model: TargetModel) -> dict[str, str]:
         "tokenizer_sha256": file_hash.of_content(model.tokenizer_json),
         "chat_template_sha256": hashlib.sha256(template).hexdigest(),
     }
+
+
+def check_copies(build: Build, result: Checked) -> None:
+    """Where a trainer reads no Arrow, ``datasets`` finds the same rows as that trainer."""
+    for shard in build.manifest.shards:
+        name = stored.arrow_of(shard.path)
+        if name != shard.path and name in build.manifest.files:
+            try:
+                pair = [stored.read_file(build.folder / one) for one in (name, shard.path)]
+                alike = pair[0].to_pylist() == pair[1].to_pylist()
+            except (OSError, ValueError, pa.ArrowException) as error:
+                result.add(name, "datasets", f"it cannot be read: {error}")
+                continue
+            if not alike:
+                result.add(name, "datasets", f"its rows are not those of {shard.path}")
 
 
 def open_with_datasets(build: Build, result: Checked) -> None:

@@ -101,6 +101,8 @@ def remake(
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
+    # Which examples a filter or a budget left out is written nowhere: those are not looked for.
+    unlisted = said.examples.filtered + said.examples.left_out
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
@@ -109,7 +111,8 @@ def remake(
         keys = _keys(recipe, batch)
         for row, line, sequence, made in zip(names, *columns, keys, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if there is None and made not in known and row not in left_out:
+            absent = there is None and made not in known and row not in left_out
+            if absent and not unlisted:
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

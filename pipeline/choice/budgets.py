@@ -112,11 +112,14 @@ def _mixture(
     """Trained tokens of each source that has a share or a weight.
 
     Shares are of all that is trained on; weights divide what is left beside shares and sources that
-    have neither. Without a total it is as much as the scarcest source allows.
+    have neither. Without a total it is as much as the scarcest source allows. A total without
+    shares and weights takes the same part of every source.
     """
     room = [pool.given(limit, TRAINED) for pool, limit in zip(pools, limits, strict=True)]
     shares = {n: b.share for n, b in enumerate(budgets) if b.share is not None}
     weights = {n: b.weight for n, b in enumerate(budgets) if b.weight is not None}
+    if total is not None and not shares and not weights:
+        weights = {n: float(size) for n, size in enumerate(room) if size}
     alone = sum(room[n] for n in range(len(pools)) if n not in shares and n not in weights)
     left = 1 - sum(shares.values())
     heavy = sum(weights.values())
@@ -168,8 +171,9 @@ def portions(
         train, test: which examples of the build may be on each side.
         budgets: of each source; ``total``: trained tokens that shares and weights divide.
     """
+    of = np.zeros(len(examples), np.int16) if examples.source is None else examples.source
     pools = [
-        _Pool(examples, np.flatnonzero(train & (examples.source == number)), seed)
+        _Pool(examples, np.flatnonzero(train & (of == number)), seed)
         for number in range(len(budgets))
     ]
     limits = [pool.limit(budget) for pool, budget in zip(pools, budgets, strict=True)]
@@ -182,7 +186,7 @@ def portions(
             unit, amount = TRAINED, wanted[number]
             taken = min(limit, pool.take(TRAINED, amount))
         times[pool.which] = pool.times(taken)
-        own_test = np.flatnonzero(test & (examples.source == number))
+        own_test = np.flatnonzero(test & (of == number))
         times[own_test] = _thinned(pool, taken, keys_of(examples, own_test, seed))
         given = pool.given(taken, unit) if unit != "epochs" else float(amount)
         asked.append(Asked(unit, amount, given, short=_short(pool, limit, unit, amount)))

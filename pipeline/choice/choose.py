@@ -43,9 +43,9 @@ def _portions(
     used: npt.NDArray[np.bool_],
     test: npt.NDArray[np.bool_] | None,
 ) -> Portions | None:
-    """What the sources give, where one of them has a budget."""
+    """What the sources give, where one of them or the build has a budget."""
     budgets = [source.budget for source in config.sources]
-    if not any(budget.given for budget in budgets):
+    if config.plan.total is None and not any(budget.given for budget in budgets):
         return None
     in_test = np.zeros(len(examples), bool) if test is None else test
     train, tested = used & ~in_test, used & in_test

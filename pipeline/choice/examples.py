@@ -92,7 +92,7 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         PipelineError: the examples of a part are not in the order of its rows.
     """
     named = config.named
-    grouped = config.plan.test_size > 0 or named
+    grouped = config.grouped
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
     searched = () if config.search is None else (search.NAME,)
     overlap: list[Shares] = []

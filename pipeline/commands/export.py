@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.options.local_path import LocalPath
 from stages import layouts
 
 
@@ -14,9 +15,7 @@ from stages import layouts
 )
 @click.argument("trainer")
 @click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="New directory."
-)
+@click.option("-o", "--output", required=True, type=LocalPath(build=True), help="New directory.")
 @click.option(
     "--layout",
     type=click.Choice(layouts.names()),

@@ -10,6 +10,7 @@ import click
 from pipeline import memory, tasks
 from pipeline.options.command_line import of_phase as options_of
 from pipeline.options.command_line import with_options
+from pipeline.options.local_path import LocalPath
 from stages.errors import UsageError
 
 MODEL = "qwen2.5-7b-instruct"
@@ -25,7 +26,7 @@ MODEL = "qwen2.5-7b-instruct"
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=LocalPath(dir_okay=False),
     default="recipe.toml",
     show_default=True,
     help="The recipe.",

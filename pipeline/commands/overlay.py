@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
+from pipeline.options.local_path import LocalPath
+
 
 @click.command(
     name="overlay",
     help="Write a model directory with a build's tokenizer and configuration; weights are linked.",
 )
 @click.argument("model_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Where to.")
+@click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
 @click.option(
     "--build",
     required=True,

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
+from pipeline.options.local_path import LocalPath
+
 
 @click.command(name="report", help="Write a build's report.html again.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LocalPath(dir_okay=False),
     help="Write the page here instead of into the build.",
 )
 def COMMAND(folder: Path, output: Path | None) -> None:

@@ -10,6 +10,7 @@ import click
 from pipeline import tasks
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import default_cache
+from pipeline.options.local_path import LocalPath
 
 
 @click.group(name="stage", help="Run one stage alone: Arrow in, Arrow out.")
@@ -35,7 +36,7 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
 
 
 _IN = click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-_OUT = click.option("-o", "--output", type=click.Path(path_type=Path), required=True)
+_OUT = click.option("-o", "--output", type=LocalPath(), required=True)
 _CACHE = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 
 

@@ -7,6 +7,7 @@ named. With one worker everything runs in this process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -160,8 +161,11 @@ def forkable() -> bool:
     tasks = Path("/proc/self/task")
     if sys.platform != "linux" or not tasks.is_dir():
         return False
-    names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
-    return len([name for name in names if name != _ALLOCATOR]) == 1
+    others = 0
+    for task in tasks.iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            others += (task / "comm").read_text().strip() != _ALLOCATOR
+    return others == 1
 
 
 def pmap(

@@ -89,7 +89,8 @@ def _launch(facts: ExportFacts) -> str:
     lines = [
         ["python", "$PROGRAM", "--do_train"],
         ["--model_name_or_path", "$MODEL", "--use_fast_tokenizer", "True"],
-        ["--train_file_dir", "$BUILD/train", "--validation_file_dir", f"$BUILD/{held_out}"],
+        ["--train_file_dir", "$BUILD/jsonl/train"],
+        ["--validation_file_dir", f"$BUILD/jsonl/{held_out}"],
         ["--template_name", "base"],
         its_own,
         ["--output_dir", "medicalgpt-output"],

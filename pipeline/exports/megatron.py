@@ -46,7 +46,7 @@ build, model_dir = sys.argv[1:3]
 bridge = AutoBridge.from_hf_pretrained(model_dir)
 packed = Specs(
     packed_sequence_size={length},
-    packed_train_data_path=f"{{build}}/train",
+    packed_train_data_path=f"{{build}}/parquet/train",
     packed_val_data_path={validation},
     # Not read; where none is named, a folder would be made in the build.
     packed_metadata_path=f"{{build}}/launch/none.jsonl",
@@ -73,7 +73,7 @@ def _files(facts: ExportFacts) -> Mapping[str, str]:
     test = "test" in facts.splits
     program = _PROGRAM.format(
         length=facts.max_length,
-        validation='f"{build}/test"' if test else "None",
+        validation='f"{build}/parquet/test"' if test else "None",
         evaluate=test,
     )
     return {"train_megatron.py": program}

@@ -14,7 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 
-def _feature(kind: pa.DataType) -> dict[str, Any]:
+def _feature(kind: pa.DataType) -> dict[str, Any] | list[Any]:
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        # A Sequence of a struct would be read as a struct of lists.
+        return [_feature(kind.value_type)]
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "length": -1, "_type": "Sequence"}
     names = {pa.string(): "string", pa.float32(): "float32"}  # pyarrow calls float32 "float"

@@ -206,6 +206,22 @@ class ExportRecord(JsonRecord):
     of: str
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedRecord(JsonRecord):
+    """Of a published copy.
+
+    Attributes:
+        of: ``content_sha256`` of the manifest of the build that it is a copy of.
+        license, sources: as its publisher gave them.
+        with_rejects: ``rejects.jsonl`` has the text of refused rows.
+    """
+
+    of: str
+    license: str | None
+    sources: tuple[str, ...]
+    with_rejects: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Sealed):
     """``manifest.json``.
@@ -219,7 +235,7 @@ class Manifest(Sealed):
         sides: None without ``--test-size``; ``sources``: empty where they have no names.
         decontamination: None where no evaluation files are named.
         for_: the trainer of ``--for``.
-        export: None for builds.
+        export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
 
     schema_version: int
@@ -256,6 +272,7 @@ class Manifest(Sealed):
     columns: tuple[str, ...]
     for_: str | None = field(default=None, metadata=OPTIONAL)
     export: ExportRecord | None = field(default=None, metadata=OPTIONAL)
+    published: PublishedRecord | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def shards(self) -> tuple[ShardRecord, ...]:

@@ -17,6 +17,18 @@ class Amount(v.Value):
     def words(self) -> str:
         return 'a whole number above 0, or a text such as "50M"'
 
+    def of_click(self) -> dict[str, Any]:
+        return {"type": self._read, "metavar": "AMOUNT"}
+
+    def _read(self, text: str) -> int:
+        """Of a word of a command line."""
+        import click
+
+        value = self.loosened(text)
+        if not isinstance(value, int) or value < 1:
+            raise click.BadParameter(f"{text!r} is not {self.words}.")
+        return value
+
     def of_pydantic(self) -> Any:
         from typing import Annotated
 

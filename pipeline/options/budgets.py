@@ -68,8 +68,6 @@ def require_mixture(named: Mapping[str, Budget], total: int | None) -> None:
     heavy = any(one.weight is not None for one in named.values())
     others = [name for name, one in named.items() if not one.rated]
     sum_ = sum(shares)
-    if total is not None and not shares and not heavy:
-        raise UsageError("total is for sources with a share or a weight.", "Give them one.")
     if sum_ > 1 + _ROUNDING:
         raise UsageError(f"The shares of the sources add up to {sum_:g}.", "Make them 1 or less.")
     open_ = heavy or (bool(others) and total is None)

@@ -181,8 +181,7 @@ class Config:
 
     def only(self, number: int) -> Config:
         """The same for the inputs of one source alone, all of which are used."""
-        source = replace(self.sources[number], budget=Budget())
-        return replace(self, sources=(source,), plan=replace(self.plan, total=None))
+        return replace(self, sources=(replace(self.sources[number], budget=Budget()),))
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -207,12 +206,16 @@ class Config:
     @property
     def groups(self) -> str | None:
         """The column that decides which rows of the one source are on one side of a split, or an
-        empty text where their questions do; None where rows are neither split nor chosen from.
+        empty text where their questions do; None where rows are not grouped."""
+        return (self.source.group_by or "") if self.grouped else None
 
-        Rows of named sources always have one: a first budget encodes nothing again.
+    @property
+    def grouped(self) -> bool:
+        """Whether parts say which rows belong together: for a split, and for budgets.
+
+        Those of named sources always do: a first budget encodes nothing again.
         """
-        grouped = self.plan.test_size > 0 or self.named
-        return (self.source.group_by or "") if grouped else None
+        return self.plan.test_size > 0 or self.plan.total is not None or self.named
 
     @property
     def named(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -13,6 +14,29 @@ from typing import Any
 from pipeline.options.many_values import Texts
 from pipeline.options.values import Value, plain
 from stages.errors import UsageError
+
+# Of two letters or more; pathlib drops one of the slashes.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+
+
+def require_local(path: str | PathLike[str], what: str, *, build: bool) -> None:
+    """A path that is written to is one of this machine.
+
+    Args:
+        what: the option, as the sentence begins with it.
+        build: whether a build goes there.
+
+    Raises:
+        UsageError: it is an address. As a path, ``s3://bucket/x`` would be a folder called ``s3:``.
+    """
+    text = fspath(path)
+    if _ADDRESS.match(text) is None:
+        return
+    address = _ADDRESS.sub(r"\1://", text, count=1)
+    remedy = "Give a path of this machine."
+    if build:
+        remedy = f"Write to a folder, and then: pipeline publish DIR {address}"
+    raise UsageError(f"{what} {address} is an address, not a path of this machine.", remedy)
 
 
 def read_text(path: str | PathLike[str]) -> str:
@@ -29,22 +53,24 @@ def read_text(path: str | PathLike[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place(Value):
-    """A path: of a file or a folder.
+    """A path of this machine: of a file or a folder.
 
     Attributes:
         settings: of ``click.Path``: which of the two, and whether it must be there.
+        build: whether a build goes there, which can be published to an address afterwards.
     """
 
     settings: tuple[tuple[str, bool], ...] = ()
+    build: bool = False
 
     @property
     def words(self) -> str:
         return "a path"
 
     def of_click(self) -> dict[str, Any]:
-        import click
+        from pipeline.options.local_path import LocalPath
 
-        kind: Any = click.Path(path_type=Path, **dict(self.settings))
+        kind: Any = LocalPath(build=self.build, **dict(self.settings))
         return {"type": kind, "metavar": self.metavar}
 
     def loosened(self, value: Any) -> Any:
@@ -54,6 +80,7 @@ class Place(Value):
         return _each(self.loosened(value), lambda one: under(folder, one))
 
     def settled(self, value: Any) -> Any:
+        require_local(value, "the path", build=self.build)
         return Path(value)
 
 

@@ -42,7 +42,7 @@ PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
-    grouped = (groups.NAME,) if recipe.config.plan.test_size else ()
+    grouped = (groups.NAME,) if recipe.config.grouped else ()
     searched = () if recipe.config.search is None else (search.NAME,)
     return [*PLAN_COLUMNS, *grouped, *searched, *recipe.task.stored]
 

@@ -35,7 +35,12 @@ def redacted(text: str) -> str:
     return re.sub(r"(\w://[^\s?'\")]+)\?[^\s'\")]*", r"\1", text)
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
+def filesystem_of(url: str) -> tuple[Any, str]:
+    """The file system of a URL, as fsspec has it, and the path in it.
+
+    Raises:
+        UsageError: fsspec knows none, or its package is not installed.
+    """
     import fsspec
 
     scheme = url.partition("://")[0].lower()
@@ -176,7 +181,7 @@ def fetch(url: str, cache_dir: Path) -> list[Located]:
     Raises:
         UsageError, SurroundingsError: see ``sources.locate``.
     """
-    filesystem, start = _filesystem(url)
+    filesystem, start = filesystem_of(url)
     located = []
     for path in _with_patience(url, _paths, filesystem, start, url):
         copy = _with_patience(url, _fetched, filesystem, path, url, cache_dir)

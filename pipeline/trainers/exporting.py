@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline import exports
+from pipeline import card, exports
 from pipeline.build_dir import examples as rows
 from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build
@@ -111,9 +111,10 @@ def _write_split(
     tables = list(_as_stored(source, split) if same else _relaid(source, split, facts))
     count = len(tables)
     shards: list[ShardRecord] = []
+    names: list[str] = []
     examples, padding, schema = 0, 0, None
     for index, (table, sizes) in enumerate(tables):
-        path = f"{split}/data-{index:05d}-of-{count:05d}.{container}"
+        path = stored.path_of(split, index, count, container)
         with stored.Sink(folder, path, projection) as sink:
             for start in range(0, len(table), stored.BATCH_ROWS):
                 sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
@@ -123,10 +124,9 @@ def _write_split(
             ShardRecord(path=path, rows=len(table), tokens=tokens, bytes=size, sha256=sha256)
         )
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
-        schema = stored.read_file(folder / path).schema
-    if container == "arrow":
-        names = [Path(shard.path).name for shard in shards]
-        write_split(folder, split, schema, names, key=shards[0].sha256)
+        arrow = folder / stored.arrow_of(path)
+        names, schema = [*names, arrow.name], stored.read_file(arrow).schema
+    write_split(folder, split, schema, names, key=shards[0].sha256)
     stored_rows, tokens = sum(s.rows for s in shards), sum(s.tokens for s in shards)
     return SplitRecord(
         rows=stored_rows, examples=examples, tokens=tokens, shards=tuple(shards)
@@ -180,8 +180,7 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> N
         for split in facts.splits
     }
     padding = sum(tokens for _, tokens in written.values())
-    if export.container == "arrow":
-        write_splits(staged, list(written))
+    write_splits(staged, list(written))
     for entry in _CARRIED:
         origin = source.folder / entry
         if origin.is_dir():
@@ -193,6 +192,7 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> N
     manifest = replace(manifest, columns=_columns(staged, splits, export, facts))
     manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
     launch.write(staged, export, manifest)
+    card.write(Build(staged, manifest))
     manifest = replace(manifest, files=hash_files(staged, {}))
     write_json(staged / MANIFEST, as_json(sealed(manifest)))
 

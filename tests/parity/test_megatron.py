@@ -35,7 +35,8 @@ def batches(
 ) -> tuple[list[dict[str, Any]], int]:
     """Every row through its dataset and its collator, one a batch; and the eos id it was told."""
     eos = read_manifest(folder)["model"]["eos_token_id"]
-    rows = [row for path in sorted((folder / "train").glob("*.parquet")) for row in _rows(path)]
+    stored = sorted((folder / "parquet" / "train").glob("*.parquet"))
+    rows = [row for path in stored for row in _rows(path)]
     np.save(tmp_path / "packs.npy", np.array(rows, dtype=object), allow_pickle=True)
     with absent(*MISSING):
         load = peer("megatron-bridge", VERSION, bare=BARE)
@@ -137,5 +138,5 @@ def test_the_program_finds_the_configuration_where_a_release_has_it(
     )
     assert done.returncode == 0, done.stderr
     assert f"{says}=PackedSequenceSpecs(packed_sequence_size={LONGEST}" in done.stdout
-    assert f"packed_train_data_path={str(folder / 'train')!r}" in done.stdout
-    assert f"packed_val_data_path={str(folder / 'test')!r}" in done.stdout
+    assert f"packed_train_data_path={str(folder / 'parquet' / 'train')!r}" in done.stdout
+    assert f"packed_val_data_path={str(folder / 'parquet' / 'test')!r}" in done.stdout

@@ -1,0 +1,51 @@
+"""Dagster: the build and its publication as two assets, made every night."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import dagster as dg
+
+FOLDER = os.environ.get("POSTTRAIN_FOLDER", "/srv/posttrain")
+PUBLISH_TO = os.environ.get("PUBLISH_TO", "s3://training-data/problems")
+SURROUNDINGS = 5  # disk, network, a lock: a second attempt may succeed
+AGAIN = dg.RetryPolicy(max_retries=2, delay=600)
+
+
+def pipeline(*words: str) -> dict[str, Any]:
+    """Run a command, and read the object that it prints."""
+    command = ["pipeline", *words, "--quiet", "--json"]
+    done = subprocess.run(command, cwd=FOLDER, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise dg.Failure(
+            f"pipeline {words[0]} ended with status {done.returncode}",
+            allow_retries=done.returncode == SURROUNDINGS,
+        )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@dg.asset(retry_policy=AGAIN)
+def training_data() -> dg.MaterializeResult:
+    """The build, with its counts as metadata."""
+    manifest = pipeline("build", "recipe.toml")
+    counts = {"rows": manifest["rows"]["used"], "tokens": manifest["tokens"]["trained"]}
+    return dg.MaterializeResult(metadata={"build_id": manifest["build_id"], **counts})
+
+
+@dg.asset(deps=[training_data], retry_policy=AGAIN)
+def published_data() -> dg.MaterializeResult:
+    """The copy of it that others read."""
+    done = pipeline("publish", "build", PUBLISH_TO)
+    return dg.MaterializeResult(metadata={"files_sent": done["sent"], "bytes": done["bytes"]})
+
+
+nightly = dg.define_asset_job("nightly", selection=[training_data, published_data])
+defs = dg.Definitions(
+    assets=[training_data, published_data],
+    jobs=[nightly],
+    schedules=[dg.ScheduleDefinition(job=nightly, cron_schedule="17 2 * * *")],
+)

@@ -1,0 +1,167 @@
+"""The card's text: how to load the data, what it holds, where it came from, how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pipeline import tasks
+from pipeline.build_dir.build import Build
+from pipeline.card.front_matter import title
+from pipeline.card.markup import block, code, number, plain, table
+from pipeline.card.publisher import Publisher
+from pipeline.card.recipe import recipe
+from pipeline.manifest.manifest import Manifest
+from stages import layouts
+
+_LOAD = """from datasets import load_dataset, load_from_disk
+
+load_from_disk("{where}")  # memory-mapped; a folder on this machine
+load_dataset("{where}")  # a folder, or the name of a dataset on the hub"""
+
+_MEANS = {
+    "row_id": "the row of the input: its file, its line, and its number where a row gives several",
+    "row_ids": "the rows of the input that the pack holds, in order",
+    "input_ids": "token ids",
+    "labels": "the id where a token is trained, else -100",
+    "seq_lengths": "tokens of each example of the pack",
+    "attention_mask": "1 for tokens, 0 for padding",
+    "loss_weights": "weight of each token's loss",
+    "chosen_ids": "token ids of the prompt and the better answer",
+    "rejected_ids": "token ids of the prompt and the worse answer",
+    "prompt_length": "tokens that both sides share, up to where training starts",
+    "margin": "by how much the better answer is better",
+    "step_positions": "where the step tokens are",
+    "step_labels": "the rating of each step, null where it has none",
+}
+
+
+def _schema(build: Build) -> pa.Schema:
+    """Of the stored rows: an export has its trainer's columns."""
+    split = next(iter(build.splits.values()))
+    return split.shards[0].trainer_table().schema
+
+
+def _kind(field: pa.Field) -> str:
+    """Its type, as pyarrow spells it without the names of inner fields."""
+    kind = field.type
+    return f"list<{_kind(kind.value_field)}>" if pa.types.is_list(kind) else str(kind)
+
+
+def _summary(manifest: Manifest) -> str:
+    kind = tasks.kind_of(manifest.task)
+    stored = layouts.load(manifest.layout)
+    rows = "a row is a pack of several examples" if stored.packs else "a row is an example"
+    padded = ", padded to one width" if stored.pads else ""
+    text = (
+        f"{number(manifest.examples.kept)} examples ({kind.words}) as token ids of "
+        f"{code(manifest.model.name)}, ready to train ({manifest.task}); {rows}{padded}. "
+        f"Made by posttrain-pipeline {manifest.version}."
+    )
+    if manifest.export:
+        text += f" The columns are those of {plain(manifest.export.trainer)}."
+    return text
+
+
+def _splits(manifest: Manifest) -> str:
+    rows = [
+        [code(n), *map(number, (s.rows, s.examples, s.tokens, len(s.shards)))]
+        for n, s in manifest.splits.items()
+    ]
+    return table(["split", "rows", "examples", "tokens", "files"], rows)
+
+
+def _columns(build: Build) -> str:
+    rows = [[code(f.name), code(_kind(f)), _MEANS.get(f.name, "")] for f in _schema(build)]
+    return table(["column", "type", "meaning"], rows)
+
+
+def _tokens(manifest: Manifest) -> str:
+    model, counts = manifest.model, manifest.tokens
+    rows = [
+        ["tokens", number(counts.total)],
+        ["trained tokens", number(counts.trained)],
+        ["padding", number(counts.padding)],
+        ["longest example allowed", number(manifest.max_length)],
+        ["end of turn", f"{code(model.end_of_turn)} ({model.end_of_turn_id})"],
+        ["eos token", f"{code(model.eos_token)} ({model.eos_token_id})"],
+        ["pad token", f"{code(model.pad_token)} ({model.pad_token_id})"],
+        ["sha256 of tokenizer.json", code(model.tokenizer_sha256)],
+        ["sha256 of the chat template", code(model.chat_template_sha256)],
+    ]
+    if manifest.packing:
+        rows.insert(3, ["packs", f"{manifest.packing.efficiency:.2%} full"])
+    return table(["", ""], rows)
+
+
+def _ledger(manifest: Manifest) -> str:
+    rows = manifest.rows
+    counts = [
+        ["rows read", number(rows.in_)],
+        ["used", number(rows.used)],
+        ["rejected", number(rows.rejected)],
+        ["duplicates removed", number(rows.duplicates)],
+        ["left out by a filter", number(rows.filtered)],
+    ]
+    counts += [
+        [f"rejected: {code(word)}", number(count)] for word, count in rows.rejected_by_code.items()
+    ]
+    return table(["rows of the inputs", "count"], counts)
+
+
+def _inputs(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
+    yield from (f"- {plain(source)}" for source in publisher.sources)
+    if publisher.sources:
+        yield ""
+    rows = [
+        [code(one.path), code(one.format), number(one.rows), number(one.bytes), code(one.sha256)]
+        for one in manifest.inputs
+    ]
+    yield table(["file", "format", "rows", "bytes", "sha256"], rows)
+
+
+def _checks(manifest: Manifest) -> Iterator[str]:
+    verdict = manifest.validation
+    yield f"{verdict.judged} expectations were checked on the stored rows, and all critical ones"
+    yield "hold; `validation.json` has each of them."
+    yield ""
+    warned = {name: a for name, a in manifest.audits.items() if a.status == "warn"}
+    yield from (f"- {plain(name)}: {plain(audit.detail)}" for name, audit in warned.items())
+    failed = (name for level in ("warning", "info") for name in verdict.failed.get(level, ()))
+    yield from (f"- {plain(name)}" for name in failed)
+
+
+def _made(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
+    if publisher.recipe:
+        yield "With `pipeline build` and this recipe:"
+        yield ""
+        yield block(publisher.recipe, "toml")
+    else:
+        yield "With `pipeline build` and this recipe; inputs have the names that row ids have:"
+        yield ""
+        yield block(recipe(manifest), "toml")
+    if manifest.export:
+        yield ""
+        yield f"and then `pipeline export {manifest.export.trainer} DIR -o OTHER`."
+    yield ""
+    yield f"Equal inputs, recipe and version give equal bytes: build {code(manifest.build_id)}."
+    yield from (text for left in publisher.left_out for text in ("", left))
+
+
+def page(build: Build, publisher: Publisher) -> str:
+    """The text below the front matter, as Markdown."""
+    manifest = build.manifest
+    load = block(_LOAD.format(where="DIR"), "python")
+    lines = [f"# {plain(title(manifest, publisher))}", "", _summary(manifest), "", load, ""]
+    if publisher.view:
+        view = code(publisher.view)
+        lines += [f"The same examples as text, for people and viewers: {view}.", ""]
+    lines += ["## Splits", "", _splits(manifest), "", "## Columns", "", _columns(build), ""]
+    lines += ["## Tokens", "", _tokens(manifest), ""]
+    lines += ["## Sources", "", *_inputs(manifest, publisher), "", _ledger(manifest), ""]
+    if publisher.license:
+        lines += ["## Licence", "", plain(publisher.license), ""]
+    lines += ["## Checks", "", *_checks(manifest), ""]
+    lines += ["## How it was made", "", *_made(manifest, publisher)]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,72 @@
+"""``pipeline publish``: a checked build to the hub, to a store or to a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from pipeline.options.config import default_cache
+
+
+@click.command(name="publish", help="Publish a build: hf://org/name, s3://bucket/path or a folder.")
+@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("address")
+@click.option("--title", default="", help="Title of the dataset card [of task and model].")
+@click.option("--license", "licence", default="", metavar="ID", help="For the card: apache-2.0.")
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="TEXT",
+    help="For the card: where rows come from, with their licence; may be repeated.",
+)
+@click.option(
+    "--recipe",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Recipe to print in the card [made of the manifest].",
+)
+@click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
+@click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
+@click.option("--verify", is_flag=True, help="Read all of a store back, also what is known.")
+@click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--quiet", is_flag=True, help="Print no progress and no summary.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def COMMAND(
+    build: Path,
+    address: str,
+    title: str,
+    licence: str,
+    sources: tuple[str, ...],
+    recipe: Path | None,
+    with_rejects: bool,
+    public: bool,
+    verify: bool,
+    cache_dir: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """The address goes to stdout, what was sent to stderr."""
+    from pipeline.card.publisher import Publisher
+    from pipeline.options.path_values import read_text
+    from pipeline.run_build import reporter
+    from pipeline.upload.upload import publish
+
+    text = read_text(recipe) if recipe else ""
+    done = publish(
+        build,
+        address,
+        Publisher(title=title, license=licence, sources=sources, recipe=text),
+        cache_dir=cache_dir or default_cache(),
+        report=reporter(quiet),
+        with_rejects=with_rejects,
+        private=not public,
+        verify=verify,
+    )
+    if not quiet:
+        sent = f"{len(done.sent.names)} of {done.files} files sent, {done.sent.bytes} bytes"
+        removed = f", {len(done.sent.removed)} removed" if done.sent.removed else ""
+        click.echo(f"{done.status}: {sent}{removed}", err=True)
+    click.echo(json.dumps(done.described(), ensure_ascii=False) if as_json else done.address)

@@ -1,0 +1,29 @@
+"""Paths of commands that are written to: on this machine, where a build appears in one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.options.path_values import require_local
+
+
+class LocalPath(click.Path):
+    """A path that is no address.
+
+    Args:
+        build: whether a build goes there.
+
+    Raises:
+        UsageError: it is one, ``s3://bucket/path`` for instance.
+    """
+
+    def __init__(self, *, build: bool = False, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+        self._build = build
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        require_local(value, param.opts[0] if param else "the path", build=self._build)
+        return super().convert(value, param, ctx)

@@ -1,0 +1,166 @@
+"""Publishes a build: checks it, makes the copy for its readers, sends it, and says what went."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pipeline.build_dir.build import Build
+from pipeline.card.publisher import Publisher
+from pipeline.check.check import check
+from pipeline.manifest.manifest import Manifest
+from pipeline.sources import remote
+from pipeline.upload import folder, hub, store
+from pipeline.upload.publication import Publication, assemble
+from pipeline.upload.sent import Report, Sent
+from stages.errors import DataError, UsageError
+
+KNOWN = "published"  # in the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published, and where.
+
+    Attributes:
+        address: without keys and signatures.
+        files: of the publication, the manifest included.
+    """
+
+    address: str
+    manifest: Manifest
+    files: int
+    sent: Sent
+
+    @property
+    def status(self) -> str:
+        """``published``, or ``unchanged`` where every byte was there already."""
+        return "published" if self.sent.names or self.sent.removed else "unchanged"
+
+    def described(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {
+            "status": self.status,
+            "address": self.address,
+            "build_id": self.manifest.build_id,
+            "manifest_sha256": self.manifest.content_sha256,
+            "files": self.files,
+            "sent": len(self.sent.names),
+            "bytes": self.sent.bytes,
+            "removed": len(self.sent.removed),
+            "revision": self.sent.revision or None,
+        }
+
+
+Place = Path | hub.Repository | store.Store
+
+
+def _place(address: str) -> Place:
+    """Where an address leads; nothing is asked of it yet.
+
+    Raises:
+        UsageError: no such place can be written.
+    """
+    scheme = address.partition("://")[0].lower() if "://" in address else ""
+    if scheme in ("", "file"):
+        return Path(unquote(urlsplit(address).path) if scheme else address)
+    if scheme == "hf":
+        return hub.repository(address)
+    if scheme in ("http", "https"):
+        raise UsageError(
+            f"{remote.redacted(address)} cannot be written.",
+            "Give hf://org/name, s3://bucket/path, gs://bucket/path or a folder.",
+        )
+    filesystem, root = remote.filesystem_of(address)
+    return store.Store(filesystem, root.rstrip("/"), remote.redacted(address).rstrip("/"))
+
+
+def _require_sound(source: Path, cache_dir: Path) -> Build:
+    """The build, when a check finds nothing.
+
+    Raises:
+        UsageError: there is none.
+        DataError: it has a fault.
+    """
+    build = Build.open(source)
+    found = check(source, cache_dir)
+    if found.faults:
+        first = found.faults[0]
+        more = f" ({len(found.faults)} problems)" if len(found.faults) > 1 else ""
+        raise DataError(
+            f"{source} is not published: {first.where}: {first.detail}{more}.",
+            f"See all with: pipeline check {source}",
+        )
+    return build
+
+
+def _known(path: Path) -> dict[str, list[str]]:
+    """What earlier calls read back; empty where that is lost."""
+    try:
+        found: dict[str, list[str]] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _to_store(
+    place: store.Store, publication: Publication, report: Report, cache_dir: Path, verify: bool
+) -> Sent:
+    name = hashlib.sha256(f"{place.filesystem.protocol} {place.root}".encode()).hexdigest()
+    path = cache_dir / KNOWN / f"{name}.json"
+    place.known = {} if verify else _known(path)
+    try:
+        return store.patiently(place.shown, lambda: store.publish(place, publication, report))
+    finally:
+        with suppress(OSError):  # it only saves time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_name(f"{name}.{os.getpid()}")
+            beside.write_text(json.dumps(place.known), "utf-8")
+            beside.replace(path)
+
+
+def publish(
+    source: Path,
+    address: str,
+    publisher: Publisher,
+    *,
+    cache_dir: Path,
+    report: Report,
+    with_rejects: bool = False,
+    private: bool = True,
+    verify: bool = False,
+) -> Published:
+    """Publish a build or an export.
+
+    Args:
+        source: its folder.
+        address: ``hf://org/name``, ``s3://bucket/path`` and the like, or a folder.
+        cache_dir: where the check finds the tokenizer, and what was read back is noted.
+        with_rejects: with the text of refused rows.
+        private: of a repository that is created now.
+        verify: read all back, also what an earlier call has read.
+
+    Raises:
+        UsageError: the address cannot be written, or has somebody else's files.
+        DataError: the build has a fault.
+        SurroundingsError: the connection, the credentials, or the bytes that arrived.
+    """
+    place = _place(address)
+    build = _require_sound(source, cache_dir)
+    with tempfile.TemporaryDirectory(prefix="publish-") as name:
+        publication = assemble(build, Path(name), publisher, with_rejects=with_rejects)
+        if isinstance(place, Path):
+            sent = folder.publish(place, source, publication, report)
+        elif isinstance(place, hub.Repository):
+            sent = hub.publish(place, publication, private=private, report=report)
+        else:
+            sent = _to_store(place, publication, report, cache_dir, verify)
+    shown = os.fspath(place) if isinstance(place, Path) else remote.redacted(address)
+    return Published(shown, publication.manifest, len(publication.all), sent)

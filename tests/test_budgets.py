@@ -1,0 +1,300 @@
+"""Budgets of sources: what is chosen follows from content and seed; more contains less."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran, read_manifest
+
+from pipeline.choice.budgets import Portions, portions
+from pipeline.choice.doubles import DIGEST
+from pipeline.choice.examples import PlannedExamples
+from pipeline.options.budgets import Budget, require_mixture
+from stages.errors import UsageError
+
+Run = Callable[..., Ran]
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+UNITS = ("rows", "tokens", "trained_tokens")
+
+# An example: what it asks, tokens, how many of these are trained.
+EXAMPLES = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 30), st.integers(0, 20)), min_size=1, max_size=40
+)
+
+
+def examples(of: Sequence[Sequence[tuple[int, int, int]]]) -> PlannedExamples:
+    """Examples of several sources; those of one source have a digest each that stays with them."""
+    rows = [(source, at, *one) for source, own in enumerate(of) for at, one in enumerate(own)]
+    source, at, group, extra, trained = np.array(rows, np.int64).reshape(-1, 5).T
+    digest = np.zeros(len(rows), DIGEST)
+    digest["a"] = source * 1000 + at
+    digest["b"] = extra
+    return PlannedExamples(
+        starts=np.array([0, len(rows)]),
+        row=np.arange(len(rows)),
+        length=(trained + extra).astype(np.int32),
+        trained=trained.astype(np.int32),
+        digest=digest,
+        group=group.astype(np.uint64) + 1,
+        source=source.astype(np.int16),
+    )
+
+
+def turned(made: PlannedExamples, order: Sequence[int]) -> PlannedExamples:
+    """The same examples in another order."""
+    at = np.array(order, np.int64)
+    assert made.group is not None
+    assert made.source is not None
+    return PlannedExamples(
+        starts=made.starts,
+        row=made.row,
+        length=made.length[at],
+        trained=made.trained[at],
+        digest=made.digest[at],
+        group=made.group[at],
+        source=made.source[at],
+    )
+
+
+def chosen(
+    made: PlannedExamples,
+    budgets: Sequence[Budget],
+    seed: int = 0,
+    total: int | None = None,
+    test: Any = None,
+) -> Portions:
+    in_test = np.zeros(len(made), bool) if test is None else test
+    return portions(made, ~in_test, in_test, budgets, seed=seed, total=total)
+
+
+def sizes(made: PlannedExamples, unit: str) -> Any:
+    return {"rows": np.ones(len(made), np.int64), "tokens": made.length}.get(unit, made.trained)
+
+
+@settings(deadline=None)
+@given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
+def test_an_amount_is_met_within_one_example(
+    own: list[tuple[int, int, int]], unit: str, amount: int, seed: int, epochs: float
+) -> None:
+    made = examples([own])
+    size = sizes(made, unit).astype(np.int64)
+    found = chosen(made, [Budget(**{unit: amount}, epochs=epochs)], seed)  # type: ignore[arg-type]
+    given_ = int((found.times * size).sum())
+    assert given_ <= amount
+    (asked,) = found.asked
+    assert (asked.unit, asked.amount, asked.given) == (unit, amount, given_)
+    most = int(found.times.max())
+    assert most - int(found.times.min()) <= 1  # whole passes, and one more of some
+    assert most <= int(np.ceil(epochs))
+    if asked.short:
+        assert len(own) * epochs - 1 < found.times.sum() <= len(own) * epochs
+    elif size.sum():
+        assert amount - given_ < max(int(size.max()), 1)
+
+
+@settings(deadline=None)
+@given(EXAMPLES, st.sampled_from(UNITS), st.lists(st.integers(1, 900), min_size=2, max_size=4))
+def test_a_larger_budget_has_all_that_a_smaller_one_has(
+    own: list[tuple[int, int, int]], unit: str, amounts: list[int]
+) -> None:
+    made = examples([own])
+    before = np.zeros(len(own), np.int64)
+    for amount in sorted(amounts):
+        times = chosen(made, [Budget(**{unit: amount}, epochs=5)]).times  # type: ignore[arg-type]
+        assert (times >= before).all()
+        before = times.astype(np.int64)
+
+
+@settings(deadline=None)
+@given(EXAMPLES, EXAMPLES, SEEDS, st.randoms(use_true_random=False))
+def test_no_order_of_rows_or_files_changes_what_is_chosen(
+    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, random: Any
+) -> None:
+    made = examples([one, other])
+    test = np.array(made.group) % 2 == 0
+    order = list(range(len(made)))
+    random.shuffle(order)
+    budgets = [Budget(share=0.3, epochs=2), Budget(share=0.7)]
+    first = chosen(made, budgets, seed, test=test)
+    second = chosen(turned(made, order), budgets, seed, test=test[order])
+    assert (first.times[order] == second.times).all()
+    assert first.asked == second.asked
+
+
+@settings(deadline=None)
+@given(EXAMPLES, EXAMPLES, SEEDS, st.floats(0.1, 2.0))
+def test_the_test_side_is_thinned_and_never_repeated(
+    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, epochs: float
+) -> None:
+    made = examples([one, other])
+    test = np.array(made.group) % 2 == 0
+    found = chosen(made, [Budget(epochs=epochs), Budget(epochs=epochs)], seed, test=test)
+    assert found.times[test].max(initial=0) <= 1
+    for number in range(2):
+        own = np.array(made.source) == number
+        if epochs >= 1 and (own & ~test).any():
+            assert (found.times[own & test] == 1).all()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(200, 400), min_size=2, max_size=4),
+    st.data(),
+    st.sampled_from(["share", "weight"]),
+    st.none() | st.integers(2_000, 60_000),
+)
+def test_shares_are_met_or_the_shortfall_is_told(
+    counts: list[int], data: st.DataObject, rate: str, total: int | None
+) -> None:
+    draw = np.random.default_rng(sum(counts))
+    made = examples(
+        [[(int(g), 3, int(t)) for g, t in draw.integers(1, 40, (n, 2))] for n in counts]
+    )
+    parts = [data.draw(st.integers(1, 9)) for _ in counts]
+    rates = [part / sum(parts) if rate == "share" else float(part) for part in parts]
+    budgets = [Budget(**{rate: one}, epochs=3) for one in rates]  # type: ignore[arg-type]
+    found = chosen(made, budgets, total=total)
+    given_ = [int((found.times * made.trained)[made.source == n].sum()) for n in range(len(counts))]
+    if any(asked.short for asked in found.asked):
+        assert total is not None  # or the total follows from what is there
+        return
+    if total is not None:
+        assert total - 40 * len(counts) <= sum(given_) <= total + len(counts)
+    for one, part in zip(given_, parts, strict=True):
+        assert abs(one - sum(given_) * part / sum(parts)) <= 40 * len(counts)
+    if total is None:  # as much as the scarcest allows
+        room = [3 * int(made.trained[made.source == n].sum()) for n in range(len(counts))]
+        assert any(have - one <= 1 for have, one in zip(room, given_, strict=True))
+
+
+def test_a_source_without_a_budget_beside_shares_is_used_whole() -> None:
+    made = examples([[(n, 1, 10) for n in range(100)], [(n, 1, 10) for n in range(400)]])
+    found = chosen(made, [Budget(), Budget(share=0.6)])
+    counts = Counter(np.repeat(np.array(made.source), found.times).tolist())
+    assert counts == {0: 100, 1: 150}
+
+
+def test_weights_divide_what_shares_leave() -> None:
+    made = examples([[(n, 1, 10) for n in range(300)] for _ in range(4)])
+    budgets = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
+    for total, wanted in [(None, [300, 250, 300, 150]), (6000, [300, 150, 100, 50])]:
+        found = chosen(made, budgets, total=total)
+        counts = Counter(np.repeat(np.array(made.source), found.times).tolist())
+        assert [counts[n] for n in range(4)] == wanted
+
+
+def test_a_total_alone_takes_the_same_part_of_every_source() -> None:
+    made = examples([[(n, 1, 10) for n in range(300)], [(n, 1, 10) for n in range(100)]])
+    for total, wanted in [(2000, {0: 150, 1: 50}), (9000, {0: 300, 1: 100})]:
+        found = chosen(made, [Budget(), Budget()], total=total)
+        assert Counter(np.repeat(np.array(made.source), found.times).tolist()) == wanted
+        assert all(asked.short for asked in found.asked) == (total > 4000)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "total", "says"),
+    [
+        ([Budget(share=0.7), Budget(share=0.7)], None, "add up to 1.4"),
+        ([Budget(share=0.5), Budget(share=0.4)], None, "add up to 0.9, and 0.1 is of no source"),
+        ([Budget(share=0.5), Budget()], 10, "add up to 0.5, and 'b' has none"),
+        ([Budget(share=1), Budget()], None, "leaves nothing for 'b'"),
+        ([Budget(share=1), Budget(weight=1)], None, "leaves nothing for 'b'"),
+    ],
+)
+def test_mixtures_that_cannot_be_met(budgets: list[Budget], total: int | None, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        require_mixture(dict(zip("ab", budgets, strict=True)), total)
+
+
+def test_budgets_that_contradict_themselves() -> None:
+    with pytest.raises(UsageError, match="share and weight both say"):
+        Budget(share=0.5, weight=1)
+    with pytest.raises(UsageError, match="rows and trained-tokens both say"):
+        Budget(rows=1, trained_tokens=1)
+
+
+def _write(path: Path, name: str, count: int, start: int = 0) -> Path:
+    rows = [
+        {"prompt": f"{name}: what is {n}?", "completion": f"{name} says {'so ' * (n % 7)}{n}."}
+        for n in range(start, start + count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
+    """How often each row of each source is stored, by split."""
+    found = {}
+    for name, side in load_from_disk(str(folder)).items():
+        pairs = zip(side["sources"], side["row_ids"], strict=True)
+        found[name] = Counter(p for s, r in pairs for p in zip(s, r, strict=True))
+    return found
+
+
+def test_a_mixture_from_the_recipe_to_the_shards(
+    pipeline: Run, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Stored as asked, judged, told; a raised budget makes no part and keeps every example."""
+    _write(tmp_path / "math.jsonl", "math", 400)
+    _write(tmp_path / "chat.jsonl", "chat", 60)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(
+        'task = "sft"\nmodel = "qwen2-1.5b"\ntest-size = 0.1\noutput = "out"\ndedup = true\n'
+        f'cache-dir = "{cache_dir}"\n'
+        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\ntrained-tokens = 1000\n'
+        '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\nshare = 0.5\nepochs = 3\n'
+    )
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    parts = set((cache_dir / "parts").rglob("*.arrow"))
+    manifest = read_manifest(tmp_path / "out")
+    math, chat = manifest["sources"]
+    assert math["asked"] == {"trained-tokens": 1000}
+    assert 1000 - 20 < math["given"] <= 1000
+    assert not math["short"]
+    assert abs(chat["share"] - 0.5) < 0.01
+    rows, made = manifest["rows"], manifest["examples"]
+    assert rows["in"] == 460 == rows["used"] + rows["left_out"]
+    assert made["made"] == 460 == made["kept"] + made["left_out"]
+    stored = _stored(tmp_path / "out")
+    assert max(stored["train"].values()) in (2, 3)
+    assert max(stored["test"].values()) == 1
+    assert sum(stored["train"].values()) + sum(stored["test"].values()) == (
+        made["kept"] + made["copies"]
+    )
+    assert not stored["train"].keys() & stored["test"].keys()
+    assert all(row.startswith(f"{source}.jsonl:") for source, row in stored["train"])
+    told = pipeline("show", tmp_path / "out")
+    assert told.status == 0
+    assert pipeline("check", tmp_path / "out").status == 0
+
+    ran = pipeline("build", recipe, "--set", "source.math.trained-tokens=1100")
+    assert ran.status == 0, ran.err
+    assert set((cache_dir / "parts").rglob("*.arrow")) == parts
+    more = _stored(tmp_path / "out")
+    for side, before in stored.items():
+        assert not before - more[side]
+    assert sum(more["train"].values()) > sum(stored["train"].values())
+
+
+def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> None:
+    _write(tmp_path / "math.jsonl", "math", 30)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(
+        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
+        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\nrows = 50\n'
+    )
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    assert "warning   math gives 30 of the 50 rows asked for: add data, or" in ran.err + ran.out
+    assert read_manifest(tmp_path / "out")["sources"][0]["short"]
+    assert "30 of 50 rows: it has no more" in (tmp_path / "out" / "report.html").read_text()

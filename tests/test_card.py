@@ -1,0 +1,201 @@
+"""README.md of builds and exports: ``datasets`` loads by it, and a build is made of it again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pytest
+from huggingface_hub import DatasetCard
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SAMPLES, Ran, read_manifest
+
+from pipeline import card, exports
+from pipeline.build_dir.build import Build
+from pipeline.card import markup
+from pipeline.card.publisher import Publisher
+from pipeline.check.check import check
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.trainers.exporting import export_build
+from stages.errors import UsageError
+from stages.files import file_hash
+
+SOURCES = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
+    "prm": SAMPLES / "prm" / "stepwise.jsonl",
+}
+LAYOUTS = {
+    "sft": ("packed", "ragged", "padded"),
+    "rm": ("ragged", "padded"),
+    "prm": ("packed", "ragged", "padded"),
+}
+Make = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``datasets`` converts what it loads into a cache of this test."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+
+
+def loads_both_ways(folder: Path) -> None:
+    """Both loaders give the rows of the manifest, in the same columns and equal."""
+    recorded = {name: split["rows"] for name, split in read_manifest(folder)["splits"].items()}
+    one, other = datasets.load_dataset(str(folder)), datasets.load_from_disk(str(folder))
+    assert {name: len(rows) for name, rows in one.items()} == recorded
+    assert {name: len(rows) for name, rows in other.items()} == recorded
+    for name in recorded:
+        assert one[name].to_list() == other[name].to_list()
+
+
+@pytest.mark.parametrize(
+    ("task", "trainer"),
+    [("sft", "axolotl"), ("sft", "megatron"), ("rm", "medicalgpt"), ("prm", "trl"), ("rm", "")],
+)
+def test_a_build_and_the_export_in_it_load_both_ways(make: Make, task: str, trainer: str) -> None:
+    """Beside a trainer's shards, in other columns or in another container, too."""
+    folder = make(task, SOURCES[task], trainer=trainer, test_size=0.3)
+    loads_both_ways(folder)
+    if trainer:
+        loads_both_ways(folder / trainer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "layout"), [(t, one) for t in LAYOUTS for one in LAYOUTS[t]])
+def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, layout: str) -> None:
+    """Of every trainer that takes it."""
+    folder = make(task, SOURCES[task], layout=layout, test_size=0.3)
+    loads_both_ways(folder)
+    for name, verdict in read_manifest(folder)["trainers"].items():
+        if verdict["supported"]:
+            export_build(name, folder, folder.with_name(name))
+            loads_both_ways(folder.with_name(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", exports.names())
+def test_a_build_for_any_trainer_loads_both_ways(make: Make, name: str) -> None:
+    """``--for`` puts the trainer's folder into the build, for at least one task each."""
+    made = 0
+    for task in LAYOUTS:
+        try:
+            folder = make(task, SOURCES[task], task, trainer=name)
+        except UsageError:
+            continue
+        made += 1
+        loads_both_ways(folder)
+        if (folder / name).is_dir():
+            loads_both_ways(folder / name)
+    assert made
+
+
+def test_load_dataset_refuses_a_folder_with_fewer_rows(make: Make) -> None:
+    """A shard that was cut, or is missing, is not loaded in silence."""
+    folder = make("rm", SOURCES["rm"])
+    (shard,) = folder.glob("train/*.arrow")
+    table = pa.ipc.open_stream(shard.read_bytes()).read_all()
+    with pa.ipc.new_stream(str(shard), table.schema) as writer:
+        writer.write_table(table.slice(1))
+    with pytest.raises(datasets.exceptions.NonMatchingSplitsSizesError):
+        datasets.load_dataset(str(folder))
+
+
+def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
+    make: Make, tmp_path: Path
+) -> None:
+    """The rows in both files of a shard are the same, or check says that they are not."""
+    export_build("medicalgpt", make("rm", SOURCES["rm"]), tmp_path / "e")
+    assert check(tmp_path / "e", tmp_path).faults == []
+    name = "train/data-00000-of-00001.arrow"
+    shard = tmp_path / "e" / name
+    table = pa.ipc.open_stream(shard.read_bytes()).read_all()
+    turned = table.take(list(reversed(range(len(table)))))
+    with pa.ipc.new_stream(str(shard), table.schema) as writer:
+        writer.write_table(turned)
+    manifest = json.loads((tmp_path / "e" / "manifest.json").read_bytes())
+    manifest["files"][name] = file_hash.sha256(shard)
+    write_json(tmp_path / "e" / "manifest.json", seal.sealed(manifest))
+    (fault,) = check(tmp_path / "e", tmp_path).faults
+    assert (fault.where, fault.code) == (name, "datasets")
+
+
+def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
+    """Parsed by the hub's own library; texts of the publisher cannot end it."""
+    folder = make("prm", SOURCES["prm"], test_size=0.3)
+    found = DatasetCard.load(folder / "README.md").data.to_dict()
+    assert [one["split"] for one in found["configs"][0]["data_files"]] == ["train", "test"]
+    assert found["tags"] == ["posttrain-pipeline", "prm", "qwen2-1.5b"]
+    nasty = Publisher(title='a: "b"\n---\n# c', license="cc-by-4.0", sources=("x | y\n# z",))
+    text = card.make(Build.open(folder), nasty)
+    (folder / "README.md").write_text(text)
+    found = DatasetCard.load(folder / "README.md").data.to_dict()
+    assert found["pretty_name"] == nasty.title
+    assert found["license"] == nasty.license
+    assert "\n# c" not in text
+    assert "\n# z" not in text
+
+
+def test_the_recipe_in_the_card_builds_the_same(
+    pipeline: Callable[..., Ran], make: Make, tmp_path: Path
+) -> None:
+    """Beside files of the names that it gives."""
+    options: dict[str, Any] = {
+        "map": {"prompt": "question", "completion": "solution"},
+        "system": 'Say "why".\n\x7f',
+        "stop": ("</answer>",),
+        "test_size": 0.25,
+        "shuffle": True,
+        "seed": -3,
+        "tolerance": {"duplicates.warn": 0.5},
+        "max_length": 512,
+        "trainer": "trl",
+    }
+    rows = [json.loads(line) for line in SOURCES["sft"].read_text().splitlines()]
+    asked = [row.get("messages", row) for row in rows]
+    data = tmp_path / "rows.jsonl"
+    texts = [
+        {"question": f"{i}: {json.dumps(one)}", "solution": "2"} for i, one in enumerate(asked)
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in texts))
+    folder = make("sft", data, **options)
+    text = (folder / "README.md").read_text("utf-8")
+    (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert tomllib.loads(recipe)["data"] == ["rows.jsonl"]
+    (tmp_path / "r.toml").write_text(f'{recipe}output = "again"\n', "utf-8")
+    ran = pipeline("build", "r.toml")
+    assert ran.status == 0, ran.err
+    assert read_manifest(tmp_path / "again")["build_id"] == read_manifest(folder)["build_id"]
+    assert (tmp_path / "again" / "README.md").read_text("utf-8") == text
+
+
+@given(st.text(max_size=40))
+def test_no_text_is_markup(text: str) -> None:
+    """A cell is one line without a bar that would end it; a block is ended by its fence alone."""
+    for cell in (markup.plain(text), markup.code(text)):
+        assert len(cell.splitlines()) <= 1
+        assert not re.search(r"(?<!\\)(\\\\)*\|", cell.replace("\\\\", ""))
+    fence, *lines, end = markup.block(text, "").split("\n")
+    assert end == fence
+    assert fence not in lines
+
+
+def test_a_card_says_nothing_of_this_machine(make: Make, tmp_path: Path) -> None:
+    """No path, and the same bytes wherever the build is made."""
+    first = (make("rm", SOURCES["rm"]) / "README.md").read_bytes()
+    moved = tmp_path / "elsewhere" / SOURCES["rm"].name
+    moved.parent.mkdir()
+    shutil.copyfile(SOURCES["rm"], moved)
+    assert (make("rm", moved, "other") / "README.md").read_bytes() == first
+    assert str(tmp_path).encode() not in first

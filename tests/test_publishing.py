@@ -1,0 +1,747 @@
+"""``pipeline publish``: whatever stops it, nobody sees a mixture, and the next call finishes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from huggingface_hub import DatasetCard
+from stub_hub import LARGE, HubStub, serve_hub
+from support import SAMPLES, Ran, read_manifest
+
+from pipeline.build import build
+from pipeline.build_dir.build import Build
+from pipeline.card.publisher import NOTHING, Publisher
+from pipeline.check.check import check
+from pipeline.options.config import Config
+from pipeline.trainers.exporting import export_build
+from pipeline.upload import folder, hub, store
+from pipeline.upload.publication import Publication, assemble
+from pipeline.upload.upload import publish
+from stages.errors import DataError, SurroundingsError, UsageError
+
+# What huggingface_hub says of itself as it sends large files.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+Run = Callable[..., Ran]
+SECRET = "the-text-of-a-refused-row"
+NAME = "somebody/problems"
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """No progress."""
+
+
+def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> Path:
+    """A build of the first rows of the sample, with one refused row."""
+    lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:rows]
+    data = root / name / "rows.jsonl"
+    data.parent.mkdir()
+    bad = json.dumps({"messages": SECRET})
+    data.write_text("".join(line + "\n" for line in [*lines, bad, f"{SECRET} is no JSON"]), "utf-8")
+    config = Config.of(
+        "sft",
+        (str(data),),
+        "qwen2-1.5b",
+        root / name / "out",
+        cache_dir=cache_dir,
+        max_reject=1.0,
+        workers=1,
+        **options,
+    )
+    build(config, lambda what, done, total: None)
+    return root / name / "out"
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+    """An older build with a trainer's folder, and a newer one of more rows with a test split."""
+    root = tmp_path_factory.mktemp("builds")
+    return {
+        "old": made(root, "old", cache_dir, 4, trainer="axolotl"),
+        "new": made(root, "new", cache_dir, 9, layout="packed", max_length=512, test_size=0.3),
+    }
+
+
+@pytest.fixture(scope="module")
+def copies(
+    builds: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Publication]:
+    """What is sent of each."""
+    return {
+        name: assemble(Build.open(at), tmp_path_factory.mktemp(name), NOTHING, with_rejects=False)
+        for name, at in builds.items()
+    }
+
+
+class Plain(MemoryFileSystem):
+    """The same store, as another process sees it."""
+
+    cachable = False
+
+
+class Watched(MemoryFileSystem):
+    """A store in memory that stops instead of a change, and notes each file that is sent.
+
+    After each change, it checks what a reader would take for a build.
+
+    Attributes:
+        left: changes until it stops; half of a file that it stops at arrives.
+        then: after which file what somebody else does happens.
+    """
+
+    cachable = False
+    left: int | None = None
+    then: tuple[int, Callable[[], object]] | None = None
+    changes = 0
+    sent: list[str]
+
+    def _change(self, path: str, data: bytes | None = None) -> None:
+        self.changes += 1
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                if data is not None:  # the connection breaks in the middle of a file
+                    super().pipe_file(path, data[: len(data) // 2])
+                raise KeyboardInterrupt
+
+    def _look(self) -> None:
+        _require_no_mixture(self)
+
+    def put_file(self, lpath: Any, rpath: Any, **given: Any) -> None:
+        data = Path(lpath).read_bytes()
+        self._change(rpath, data)
+        super().pipe_file(rpath, data, **given)
+        self.sent.append(rpath.rpartition("place/")[2])
+        if self.then is not None and self.then[0] == len(self.sent):
+            self.then[1]()
+        else:
+            self._look()
+
+    def pipe_file(self, path: Any, value: Any, **given: Any) -> None:
+        self._change(path)
+        super().pipe_file(path, value, **given)
+        self._look()
+
+    def rm_file(self, path: Any) -> None:
+        self._change(path)
+        super().rm_file(path)
+        self._look()
+
+
+class Tagged(Watched):
+    """A store that names the content of its objects, and counts what is read."""
+
+    reads = 0
+
+    def info(self, path: Any, **given: Any) -> dict[str, Any]:
+        found: dict[str, Any] = super().info(path, **given)
+        if found["type"] == "file":
+            found["ETag"] = hashlib.md5(MemoryFileSystem.cat_file(self, path)).hexdigest()
+        return found
+
+    def find(self, path: Any, *more: Any, detail: bool = False, **given: Any) -> Any:
+        found = super().find(path, *more, detail=detail, **given)
+        return {name: self.info(name) for name in found} if detail else found
+
+    def cat_file(self, path: Any, *more: Any, **given: Any) -> bytes:
+        self.reads += 1
+        content: bytes = super().cat_file(path, *more, **given)
+        return content
+
+    def _look(self) -> None:
+        """Somebody changes objects behind the manifest here."""
+
+
+def _files(filesystem: Any) -> dict[str, bytes]:
+    found = filesystem.find("/place")
+    return {path.partition("/place/")[2]: filesystem.cat_file(path) for path in found}
+
+
+def _require_no_mixture(filesystem: Any) -> None:
+    """Where there is a whole manifest, every file that it names is there with its hash."""
+    files = _files(filesystem)
+    try:
+        manifest = json.loads(files.get("manifest.json", b""))
+    except ValueError:
+        return
+    for name, sha256 in manifest["files"].items():
+        assert hashlib.sha256(files[name]).hexdigest() == sha256, name
+
+
+@pytest.fixture
+def memory() -> Iterator[Watched]:
+    """An empty one."""
+    MemoryFileSystem.store.clear()
+    filesystem = Watched()
+    filesystem.sent = []
+    yield filesystem
+    MemoryFileSystem.store.clear()
+
+
+def place(filesystem: Any) -> store.Store:
+    """Its folder ``place``."""
+    return store.Store(filesystem, "/place", "memory://place")
+
+
+def fetched(filesystem: Any, target: Path) -> Path:
+    """All of it on this machine."""
+    for name, data in _files(filesystem).items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(data)
+    return target
+
+
+@pytest.mark.parametrize("over", ["nothing", "another build"])
+def test_stopped_at_any_change_the_next_call_finishes(
+    copies: dict[str, Publication], memory: Watched, over: str, tmp_path: Path
+) -> None:
+    """For each of its changes: no mixture is ever to be seen, and no file is sent twice."""
+    if over != "nothing":
+        store.publish(place(memory), copies["old"], quiet)
+    start, memory.changes = dict(MemoryFileSystem.store), 0
+    memory.sent.clear()
+    store.publish(place(memory), copies["new"], quiet)
+    sent, done, changes = list(memory.sent), _files(memory), memory.changes
+    for stop in range(changes):
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.store.update(start)
+        memory.sent.clear()
+        memory.left = stop
+        with pytest.raises(KeyboardInterrupt):
+            store.publish(place(memory), copies["new"], quiet)
+        memory.left = None
+        _require_no_mixture(memory)
+        store.publish(place(memory), copies["new"], quiet)
+        assert sorted(memory.sent) == sorted(sent)
+        assert _files(memory) == done
+    assert store.publish(place(memory), copies["new"], quiet).names == ()
+    assert set(done) == {piece.name for piece in copies["new"].all}
+    assert check(fetched(memory, tmp_path / "copy"), tmp_path).faults == []
+
+
+def test_of_two_calls_at_a_time_the_later_one_writes(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """Whenever it begins; the other one says why it stops, and changes nothing more."""
+    for when in range(1, len(copies["old"].pieces) + 1):
+        MemoryFileSystem.store.clear()
+        memory.sent.clear()
+        memory.then = (when, lambda: store.publish(place(Plain()), copies["new"], quiet))
+        with pytest.raises(SurroundingsError, match="Publish again"):
+            store.publish(place(memory), copies["old"], quiet)
+        _require_no_mixture(memory)
+        assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
+
+
+def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """An object of an earlier call that arrives late, of the same size."""
+    last = len(copies["old"].pieces)
+
+    def replace() -> None:
+        data = memory.cat_file("/place/serving.json")
+        Plain().pipe_file("/place/serving.json", data[:-2] + b" \n")
+
+    filesystem = Tagged()
+    filesystem.sent, filesystem.then = [], (last, replace)
+    with pytest.raises(SurroundingsError, match="somebody else"):
+        store.publish(place(filesystem), copies["old"], quiet)
+    assert "manifest.json" not in _files(memory)
+    filesystem.then = None
+    assert store.publish(place(filesystem), copies["old"], quiet).names[0] == "serving.json"
+
+
+def test_shards_go_first_and_the_manifest_last(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """The order of what arrives."""
+    store.publish(place(memory), copies["new"], quiet)
+    shards = [shard.path for shard in copies["new"].manifest.shards]
+    assert memory.sent[: len(shards)] == sorted(shards)
+    assert memory.sent[-1] == "manifest.json"
+    assert set(memory.sent[-3:-1]) == {"README.md", "dataset_dict.json"}
+
+
+def test_what_does_not_arrive_as_it_was_sent_is_an_error(
+    copies: dict[str, Publication], memory: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte changed on its way, with the same size; and there is no manifest then."""
+    damaged = Watched.put_file
+
+    def put(self: Any, lpath: Any, rpath: Any, **given: Any) -> None:
+        damaged(self, lpath, rpath, **given)
+        if rpath.endswith(".arrow"):
+            data = self.cat_file(rpath)
+            MemoryFileSystem.pipe_file(self, rpath, data[:-1] + bytes([data[-1] ^ 1]))
+
+    monkeypatch.setattr(Watched, "put_file", put)
+    with pytest.raises(SurroundingsError, match="does not have the bytes"):
+        store.publish(place(memory), copies["new"], quiet)
+    assert "manifest.json" not in _files(memory)
+    monkeypatch.undo()
+    assert store.publish(place(memory), copies["new"], quiet).names
+
+
+def test_what_was_read_back_is_read_again_when_its_tag_changes(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """Not else; and an object that somebody replaced by as many bytes is sent again."""
+    filesystem = Tagged()
+    filesystem.sent, known = [], {}
+    at = store.Store(filesystem, "/place", "memory://place", known)
+    store.publish(at, copies["new"], quiet)
+    filesystem.reads = 0
+    at = store.Store(filesystem, "/place", "memory://place", known)
+    assert store.publish(at, copies["new"], quiet).names == ()
+    assert filesystem.reads == 1  # the manifest, for the names in it
+    data = filesystem.cat_file("/place/serving.json")
+    filesystem.pipe_file("/place/serving.json", data[:-1] + b" ")
+    at = store.Store(filesystem, "/place", "memory://place", known)
+    assert store.publish(at, copies["new"], quiet).names == ("serving.json", "manifest.json")
+    assert filesystem.cat_file("/place/serving.json") == data
+
+
+def test_files_of_somebody_else_are_not_touched(
+    copies: dict[str, Publication], memory: Watched
+) -> None:
+    """In a place that never was a build, and beside one."""
+    memory.pipe_file("/place/thesis.tex", b"years of work")
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        store.publish(place(memory), copies["new"], quiet)
+    assert _files(memory) == {"thesis.tex": b"years of work"}
+    memory.rm_file("/place/thesis.tex")
+    store.publish(place(memory), copies["old"], quiet)
+    memory.pipe_file("/place/notes.txt", b"x")
+    with pytest.raises(UsageError, match=r"notes\.txt"):
+        store.publish(place(memory), copies["new"], quiet)
+    assert "manifest.json" in _files(memory)
+
+
+def test_a_folder_is_exchanged_at_once(
+    builds: dict[str, Path],
+    copies: dict[str, Publication],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stopped while it is copied, the old build is whole; what was copied is not copied again."""
+    target = tmp_path / "shared" / "data"
+    folder.publish(target, builds["old"], copies["old"], quiet)
+    assert check(target, tmp_path).faults == []
+    script = target / "launch" / "axolotl.sh"
+    assert script.stat().st_mode & stat.S_IXUSR
+    send, count = store.Store.send, 0
+
+    def stopped(self: store.Store, piece: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 4:
+            raise KeyboardInterrupt
+        send(self, piece)
+
+    monkeypatch.setattr(store.Store, "send", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        folder.publish(target, builds["new"], copies["new"], quiet)
+    assert check(target, tmp_path).faults == []
+    assert read_manifest(target)["build_id"] == read_manifest(builds["old"])["build_id"]
+    done = folder.publish(target, builds["new"], copies["new"], quiet)
+    assert len(done.names) == len(copies["new"].all) - 3
+    assert check(target, tmp_path).faults == []
+    assert [path.name for path in target.parent.iterdir()] == ["data"]
+    assert folder.publish(target, builds["new"], copies["new"], quiet).names == ()
+    with pytest.raises(UsageError, match="in the build"):
+        folder.publish(builds["new"] / "copy", builds["new"], copies["new"], quiet)
+
+
+@pytest.fixture
+def hub_stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStub]:
+    """A hub that this process publishes to."""
+    from huggingface_hub import constants
+
+    stub = HubStub()
+    with serve_hub(stub) as url:
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        files = f"{url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("HF_TOKEN", "hf_" + "a" * 34)
+        yield stub
+
+
+def to_hub(publication: Publication) -> Any:
+    return hub.publish(hub.Repository(NAME), publication, private=True, report=quiet)
+
+
+def test_stopped_at_each_large_file_the_next_call_finishes(
+    copies: dict[str, Publication], hub_stub: HubStub, tmp_path: Path
+) -> None:
+    """One commit has all of it; the hub's readers see the old build until then."""
+    for name in ("old", "new"):
+        large = [piece for piece in copies[name].all if piece.name.endswith(LARGE)]
+        start, commits = len(hub_stub.puts), len(hub_stub.commits.get(NAME, []))
+        for number in range(len({piece.sha256 for piece in large} - {*hub_stub.objects})):
+            hub_stub.breaks_at = start + number
+            with pytest.raises(SurroundingsError, match="publish again"):
+                to_hub(copies[name])
+            assert len(hub_stub.puts) == start + number
+            assert len(hub_stub.commits[NAME]) == max(commits, 1)
+        hub_stub.breaks_at, hub_stub.breaks_commit = None, True
+        with pytest.raises(SurroundingsError, match="not now"):
+            to_hub(copies[name])
+        hub_stub.breaks_commit = False
+        done = to_hub(copies[name])
+        assert done.revision == hub_stub.sha(NAME)
+        assert len(hub_stub.commits[NAME]) == max(commits, 1) + 1
+        assert len(hub_stub.puts) == len(set(hub_stub.puts))
+        files = hub_stub.files(NAME)
+        assert set(files) == {".gitattributes", *(piece.name for piece in copies[name].all)}
+    assert to_hub(copies["new"]).names == ()
+    assert hub_stub.private == {NAME: True}
+    for path, data in hub_stub.files(NAME).items():
+        (tmp_path / "copy" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "copy" / path).write_bytes(data)
+    assert check(tmp_path / "copy", tmp_path).faults == []
+
+
+def test_a_build_is_published_to_the_hub_by_the_command(
+    pipeline: Run, builds: dict[str, Path], hub_stub: HubStub
+) -> None:
+    """Stopped at the second large file, then finished; on a branch that is made for it."""
+    command = ("publish", builds["new"], f"hf://{NAME}@nightly", "--json", "--public")
+    given = {
+        "HF_ENDPOINT": hub_stub.url,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_TOKEN": "hf_" + "a" * 34,
+    }
+    hub_stub.breaks_at = 1
+    stopped = pipeline(*command, **given)
+    assert (stopped.status, len(hub_stub.puts)) == (5, 1), stopped.err
+    assert "is not sent again" in stopped.err
+    assert "hf_aaa" not in stopped.err
+    hub_stub.breaks_at = None
+    done = pipeline(*command, **given)
+    assert done.status == 0, done.err
+    said = json.loads(done.out)
+    assert (said["status"], said["revision"]) == ("published", hub_stub.sha(NAME))
+    assert len(hub_stub.puts) == len(set(hub_stub.puts))
+    assert hub_stub.private == {NAME: False}
+    assert set(hub_stub.branches) == {"nightly"}
+
+
+def test_the_hub_is_asked_for_the_hashes_of_what_arrived(
+    copies: dict[str, Publication], hub_stub: HubStub
+) -> None:
+    """A large file that is another one there is an error."""
+    hub_stub.damages = True
+    with pytest.raises(SurroundingsError, match="does not have the bytes"):
+        to_hub(copies["old"])
+
+
+def test_a_repository_with_other_files_is_not_written(
+    copies: dict[str, Publication], hub_stub: HubStub
+) -> None:
+    """It may be somebody's work."""
+    hub_stub.commits[NAME] = [{"README.md": b"# mine", "model.safetensors": b"x"}]
+    with pytest.raises(UsageError, match=r"model\.safetensors"):
+        to_hub(copies["old"])
+    assert len(hub_stub.commits[NAME]) == 1
+
+
+@pytest.mark.parametrize("address", ["hf://name", "hf://datasets/a/b/c", "hf://a/b@", "hf:///a/b"])
+def test_an_address_of_the_hub_names_a_dataset(address: str) -> None:
+    """Two words, and a branch."""
+    with pytest.raises(UsageError, match="not a dataset"):
+        hub.repository(address)
+    assert hub.repository("hf://datasets/a/b@v1.0") == hub.Repository("a/b", "v1.0")
+    assert hub.repository("hf://a/b.c-d/") == hub.Repository("a/b.c-d")
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a store on the loopback, with a bucket ``data``."""
+    pytest.importorskip("moto.server")
+    boto3 = pytest.importorskip("boto3")
+    pytest.importorskip("s3fs")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "moto.server",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+        boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys).create_bucket(
+            Bucket="data"
+        )
+        yield url
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture
+def credentials(s3: str) -> dict[str, str]:
+    """Variables with which the command finds that store."""
+    return {
+        "AWS_ENDPOINT_URL": s3,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+
+
+def test_a_build_is_published_to_s3_by_the_command(
+    pipeline: Run, builds: dict[str, Path], credentials: dict[str, str], tmp_path: Path
+) -> None:
+    """Twice: the second call sends nothing. What is there is fetched, checked and loaded."""
+    command = ("publish", builds["new"], "s3://data/sets/problems", "--json", "--license", "mit")
+    done = pipeline(*command, **credentials)
+    assert done.status == 0, done.err
+    first = json.loads(done.out)
+    assert first["status"] == "published"
+    assert first["sent"] == first["files"]
+    again = pipeline(*command, **credentials)
+    assert json.loads(again.out)["status"] == "unchanged", again.err
+    code = (
+        "import fsspec as f; f.filesystem('s3').get('data/sets/problems', 'copy', recursive=True)"
+    )
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=tmp_path, env={**os.environ, **credentials}, check=True,
+    )  # fmt: skip
+    ran = pipeline("check", "copy")
+    assert ran.status == 0, ran.err
+    assert "published copy" in ran.err
+    missing = pipeline("publish", builds["new"], "s3://no-such-bucket/x", **credentials)
+    assert (missing.status, "no such bucket" in missing.err) == (2, True), missing.err
+
+
+@pytest.mark.slow
+def test_killed_after_each_upload_to_s3_the_next_call_finishes(
+    builds: dict[str, Path],
+    copies: dict[str, Publication],
+    credentials: dict[str, str],
+    cache_home: Path,
+    tmp_path: Path,
+) -> None:
+    """Processes that end at once after their first upload, without any handler of their own."""
+    code = (
+        "import os, sys\nfrom pipeline.upload import store\nsend, left = store.Store.send, "
+        "[int(sys.argv.pop(1))]\n"
+        "def stopped(self, piece):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
+        "    send(self, piece)\nstore.Store.send = stopped\n"
+        "from pipeline.cli import main\nmain()\n"
+    )
+    base = {**os.environ, **credentials, "XDG_CACHE_HOME": str(cache_home)}
+    total, calls = len(copies["new"].all), 0
+    while True:
+        calls += 1
+        command = [sys.executable, "-W", "ignore", "-c", code, "1", "publish", str(builds["new"])]
+        done = subprocess.run(
+            [*command, "s3://data/killed"], env=base, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            break
+        assert done.returncode == 9, done.stderr
+    assert calls == total
+    code = "import fsspec; fsspec.filesystem('s3').get('data/killed', 'copy', recursive=True)"
+    fetch = [sys.executable, "-W", "ignore", "-c", code]
+    subprocess.run(fetch, cwd=tmp_path, env=base, check=True)
+    assert check(tmp_path / "copy", tmp_path).faults == []
+
+
+def test_the_text_of_refused_rows_stays_here_unless_asked_for(
+    builds: dict[str, Path], cache_dir: Path, tmp_path: Path
+) -> None:
+    """In no file; with ``--with-rejects``, as the build has it. And nothing of this machine."""
+    given = {"cache_dir": cache_dir, "report": quiet}
+    publish(builds["new"], str(tmp_path / "a"), NOTHING, **given)
+    publish(builds["new"], str(tmp_path / "b"), NOTHING, with_rejects=True, **given)
+    names = {n: [p for p in (tmp_path / n).rglob("*") if p.is_file()] for n in "ab"}
+    assert [p for p in names["a"] if SECRET.encode() in p.read_bytes()] == []
+    found = {p.name for p in names["b"] if SECRET.encode() in p.read_bytes()}
+    assert found == {"rejects.jsonl", "report.html"}
+    for path in (*names["a"], *names["b"]):
+        assert str(builds["new"].parent).encode() not in path.read_bytes()
+        assert path.name != "run.json"
+    text = (tmp_path / "a" / "rejects.jsonl").read_text("utf-8")
+    refused = [json.loads(line) for line in text.splitlines()]
+    assert [(one["line"], one["raw"]) for one in refused] == [(10, ""), (11, "")]
+    assert all(one["code"] for one in refused)
+    with pytest.raises(UsageError, match="published copy"):
+        publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
+
+
+def test_a_damaged_build_is_not_published(
+    pipeline: Run, builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """The check comes first: nothing is sent of it."""
+    shutil.copytree(builds["new"], tmp_path / "damaged")
+    (tmp_path / "damaged" / "serving.json").write_text("{}")
+    ran = pipeline("publish", "damaged", "there")
+    assert ran.status == 3
+    assert "serving.json" in ran.err
+    assert not (tmp_path / "there").exists()
+    with pytest.raises(DataError, match="not published"):
+        publish(
+            tmp_path / "damaged", str(tmp_path / "there"), NOTHING, cache_dir=tmp_path, report=quiet
+        )
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("https://somewhere/x", "cannot be written"),
+        ("nothing://x", "://"),
+        ("hf://x", "not a dataset"),
+    ],
+)
+def test_an_address_that_cannot_be_written_is_a_usage_error(
+    pipeline: Run, builds: dict[str, Path], address: str, says: str
+) -> None:
+    """Before the build is checked."""
+    ran = pipeline("publish", builds["new"], address)
+    assert (ran.status, says in ran.err) == (2, True), ran.err
+
+
+def test_an_address_is_no_output(pipeline: Run, tmp_path: Path) -> None:
+    """A path of that name would be a folder called ``s3:``."""
+    data = SAMPLES / "sft" / "word_problems.jsonl"
+    (tmp_path / "r.toml").write_text(
+        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["{data}"]\noutput = "gs://bucket/x"\n'
+    )
+    shared = ("--model", "qwen2-1.5b")
+    for command in (
+        ("run", "sft", data, *shared, "-o", "s3://bucket/x"),
+        ("plan", "sft", data, *shared, "-o", "s3://bucket/x"),
+        ("run", "sft", data, *shared, "-o", "x", "--data-docs", "s3://bucket/x"),
+        ("build", "r.toml"),
+        ("plan", "r.toml"),
+        ("build", "r.toml", "-o", "hf://somebody/x"),
+        ("export", "trl", tmp_path, "-o", "s3://bucket/x"),
+        ("stage", "normalize", data, *shared, "--task", "sft", "-o", "s3:/bucket/x"),
+    ):
+        ran = pipeline(*command)
+        assert ran.status == 2, command
+        assert "is an address" in ran.err
+        elsewhere = "--data-docs" in command or "stage" in command
+        assert elsewhere or "pipeline publish DIR" in ran.err
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
+
+
+def test_the_view_has_every_example_as_text(
+    builds: dict[str, Path], copies: dict[str, Publication]
+) -> None:
+    """Its ids decoded; what is trained is what the shards train."""
+    manifest = copies["new"].manifest
+    paths = {piece.name: piece.path for piece in copies["new"].pieces}
+    for split, record in manifest.splits.items():
+        rows = pq.read_table(paths[f"view/{split}.parquet"]).to_pylist()
+        assert len(rows) == record.examples
+        assert sum(row["tokens"] for row in rows) == record.tokens
+        for row in rows:
+            assert row["text"].startswith("<|im_start|>")
+            for part in row["trained"]:
+                assert part in row["text"]
+                assert part.endswith("<|im_end|>")
+    trained = sum(
+        row["trained_tokens"]
+        for split in manifest.splits
+        for row in pq.read_table(paths[f"view/{split}.parquet"]).to_pylist()
+    )
+    assert trained == manifest.tokens.trained
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "columns"),
+    [
+        (
+            "rm",
+            "rm/pairs_margin.jsonl",
+            ["row_id", "prompt", "chosen", "rejected", "tokens", "margin"],
+        ),
+        (
+            "prm",
+            "prm/stepwise.jsonl",
+            ["row_id", "text", "trained", "tokens", "trained_tokens", "step_labels"],
+        ),
+    ],
+)
+def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
+    make: Callable[..., Path],
+    cache_dir: Path,
+    tmp_path: Path,
+    task: str,
+    name: str,
+    columns: list[str],
+) -> None:
+    """All checked where they are; the view of an export is that of its build."""
+    source = make(task, SAMPLES / name)
+    export_build("trl", source, tmp_path / "trl")
+    said = Publisher(title="A | title", license="cc-by-4.0", sources=("https://example.org/a",))
+    for at in (source, tmp_path / "trl"):
+        target = tmp_path / "published" / at.name
+        publish(at, str(target), said, cache_dir=cache_dir, report=quiet)
+        assert check(target, cache_dir).faults == []
+        assert pq.read_schema(target / "view" / "train.parquet").names == columns
+        found = DatasetCard.load(target / "README.md")
+        assert found.data.license == "cc-by-4.0"
+        assert "https://example" in found.text.replace("\\", "")
+        assert json.loads((target / "croissant.json").read_bytes())["license"] == "cc-by-4.0"
+
+
+def test_the_metadata_is_croissant(copies: dict[str, Publication], tmp_path: Path) -> None:
+    """Its own library finds no error, and reads the records of the view by it."""
+    pytest.importorskip("mlcroissant")
+    for piece in copies["new"].all:
+        (tmp_path / piece.name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(piece.path, tmp_path / piece.name)
+    code = (
+        "import json, mlcroissant as m\nd = m.Dataset('croissant.json')\n"
+        "assert not d.metadata.ctx.issues.errors, d.metadata.ctx.issues.report()\n"
+        "rows = list(d.records('train'))\n"
+        "print(json.dumps([len(rows), sorted(rows[0])]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    count, fields = json.loads(done.stdout.splitlines()[-1])
+    assert count == copies["new"].manifest.splits["train"].examples
+    assert "train/text" in fields

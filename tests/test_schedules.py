@@ -1,0 +1,294 @@
+"""The schedules of ``examples/schedules``: each is parsed by its own tool, and its commands run.
+
+Tools that are no dependency of the tests are looked for on ``PATH`` and in the folders that
+``SCHEDULERS`` lists; a test whose tool is nowhere is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import ROOT, SAMPLES, read_manifest
+
+from pipeline.check.check import check
+
+SCHEDULES = ROOT / "examples" / "schedules"
+PROGRAM = shutil.which("pipeline", path=str(Path(sys.executable).parent))
+
+
+def tool(name: str) -> str:
+    """The path of a program; without it the test is skipped."""
+    own = str(Path(sys.executable).parent)
+    more = os.environ.get("SCHEDULERS", "")
+    found = shutil.which(name, path=f"{own}:{os.environ['PATH']}:{more}")
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+class Project:
+    """A folder with a recipe and its data, and commands that run in it."""
+
+    def __init__(self, folder: Path, cache_home: Path) -> None:
+        self.folder = folder
+        (folder / "data").mkdir(parents=True)
+        shutil.copyfile(SAMPLES / "sft" / "word_problems.jsonl", folder / "data" / "a.jsonl")
+        shutil.copyfile(SCHEDULES / "recipe.toml", folder / "recipe.toml")
+        assert PROGRAM is not None
+        self.variables = {
+            **os.environ,
+            "PATH": f"{Path(PROGRAM).parent}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(cache_home),
+            "HF_HUB_OFFLINE": "1",
+            "PUBLISH_TO": str(folder.parent / "published"),
+            "POSTTRAIN_FOLDER": str(folder),
+        }
+
+    def run(self, *command: str, **more: str) -> str:
+        """Run a command; what it printed."""
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**self.variables, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def require_published(self) -> None:
+        """The build is there, and so is its copy."""
+        published = self.folder.parent / "published"
+        assert check(published, self.folder).faults == []
+        build_id = read_manifest(self.folder / "build")["build_id"]
+        assert read_manifest(published)["build_id"] == build_id
+
+
+@pytest.fixture
+def project(tmp_path: Path, cache_home: Path) -> Project:
+    """Nothing is built in it yet."""
+    return Project(tmp_path / "project", cache_home)
+
+
+def moved(text: str, project: Project) -> str:
+    """An example with the paths of this machine in place of its own."""
+    assert PROGRAM is not None
+    bin_folder = str(Path(PROGRAM).parent)
+    return text.replace("/opt/posttrain/bin", bin_folder).replace(
+        "/srv/posttrain", str(project.folder)
+    )
+
+
+def cron_lines() -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Variables of the crontab, and each time with its command."""
+    variables, jobs = {}, []
+    for line in (SCHEDULES / "crontab").read_text("utf-8").splitlines():
+        if re.match(r"[A-Z_]+=", line):
+            name, _, value = line.partition("=")
+            variables[name] = value
+        elif line and not line.startswith("#"):
+            *when, command = line.split(maxsplit=5)
+            jobs.append((" ".join(when), command))
+    return variables, jobs
+
+
+def test_cron(project: Project) -> None:
+    """cron gives the command to the shell of SHELL, with the variables above it and little else."""
+    variables, [(_, command)] = cron_lines()
+    assert "%" not in command  # cron would end the command there
+    kept = {name: project.variables[name] for name in ("XDG_CACHE_HOME", "HF_HUB_OFFLINE")}
+    given = {name: moved(value, project) for name, value in variables.items()}
+    given["PUBLISH_TO"] = project.variables["PUBLISH_TO"]
+    done = subprocess.run(
+        [variables["SHELL"], "-c", moved(command, project)],
+        env={"HOME": str(project.folder), **given, **kept},
+        cwd=project.folder.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    project.require_published()
+
+
+def test_times_are_cron_times() -> None:
+    """Of cron and of all that took its five fields over."""
+    croniter = pytest.importorskip("croniter").croniter
+    actions = yaml.safe_load((SCHEDULES / "github-actions.yml").read_text("utf-8"))
+    cronjob = yaml.safe_load((SCHEDULES / "kubernetes-cronjob.yaml").read_text("utf-8"))
+    times = [when for when, _ in cron_lines()[1]]
+    times += [one["cron"] for one in actions[True]["schedule"]]  # YAML 1.1 reads "on" as true
+    times.append(cronjob["spec"]["schedule"])
+    for name in ("airflow_dag.py", "dagster_job.py"):
+        times += re.findall(r'schedule="([^"]+)"', (SCHEDULES / name).read_text("utf-8"))
+    assert len(times) == 5
+    assert all(croniter.is_valid(when) for when in times)
+
+
+def unit_commands(project: Project) -> Iterable[list[str]]:
+    """What the service starts, with its variables put in as systemd does."""
+    text = moved((SCHEDULES / "posttrain-data.service").read_text("utf-8"), project)
+    for line in re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE):
+        yield line.replace("${PUBLISH_TO}", project.variables["PUBLISH_TO"]).split()
+
+
+def test_systemd_runs_its_commands(project: Project) -> None:
+    """One after another, as a service of type oneshot."""
+    for command in unit_commands(project):
+        project.run(*command)
+    project.require_published()
+
+
+def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
+    """By ``systemd-analyze verify``, which also looks for the programs."""
+    program = tool("systemd-analyze")
+    names = ("posttrain-data.service", "posttrain-data.timer")
+    for name in names:
+        text = moved((SCHEDULES / name).read_text("utf-8"), project)
+        (tmp_path / name).write_text(text, "utf-8")
+    done = subprocess.run(
+        [program, "verify", *(str(tmp_path / name) for name in names)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    mine = [line for line in done.stderr.splitlines() if "posttrain-data" in line]
+    assert (done.returncode, mine) == (0, []), done.stderr
+
+
+def test_github_actions_runs_its_steps(project: Project) -> None:
+    """Those that are commands, but for the installation."""
+    workflow = yaml.safe_load((SCHEDULES / "github-actions.yml").read_text("utf-8"))
+    for step in workflow["jobs"]["build"]["steps"]:
+        if "run" in step and step["name"] != "Install":
+            project.run("bash", "-e", "-c", step["run"])
+    project.require_published()
+
+
+def test_github_actions_is_valid() -> None:
+    """By the schema of workflows."""
+    command = [tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows"]
+    done = subprocess.run(
+        [*command, str(SCHEDULES / "github-actions.yml")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+def test_kubernetes_runs_its_container(project: Project) -> None:
+    """Its command and arguments, in the folder that the volume stands for."""
+    cronjob = yaml.safe_load((SCHEDULES / "kubernetes-cronjob.yaml").read_text("utf-8"))
+    pod = cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    project.run(*container["command"], *container["args"])
+    project.require_published()
+    rule = cronjob["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]
+    assert rule["containerName"] == container["name"]
+
+
+def test_kubernetes_is_valid() -> None:
+    """By the schemas of its API."""
+    validate = pytest.importorskip("kubernetes_validate")
+    cronjob = yaml.safe_load((SCHEDULES / "kubernetes-cronjob.yaml").read_text("utf-8"))
+    validate.validate(cronjob, validate.latest_version(), strict=True)
+
+
+def test_slurm(project: Project) -> None:
+    """bash runs it as Slurm would; a stand-in for sbatch notes the next run."""
+    shutil.copyfile(SCHEDULES / "slurm.sbatch", project.folder / "slurm.sbatch")
+    stand_in = project.folder / "bin" / "sbatch"
+    stand_in.parent.mkdir()
+    stand_in.write_text('#!/bin/sh\necho "$@" > submitted\n')
+    stand_in.chmod(0o755)
+    path = f"{stand_in.parent}:{project.variables['PATH']}"
+    project.run("bash", "slurm.sbatch", PATH=path)
+    project.require_published()
+    assert (
+        project.folder / "submitted"
+    ).read_text().strip() == "--begin=tomorrow 02:17 slurm.sbatch"
+    head = (SCHEDULES / "slurm.sbatch").read_text("utf-8").splitlines()
+    directives = [line for line in head if line.startswith("#SBATCH")]
+    assert directives
+    assert all(re.fullmatch(r"#SBATCH --[a-z-]+=\S+", line) for line in directives)
+
+
+@pytest.mark.slow
+def test_dvc(project: Project) -> None:
+    """``dvc repro`` builds, and does nothing where nothing changed."""
+    program = tool("dvc")
+    shutil.copyfile(SCHEDULES / "dvc.yaml", project.folder / "dvc.yaml")
+    own = {"DVC_NO_ANALYTICS": "1", "HOME": str(project.folder.parent)}
+    project.run(program, "init", "--no-scm", "--quiet", **own)
+    project.run(program, "repro", **own)
+    project.require_published()
+    assert json.loads((project.folder / "published.json").read_text())["status"] == "published"
+    assert "up to date" in project.run(program, "repro", **own)
+    with (project.folder / "data" / "a.jsonl").open("a") as data:
+        data.write(json.dumps({"messages": [
+            {"role": "user", "content": "What is 2 and 2?"}, {"role": "assistant", "content": "4."}
+        ]}) + "\n")  # fmt: skip
+    before = read_manifest(project.folder / "build")["build_id"]
+    project.run(program, "repro", **own)
+    assert read_manifest(project.folder / "build")["build_id"] != before
+    project.require_published()
+
+
+def by_python(project: Project, program: str, code: str, **more: str) -> Any:
+    """Run code with the Python of a tool's own environment; the JSON of its last line."""
+    python = str(Path(tool(program)).parent / "python")
+    return json.loads(project.run(python, "-W", "ignore", "-c", code, **more).splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_airflow(project: Project, tmp_path: Path) -> None:
+    """Its DagBag has the DAG without an import error; the tasks' commands run."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    shutil.copyfile(SCHEDULES / "airflow_dag.py", dags / "airflow_dag.py")
+    code = (
+        "import json\n"
+        "try:\n    from airflow.dag_processing.dagbag import DagBag\n"
+        "except ImportError:\n    from airflow.models.dagbag import DagBag\n"
+        f"bag = DagBag({str(dags)!r}, include_examples=False)\n"
+        "dag = bag.dags['training_data']\n"
+        "order = {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks}\n"
+        f"import sys\nsys.path.insert(0, {str(dags)!r})\nimport airflow_dag\n"
+        "airflow_dag.pipeline('build', 'recipe.toml')\n"
+        "airflow_dag.pipeline('publish', 'build', airflow_dag.PUBLISH_TO)\n"
+        "failed = False\n"
+        "try:\n    airflow_dag.pipeline('build', 'missing.toml')\n"
+        "except airflow_dag.AirflowFailException:\n    failed = True\n"
+        "print(json.dumps([bag.import_errors, order, failed]))\n"
+    )
+    home = {"AIRFLOW_HOME": str(tmp_path / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    errors, order, failed = by_python(project, "airflow", code, **home)
+    assert (errors, order) == ({}, {"build": ["publish"], "publish": []})
+    assert failed
+    project.require_published()
+
+
+@pytest.mark.slow
+def test_dagster(project: Project, tmp_path: Path) -> None:
+    """Its job runs in one process: both assets are made."""
+    code = (
+        f"import sys, json\nsys.path.insert(0, {str(SCHEDULES)!r})\nimport dagster_job as d\n"
+        "job = d.defs.resolve_job_def('nightly')\n"
+        "done = job.execute_in_process()\n"
+        "made = [e.step_key for e in done.get_asset_materialization_events()]\n"
+        "print(json.dumps([done.success, sorted(made)]))\n"
+    )
+    home = {"DAGSTER_HOME": "", "HOME": str(tmp_path)}
+    assert by_python(project, "dagster", code, **home) == [
+        True,
+        ["published_data", "training_data"],
+    ]
+    project.require_published()
