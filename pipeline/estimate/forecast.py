@@ -199,8 +199,8 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
-    batch, gone = overlaps.split_off(batch, recipe.config)
-    made.contaminated.extend(look.row_name(records[line]) for line in gone)
+    batch, asked = overlaps.split_off(batch, recipe.config)
+    made.contaminated.extend(look.row_name(records[line]) for line in asked)
     _show(look, records, batch=batch, made=made)
     return batch
 

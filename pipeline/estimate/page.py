@@ -13,6 +13,7 @@ from pipeline.build.model_description import model_of
 from pipeline.estimate import overlaps
 from pipeline.estimate.forecast import Forecast, packing_table, would_stop
 from pipeline.manifest.json_records import as_json as of_record
+from pipeline.recipe.recipe import Recipe
 from pipeline.shards.margins import Margins
 from pipeline.sources.local import in_words
 from pipeline.view.drawing import Drawer
@@ -136,13 +137,17 @@ def _margins(margins: Margins | None) -> dict[str, Any] | None:
     return {**of_record(margins.recorded()), "negative": margins.negative} if margins else None
 
 
+def _stages(recipe: Recipe) -> dict[str, list[str]]:
+    """The columns that each stage writes."""
+    written = {"normalize": list(recipe.normalize(recipe.formats[0]).writes)}
+    stages = recipe.stages(recipe.formats[0])
+    return written | {stage.name: list(stage.writes) for stage in stages}
+
+
 def as_json(forecast: Forecast) -> dict[str, Any]:
     """The forecast as ``--json`` prints it; the page is made from the same dictionary."""
     recipe, sample = forecast.recipe.of_source(forecast.looks[0].source), forecast.sampled
     refused = sample.refused.total()
-    normalize = recipe.normalize(recipe.formats[0])
-    stages = {"normalize": list(normalize.writes)}
-    stages.update({stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])})
     return {
         "task": recipe.config.task,
         "layout": recipe.config.plan.layout,
@@ -185,7 +190,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "lengths": _lengths(forecast),
         "turn_split": turn_split.figures(sample.split),
         "packing": packing_table(forecast),
-        "stages": stages,
+        "stages": _stages(recipe),
     }
 
 
