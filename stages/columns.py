@@ -61,6 +61,9 @@ TYPES: dict[str, pa.DataType] = {
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
     "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
     "overlaps": OVERLAPS,  # what it shares with evaluation files, where some are named
+    # of rows that are compared with each other: overlap.signatures
+    "signature": pa.binary(512),
+    "question_signature": pa.binary(512),
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,

@@ -26,7 +26,7 @@ from pipeline.options.phases import (
     default_cache,
 )
 from stages.errors import UsageError
-from stages.overlap.settings import Search
+from stages.overlap.settings import Likeness, Search
 
 __all__ = [
     "PHASES",
@@ -231,6 +231,14 @@ class Config:
         return Search(plan.decontaminate, plan.overlap_words, plan.overlap_in == "row")
 
     @property
+    def likeness(self) -> Likeness | None:
+        """How rows are compared with each other; None where they are not."""
+        plan = self.plan
+        if not plan.near_dedup:
+            return None
+        return Likeness(plan.near_words, plan.near_in == "row", sides=bool(plan.test_size))
+
+    @property
     def for_parts(self) -> dict[str, object]:
         """What the parts of one source depend on beside the model and the bytes of their splits."""
         derived: dict[str, object] = {
@@ -239,6 +247,11 @@ class Config:
         }
         if self.search is not None:
             derived["overlaps"] = self.search.content
+        if self.likeness is not None:
+            from stages.overlap import signatures  # which imports a library
+
+            columns = [list(one) for one in self.likeness.columns]
+            derived["likeness"] = [self.likeness.size, columns, signatures.version()]
         return _in_order(_recorded(self.source) | _recorded(self.parts)) | derived
 
     @property

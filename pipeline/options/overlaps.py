@@ -114,10 +114,20 @@ def require_fitting(plan: Any) -> None:
     Raises:
         UsageError: one would do nothing.
     """
-    if plan.decontaminate:
-        return
-    if (plan.overlap_words, plan.overlap_share, plan.overlap_in) != (8, 0.5, "question"):
+    if not plan.decontaminate and (
+        (plan.overlap_words, plan.overlap_share, plan.overlap_in) != (8, 0.5, "question")
+    ):
         raise UsageError(
             "--overlap-words, --overlap-share and --overlap-in are for --decontaminate.",
             "Name evaluation files with it, or leave them out.",
+        )
+    if not plan.near_dedup and (plan.near_words, plan.near_in) != (5, "row"):
+        raise UsageError(
+            "--near-words and --near-in are for --near-dedup.", "Give it, or leave them out."
+        )
+    if plan.near_dedup and not 0.3 <= plan.near_dedup <= 1:
+        raise UsageError(
+            f"--near-dedup {plan.near_dedup:g} is below 0.3: rows with little in common are alike "
+            "then.",
+            "Give 0.8, say.",
         )

@@ -228,6 +228,9 @@ class PlanOptions:
     overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded={ASKED: True})
     overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded={ASKED: True})
     overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded={ASKED: True})
+    near_dedup: float = option(0.0, v.Number("LIKENESS", least=0, most=1), "Of rows that are at least so alike (Jaccard, of runs of words), only the first is used: 0.8, say. Needs posttrain-pipeline[near].", recorded={ASKED: True})
+    near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: words of a run.", recorded={ASKED: True})
+    near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: what must be alike, all that rows say or their questions.", recorded={ASKED: True})
 
     def __post_init__(self) -> None:
         overlaps.require_fitting(self)

@@ -44,7 +44,9 @@ def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
     grouped = (groups.NAME,) if recipe.config.grouped else ()
     searched = () if recipe.config.search is None else (search.NAME,)
-    return [*PLAN_COLUMNS, *grouped, *searched, *recipe.task.stored]
+    likeness = recipe.config.likeness
+    alike = () if likeness is None else [name for name, _ in likeness.columns]
+    return [*PLAN_COLUMNS, *grouped, *searched, *alike, *recipe.task.stored]
 
 
 @dataclass(slots=True)

@@ -125,6 +125,7 @@ class Recipe:
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,
             search=config.search,
+            likeness=config.likeness,
         )
 
     @property

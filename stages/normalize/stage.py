@@ -31,8 +31,8 @@ from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
-from stages.overlap import search
-from stages.overlap.settings import Search
+from stages.overlap import search, signatures
+from stages.overlap.settings import Likeness, Search
 from stages.rows import groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.selection import Selection, renamed, replaced
@@ -58,6 +58,7 @@ class Normalize:
         group_by: what decides which rows are on one side of a split (``rows.groups``); None where
             rows are not split.
         search: the evaluations that rows are searched for (``overlap.search``); None without any.
+        likeness: what the likeness of rows is estimated from; None where they are not compared.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -76,6 +77,7 @@ class Normalize:
     step_separator: str = "\n"
     group_by: str | None = None
     search: Search | None = None
+    likeness: Likeness | None = None
 
     @functools.cached_property
     def example_kind(self) -> Kind:
@@ -90,7 +92,8 @@ class Normalize:
     def writes(self) -> tuple[str, ...]:
         grouped = () if self.group_by is None else (groups.NAME,)
         searched = () if self.search is None else (search.NAME,)
-        return IDENTITY + self.example_kind.columns + grouped + searched
+        alike = () if self.likeness is None else tuple(name for name, _ in self.likeness.columns)
+        return IDENTITY + self.example_kind.columns + grouped + searched + alike
 
     def _treat_reasoning(self, example: Example) -> None:
         for turns in self.example_kind.turns(example):
@@ -251,6 +254,8 @@ class Normalize:
         batch = self._normalized(records)
         if self.search is not None:
             batch = search.put(batch, self.example_kind, self.search)
+        if self.likeness is not None:
+            batch = signatures.put(batch, self.example_kind, self.likeness)
         if self.group_by is None:
             return batch
         return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)

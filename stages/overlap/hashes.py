@@ -20,6 +20,15 @@ def mixed(values: Hashes) -> Hashes:
     return values ^ (values >> np.uint64(29))
 
 
+def rolling(numbers: Hashes, size: int) -> Hashes:
+    """A number for every run of so many numbers; ``mixed`` makes hashes of them."""
+    count = max(len(numbers) - size + 1, 0)
+    total = np.zeros(count, np.uint64)
+    for place in range(size):
+        total = total * SEED + numbers[place : place + count]
+    return total
+
+
 class Known:
     """Known hashes: a table of bits is asked first, since almost none of a text's is among them."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stages.columns import Ints, offsets_of
-from stages.overlap.hashes import SEED, Hashes, Known, mixed
+from stages.overlap.hashes import Hashes, Known, mixed, rolling
 
 COMMON, COMMON_SHARE = 10, 0.1  # more questions of an evaluation, and a larger share, have it
 _UNKNOWN = 0  # a word that no question has
@@ -40,12 +40,7 @@ class Shared:
 
 def _hashes(ids: Ints, size: int) -> Hashes:
     """A hash of every run of so many words."""
-    count = max(len(ids) - size + 1, 0)
-    numbers = ids.astype(np.uint64)
-    total = np.zeros(count, np.uint64)
-    for place in range(size):
-        total = total * SEED + numbers[place : place + count]
-    return mixed(total)
+    return mixed(rolling(ids.astype(np.uint64), size))
 
 
 def _begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -39,3 +39,29 @@ class Search:
         """What the hits of a row depend on, ready for JSON."""
         files = [[one.sha256, one.column] for one in self.evaluations]
         return {"evaluations": files, "words": self.size, "whole": self.whole}
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What the likeness of two rows is estimated from.
+
+    Attributes:
+        size: words of a run.
+        whole: rows are alike by all that they say; else by their questions alone.
+        sides: rows with questions that are alike are on one side of a split.
+    """
+
+    size: int
+    whole: bool = True
+    sides: bool = False
+
+    @property
+    def columns(self) -> tuple[tuple[str, bool], ...]:
+        """The columns of a part that it takes, each with whether all of a row is compared."""
+        own = (("signature", self.whole),)
+        return (*own, ("question_signature", False)) if self.sides and self.whole else own
+
+    @property
+    def by_question(self) -> str:
+        """The column by which questions are alike."""
+        return "question_signature" if self.whole else "signature"
