@@ -13,7 +13,7 @@ from conftest import NAME
 
 from pipeline.options.command_line import BUILD, with_options
 from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
-from pipeline.options.phases import ASKED
+from pipeline.options.phases import UNLESS_DEFAULT
 from pipeline.options.table import config_of
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from stages.errors import UsageError
@@ -54,6 +54,9 @@ OTHER: dict[str, Any] = {
     "decontaminate": (Evaluation("other", "e.jsonl", "0" * 64),),
     "overlap_share": 0.25,
     "overlap_in": "row",
+    "near_dedup": 0.75,
+    "near_words": 3,
+    "near_in": "question",
     "cache_dir": Path("cache"),
     "output": Path("other"),
     "data_docs": Path("docs"),
@@ -70,6 +73,8 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "overlap_words": {"decontaminate": EVALS},
     "overlap_share": {"decontaminate": EVALS},
     "overlap_in": {"decontaminate": EVALS},
+    "near_words": {"near_dedup": 0.5},
+    "near_in": {"near_dedup": 0.5},
 }
 
 
@@ -123,20 +128,21 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     changed = base.but(**{name: other(name, value)})
     assert changed != base
     phase = PHASE_OF[name]
-    spelled = name in ("data", "model")  # recorded as the hash of what they name
+    spelled = name in ("data", "model", "test")  # recorded as the hash of what they name
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
     bound |= changed.search != base.search  # rows are searched for other questions
+    bound |= changed.likeness != base.likeness  # or compared in another way
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
     assert not bound or phase == "plan"
 
 
-# Of the others, data and model count as what they name, another task is another set of options, and
-# another end of turn or cache needs another template or tokenizer.
-RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "eos", "cache_dir"})
+# Of the others, data, model and test count as what they name, another task is another set of
+# options, and another end of turn or cache needs another template or tokenizer.
+RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "test", "eos", "cache_dir"})
 
 
 @pytest.mark.parametrize("name", RESOLVED)
@@ -152,6 +158,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     bound = one.config.plan.longest_example != two.config.plan.longest_example
     bound |= one.config.groups != two.config.groups
     bound |= one.config.search != two.config.search
+    bound |= one.config.likeness != two.config.likeness
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
 
@@ -177,11 +184,13 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["group_by", "pack_within", "total"]  # came later
+    assert names[first:] == [
+        *"group_by pack_within total title license origin".split()
+    ]  # came later
     every = [one for phase in PHASES.values() for one in fields(phase)]
-    where_asked = {one.name for one in every if one.metadata.get(ASKED)}
-    others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
-    assert set(names) == others - where_asked
+    where_given = {one.name for one in every if one.metadata.get(UNLESS_DEFAULT)}
+    others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
+    assert set(names) == others - where_given
 
 
 def test_recorded_options_are_read_back(tmp_path: Path) -> None:

@@ -713,7 +713,7 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     """All checked where they are; the view of an export is that of its build."""
     source = make(task, SAMPLES / name)
     export_build("trl", source, tmp_path / "trl")
-    said = Publisher(title="A | title", license="cc-by-4.0", sources=("https://example.org/a",))
+    said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
     for at in (source, tmp_path / "trl"):
         target = tmp_path / "published" / at.name
         publish(at, str(target), said, cache_dir=cache_dir, report=quiet)

@@ -27,7 +27,7 @@ from pipeline.manifest.manifest import (
     ShardRecord,
     SplitRecord,
 )
-from pipeline.manifest.overlap_records import CONTAMINATED, Hit
+from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, Hit, NearDuplicate
 from pipeline.manifest.records import (
     AUDITS,
     REJECTS,
@@ -230,6 +230,15 @@ class Build:
         """
         asked = self.manifest.decontamination is not None
         return self._lines(Hit, CONTAMINATED) if asked else iter(())
+
+    def near_duplicates(self) -> Iterator[NearDuplicate]:
+        """What was left out for an example that is like it, in input order, one at a time.
+
+        Raises:
+            DataError: ``near_duplicates.jsonl`` is missing or damaged; the line is named.
+        """
+        asked = self.manifest.near_duplicates is not None
+        return self._lines(NearDuplicate, NEAR_DUPLICATES) if asked else iter(())
 
     def _lines(self, kind: type[_R], name: str) -> Iterator[_R]:
         try:

@@ -75,9 +75,10 @@ def _lines(manifest: Manifest) -> list[str]:
             f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
             f"{packing.efficiency:.2%} full"
         )
+    lines += in_words.choice(manifest)
     lines += in_words.sides(manifest.sides)
     lines += in_words.sources(manifest.sources)
-    lines += overlap_records.in_words(manifest.decontamination)
+    lines += overlap_records.in_words(manifest.decontamination, manifest.near_duplicates)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

@@ -13,6 +13,7 @@ from expectations.contract import STREAM
 from expectations.readback import contents
 from expectations.readback.stored_rows import StoredRows
 from pipeline.build import model_description
+from pipeline.choice import filters
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.options.config import Config
@@ -101,18 +102,22 @@ def remake(
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
-    # Which examples a filter or a budget left out is written nowhere: those are not looked for.
-    unlisted = said.examples.filtered + said.examples.left_out
+    # Which examples a budget left out, or a named test file, is written nowhere: those are not
+    # looked for.
+    unlisted = said.examples.left_out > 0 or bool(config.plan.test)
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
+        filtered, _ = filters.of_rows(config.only(source.source), batch)
         remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence"))
         keys = _keys(recipe, batch)
-        for row, line, sequence, made in zip(names, *columns, keys, strict=True):
+        for row, line, sequence, made, out in zip(names, *columns, keys, filtered, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            absent = there is None and made not in known and row not in left_out
-            if absent and not unlisted:
+            gone = out or row in left_out
+            if gone and there is not None:
+                remade.differ.append((row, "it is to be left out, and a shard has it"))
+            elif there is None and not (gone or unlisted) and made not in known:
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stages.columns import Ints, offsets_of
-from stages.overlap.hashes import Hashes, mixed, rolling
+from stages.overlap.hashes import SEED, Hashes, mixed
 from stages.overlap.signatures import NUMBERS, Signatures, empty
 
 CERTAINTY = 0.999  # that two rows which are just alike enough share a band
@@ -63,11 +63,12 @@ class _Rows:
 
     def each(self, made: Callable[[Signatures], Hashes]) -> Hashes:
         """What is made of every row, block by block."""
-        found = [np.zeros(0, np.uint64)]
-        for part in self._parts:
-            for first in range(0, len(part), _BLOCK):
-                found.append(made(part[first : first + _BLOCK]))
-        return np.concatenate(found)
+        blocks = (
+            part[first : first + _BLOCK]
+            for part in self._parts
+            for first in range(0, len(part), _BLOCK)
+        )
+        return np.concatenate([np.zeros(0, np.uint64), *map(made, blocks)])
 
     def take(self, rows: Ints) -> Signatures:
         """Some rows, in any order."""
@@ -89,10 +90,9 @@ class _Rows:
 
 def _hashed(signatures: Signatures) -> Hashes:
     """A hash of each row."""
-    columns = np.ascontiguousarray(signatures.T).astype(np.uint64)
     total = np.zeros(len(signatures), np.uint64)
-    for column in columns:
-        total = rolling(total, 1) * np.uint64(0x9E3779B97F4A7C15) + column
+    for column in signatures.T:
+        total = total * SEED + column
     return mixed(total)
 
 
@@ -153,32 +153,49 @@ def clusters(parts: Sequence[Signatures], limit: float) -> Ints:
 
 
 def doubles(
-    parts: Sequence[Signatures], used: npt.NDArray[np.bool_], limit: float
+    parts: Sequence[Signatures],
+    used: npt.NDArray[np.bool_],
+    limit: float,
+    score: npt.NDArray[np.float64] | None = None,
 ) -> NearDoubles:
-    """Of the examples that are used, those that are in the cluster of an earlier one."""
-    firsts = clusters([part for part in parts], limit)
+    """Of the examples that are used, those that are in a cluster with another that stays.
+
+    Args:
+        score: the one with the highest stays, of several the first; NaN is the lowest. By default
+            the first in input order stays.
+    """
     candidates = np.flatnonzero(used)
-    _, first, cluster = np.unique(firsts[candidates], return_index=True, return_inverse=True)
-    kept = candidates[first][cluster]
-    again = kept != candidates
-    dropped, kept = candidates[again], kept[again]
+    cluster = clusters(parts, limit)[candidates]
+    order = np.lexsort((cluster,) if score is None else (-score[candidates], cluster))
+    begins = np.ones(len(order), bool)
+    begins[1:] = cluster[order][1:] != cluster[order][:-1]
+    stays = np.empty(len(order), np.int64)
+    stays[order] = candidates[order][begins][np.cumsum(begins) - 1]
+    again = stays != candidates
+    dropped, kept = candidates[again], stays[again]
     return NearDoubles(dropped, kept, _Rows(parts).likeness(dropped, kept))
 
 
-def joined(groups: npt.NDArray[np.uint64], firsts: Ints) -> npt.NDArray[np.uint64]:
+def joined(groups: Hashes, firsts: Ints, alone: int) -> Hashes:
     """The groups of rows, after those of a cluster were made one: the least of their numbers.
 
     Rows of one group stay together, so clusters that share a group become one, too.
+
+    Args:
+        firsts: of each row, the first of its cluster; ``alone``: a group that stays as it is.
     """
-    _, number = np.unique(groups, return_inverse=True)
-    lowest = number.copy()
+    rows = np.flatnonzero(groups != np.uint64(alone))
+    values, group = np.unique(groups[rows], return_inverse=True)
+    cluster = np.unique(firsts[rows], return_inverse=True)[1]
+    lowest = np.arange(len(values))  # of each group: the least of those that it is joined with
     while True:
-        of_cluster = np.full(len(firsts), len(groups))
-        np.minimum.at(of_cluster, firsts, lowest)
-        merged = of_cluster[firsts]
-        of_group = np.full(len(groups), len(groups))
-        np.minimum.at(of_group, number, merged)
-        merged = of_group[number]
-        if np.array_equal(merged, lowest):
-            return np.unique(groups)[lowest]
-        lowest = merged
+        of_cluster = np.full(len(rows), len(values))
+        np.minimum.at(of_cluster, cluster, lowest[group])
+        again = np.full(len(values), len(values))
+        np.minimum.at(again, group, of_cluster[cluster])
+        if np.array_equal(again, lowest):
+            break
+        lowest = again
+    found = groups.copy()
+    found[rows] = values[lowest[group]]
+    return found

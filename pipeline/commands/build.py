@@ -23,9 +23,10 @@ def COMMAND(
 ) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
     from pipeline.options.recipe import builds_of
+    from pipeline.recipe.checked_before import checked
     from pipeline.run_build import build_and_report
 
-    configs = builds_of(recipe, changes, given_flags(given))
+    configs = builds_of(recipe, changes, given_flags(given), checked)
     if len(configs) == 1:
         build_and_report(configs[0], as_json, quiet)
     else:

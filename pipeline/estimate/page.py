@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -184,6 +185,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
                 for code, count in sample.refused.most_common()
             },
         },
+        "filters": [asdict(one) for one in sample.chosen.tallies.values()],
         **overlaps.as_json(sample.contaminated, recipe.config),
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
@@ -248,6 +250,16 @@ def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 
 
+def _filter_lines(plan: dict[str, Any]) -> Iterator[str]:
+    for number, one in enumerate(plan["filters"]):
+        null = f", {one['null']} of them because it is null" if one["null"] else ""
+        name = f"{one['source']}: " if one["source"] else ""
+        yield (
+            f"{'' if number else 'filters':<9} {name}{one['expression']} leaves out "
+            f"{one['examples']} of {one['of']} sampled examples{null}"
+        )
+
+
 def _margin_lines(plan: dict[str, Any]) -> Iterator[str]:
     margins = plan["margins"]
     if margins and margins["present"]:
@@ -287,6 +299,7 @@ def as_text(forecast: Forecast) -> str:
         *_input_lines(plan),
         f"stages    {' -> '.join(plan['stages'])}",
         *_reject_lines(plan),
+        *_filter_lines(plan),
         *overlaps.lines(plan),
         *_margin_lines(plan),
         *_length_lines(plan),

@@ -118,6 +118,10 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
         for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
+    if config.source.filter:
+        from pipeline.inputs.filter_names import require_known  # few builds have a filter
+
+        require_known(config, rows, f"no sampled row of {where}")
     for option, column in missing:
         raise UsageError(
             f"{option}: no sampled row of {where} has {column}.",

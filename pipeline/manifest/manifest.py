@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from pipeline.manifest.counts import (
     AnswerTokens,
+    DoubleCounts,
     ExampleCounts,
+    FilterCounts,
     Inference,
     MarginCounts,
     PackingCounts,
@@ -22,7 +24,7 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
-from pipeline.manifest.overlap_records import Decontamination
+from pipeline.manifest.overlap_records import Decontamination, Likeness
 from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
@@ -212,13 +214,13 @@ class PublishedRecord(JsonRecord):
 
     Attributes:
         of: ``content_sha256`` of the manifest of the build that it is a copy of.
-        license, sources: as its publisher gave them.
+        license, origins: as its publisher or its recipe gave them.
         with_rejects: ``rejects.jsonl`` has the text of refused rows.
     """
 
     of: str
     license: str | None
-    sources: tuple[str, ...]
+    origins: tuple[str, ...]
     with_rejects: bool
 
 
@@ -233,7 +235,10 @@ class Manifest(Sealed):
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
         sides: None without ``--test-size``; ``sources``: empty where they have no names.
-        decontamination: None where no evaluation files are named.
+        filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
+            out, by the sources of what it left out and of what stays.
+        decontamination: None where no evaluation files are named; ``near_duplicates``: where rows
+            are not compared with each other.
         for_: the trainer of ``--for``.
         export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
@@ -260,7 +265,10 @@ class Manifest(Sealed):
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
     sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
+    filters: tuple[FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
+    doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
     decontamination: Decontamination | None = field(default=None, metadata=OPTIONAL)
+    near_duplicates: Likeness | None = field(default=None, metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.manifest.json_records import JsonRecord
 
 CONTAMINATED = "contaminated.jsonl"
+NEAR_DUPLICATES = "near_duplicates.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,55 @@ class Hit(JsonRecord):
     question: str
 
 
-def in_words(record: Decontamination | None) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Likeness(JsonRecord):
+    """The manifest's ``near_duplicates``: how rows were compared with each other.
+
+    Attributes:
+        likeness: from which on rows are alike; ``words``: of a run; ``compared``: ``row`` or
+            ``question``.
+        signatures: what made them.
+        clusters: examples that stay for others; ``rows``, ``examples``: left out for them.
+    """
+
+    likeness: float
+    words: int
+    compared: str
+    signatures: str
+    clusters: int
+    rows: int
+    examples: int
+
+
+@dataclass(frozen=True, slots=True)
+class NearDuplicate(JsonRecord):
+    """A line of ``near_duplicates.jsonl``: an example that was left out, and the one that stays.
+
+    Attributes:
+        id, kept: of both, as ``row_id`` has it.
+        likeness: of the two, estimated; below the limit where others lie between them.
+        said, kept_said: their texts from where they begin to differ, and a little before.
+    """
+
+    id: str
+    kept: str
+    likeness: float
+    said: str
+    kept_said: str
+
+
+def in_words(record: Decontamination | None, alike: Likeness | None) -> list[str]:
     """Lines for the summary of a build."""
-    if record is None:
-        return []
+    lines: list[str] = []
+    if alike is not None:
+        lines.append(
+            f"alike     {alike.rows} rows left out for {alike.clusters} that are at least "
+            f"{alike.likeness:g} like them (see {NEAR_DUPLICATES})"
+        )
+    return lines + _evaluations(record) if record is not None else lines
+
+
+def _evaluations(record: Decontamination) -> list[str]:
     lines: list[str] = []
     for one in record.evaluations:
         begin = "" if lines else "evals"

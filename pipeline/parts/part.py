@@ -43,10 +43,11 @@ PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
     grouped = (groups.NAME,) if recipe.config.grouped else ()
-    searched = () if recipe.config.search is None else (search.NAME,)
-    likeness = recipe.config.likeness
-    alike = () if likeness is None else [name for name, _ in likeness.columns]
-    return [*PLAN_COLUMNS, *grouped, *searched, *alike, *recipe.task.stored]
+    config = recipe.config
+    searched = () if config.search is None else (search.NAME,)
+    alike = () if config.likeness is None else [name for name, _ in config.likeness.columns]
+    asked = [*grouped, *config.carried.columns, *searched, *alike]
+    return [*PLAN_COLUMNS, *asked, *recipe.task.stored]
 
 
 @dataclass(slots=True)

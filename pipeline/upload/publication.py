@@ -108,6 +108,7 @@ def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bo
         raise UsageError(
             f"{build.folder} is a published copy.", "Publish the build that it was made from."
         )
+    publisher = publisher.about(build.manifest)
     _made(build, work, publisher, with_rejects)
     mine = {p.relative_to(work).as_posix() for p in work.rglob("*") if p.is_file()}
     files = {**build.manifest.files, **{n: file_hash.sha256(work / n) for n in sorted(mine)}}
@@ -115,7 +116,7 @@ def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bo
     record = PublishedRecord(
         of=build.manifest.content_sha256,
         license=publisher.license or None,
-        sources=publisher.sources,
+        origins=publisher.origins,
         with_rejects=with_rejects,
     )
     manifest = sealed(replace(build.manifest, files=dict(sorted(files.items())), published=record))

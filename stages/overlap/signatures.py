@@ -8,6 +8,7 @@ that probability, so the share of equal ones estimates it. The library rensa mak
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def _blocks(texts: Sequence[str], rows: Ints, count: int) -> Iterator[tuple[int,
     np.add.at(sizes, rows, np.fromiter(map(len, texts), np.int64, len(texts)))
     block = columns.offsets_of(sizes)[:-1] // _BLOCK
     bounds = np.flatnonzero(np.diff(block, prepend=-1, append=-2)).tolist() if count else []
-    yield from zip(bounds[:-1], bounds[1:], strict=True)
+    yield from pairwise(bounds)
 
 
 def put(batch: Batch, kind: Kind, likeness: Likeness) -> Batch:
@@ -130,4 +131,5 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> Signatures:
 
 def empty(signatures: Signatures) -> npt.NDArray[np.bool_]:
     """Which rows have no words, so that nothing is like them."""
-    return np.all(signatures == _EMPTY, axis=1)
+    found: npt.NDArray[np.bool_] = np.all(signatures == _EMPTY, axis=1)
+    return found
