@@ -6,22 +6,17 @@ data was refused; 4 the gate could not judge; 5 disk, network or memory; 130 int
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
-import traceback
-from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from pipeline import __version__, commands, memory
+from pipeline.messages.result import Result, of_error, show
+from pipeline.messages.session import Session
 from stages import catalog
-from stages.errors import PipelineError, SurroundingsError
-
-_OURS = ("pipeline", "expectations", "stages")
-REPORT_TO = "the project's issue tracker"
 
 
 class _Commands(click.Group):
@@ -44,67 +39,34 @@ def cli() -> None:
     """Compile raw conversations, preference pairs and rated steps into train-ready Arrow shards."""
 
 
-def _say(error: PipelineError) -> int:
-    click.echo(f"error: {error.what}", err=True)
-    if error.remedy:
-        click.echo(f"       {error.remedy}", err=True)
-    return error.exit_code
+def _shown(error: BaseException, result: Result) -> None:
+    """An error, as people read it."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return
+    show(result)
 
 
-def _from_system(error: OSError) -> SurroundingsError:
-    if error.errno == errno.ENOSPC:
-        return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
-    if error.errno == errno.ENOENT:
-        remedy = "Check the path, and do not change data or cache while a build runs."
-        return SurroundingsError(f"{error}.", remedy)
-    return SurroundingsError(f"{error}.", "Check permissions and paths.")
-
-
-def _place(error: Exception) -> str:
-    """The last frame of our own code in the traceback, as `` (stages/x.py:12)``."""
-    root = Path(__file__).resolve().parent.parent
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if path.is_relative_to(root) and path.relative_to(root).parts[0] in _OURS:
-            return f" ({path.relative_to(root)}:{frame.lineno})"
-    return ""
-
-
-def _status(debug: bool) -> int:
+def _status(session: Session) -> int:
     try:
         # A command that ends by itself gives 0 (help, version) or its own status.
-        return int(cli.main(standalone_mode=False) or 0)
+        return int(cli.main(standalone_mode=False, obj=session) or 0)
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort) as stop:  # click raises Abort on a KeyboardInterrupt
-        published = next(iter((stop.__cause__ or stop).args), "nothing was published")
-        click.echo(f"interrupted; {published}", err=True)
-        return 130
-    except PipelineError as error:
-        if debug:
-            raise
-        return _say(error)
     except BrokenPipeError:
         # Python flushes stdout at its end, which would raise the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        if debug:
+    except (Exception, KeyboardInterrupt) as error:
+        result = of_error(error, session.paths)
+        expected = isinstance(error, click.ClickException | click.Abort | KeyboardInterrupt)
+        with_traceback = session.debug and not expected
+        if not session.in_lines and not with_traceback:
+            _shown(error, result)
+        session.end(result)
+        if with_traceback:
             raise
-        return _say(_from_system(error))
-    except Exception as error:
-        if debug:
-            raise
-        text = " ".join(str(error).split())[:300]
-        click.echo(
-            f"error: internal error{_place(error)}, {type(error).__name__}: {text}\n"
-            f"       Run again with --debug and report it to {REPORT_TO}.",
-            err=True,
-        )
-        return 1
+        return result.code
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -120,5 +82,4 @@ def main() -> NoReturn:
     memory.keep_freed()
     # Nothing here multiplies matrices, and a process with threads cannot be copied.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    debug = "--debug" in sys.argv[1:]
-    sys.exit(_status(debug))
+    sys.exit(_status(Session.of(sys.argv[1:])))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -11,37 +10,19 @@ import click
 
 from pipeline import memory
 from pipeline.executors._copies import copies
+from pipeline.messages import progress
+from pipeline.messages.recorded import recorded
+from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
+from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
+from stages.errors import DataError, PipelineError
 
 if TYPE_CHECKING:
     from pipeline.build import Report
     from pipeline.build_dir.built import Built
+    from pipeline.messages.result import Result
     from pipeline.recipe.equal_build import Look
-
-
-class _Bar:
-    """A progress line that is rewritten in place, at most ten times a second."""
-
-    def __init__(self) -> None:
-        self._last = 0.0
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._last > 0.1 or done == total:
-            self._last = now
-            end = "\n" if done == total else ""
-            click.echo(f"\r{what:<8} {done}/{total}", err=True, nl=False)
-            click.echo(end, err=True, nl=False)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    return
-
-
-def reporter(quiet: bool) -> Report:
-    """A progress line on a terminal; elsewhere nothing."""
-    return _Bar() if sys.stderr.isatty() and not quiet else _silent
 
 
 def _built(config: Config, report: Report) -> Built:
@@ -54,7 +35,12 @@ def _built(config: Config, report: Report) -> Built:
             memory.without_pandas()  # which suites of the user, and pages, may need
         from pipeline.recipe import equal_build
 
-        found = equal_build.look(config)
+        try:
+            found = equal_build.look(config)
+        except DataError as error:
+            from pipeline.build import refusal
+
+            raise refusal.kept(error, config) from error
         if found.built is not None:
             return found.built
         judge.start()
@@ -74,19 +60,78 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     return copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
 
 
-def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
-    """Build; print the manifest's path (or the manifest) on stdout."""
-    built = _built(config, reporter(quiet))
-    from pipeline.build_dir.summary import summary
-    from pipeline.manifest.json_records import one_line
-    from pipeline.manifest.manifest import MANIFEST
+def _followed(config: Config, session: Session, quiet: bool) -> Built:
+    """The build, with its progress shown as the session wants it."""
+    if session.in_lines and not quiet:
+        log = progress.Log()
+        with progress.beating(log):
+            return recorded(config, lambda: _built(config, log))
+    return recorded(config, lambda: _built(config, progress.reporter(quiet)))
 
-    if not quiet:
-        click.echo(summary(built), err=True)
+
+def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
+    """Build; print the manifest's path on stdout, or what ``--json`` prints."""
+    session = current()
+    session.in_json |= in_json
+    session.notify = session.notify or config.run.notify
+    session.end(_built_and_shown(config, session, quiet))
+
+
+def _built_and_shown(config: Config, session: Session, quiet: bool) -> Result:
+    """Build one, with what people read of it; the paths of one that is refused are the session's.
+
+    Raises:
+        PipelineError: it is not built.
+    """
+    session.paths = {"output": str(config.run.output)}
+    try:
+        built = _followed(config, session, quiet)
+    except DataError:
+        session.paths |= failed.paths_of(config.run.output)
+        raise
+    from pipeline.messages import result
+
+    ended = result.of_built(built)
+    if not quiet and not session.in_lines:
+        _summarized(built)
+    if not session.in_json:
+        click.echo(ended.paths["manifest"])
+    return ended
+
+
+def build_each(configs: Sequence[Config], in_json: bool, quiet: bool) -> None:
+    """Build one after the other; one that fails keeps none of the others back.
+
+    Parts lie in the cache by what they depend on, so builds that differ in their shards alone
+    encode the rows once. Ends with the status of the first build that failed.
+    """
+    from pipeline.messages.result import of_builds, of_error, show
+
+    session = current()
+    session.in_json |= in_json
+    session.notify = session.notify or configs[0].run.notify
+    ended: list[Result] = []
+    for config in configs:
+        if not quiet and not session.in_lines:
+            click.echo(f"build     {config.run.output}", err=True)
+        try:
+            ended.append(_built_and_shown(config, session, quiet))
+        except PipelineError as error:
+            ended.append(of_error(error, session.paths))
+            if not session.in_lines:
+                show(ended[-1], str(config.run.output))
+    every = of_builds(ended)
+    session.end(every)
+    if every.code:
+        raise click.exceptions.Exit(every.code)
+
+
+def _summarized(built: Built) -> None:
+    from pipeline.build_dir.summary import summary
+
+    click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest
     if manifest.for_:
         from pipeline.trainers import launch
 
-        started = launch.command(folder, manifest.for_)
-        click.echo(f"train     {started}", err=True)
-    click.echo(one_line(manifest) if in_json else str(folder / MANIFEST))
+        click.echo(f"train     {launch.command(folder, manifest.for_)}", err=True)

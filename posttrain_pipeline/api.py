@@ -14,7 +14,9 @@ from pipeline.build import build
 from pipeline.build_dir.build import Build
 from pipeline.estimate import page
 from pipeline.estimate.forecast import Forecast, forecast, would_stop
+from pipeline.messages.result import with_status
 from pipeline.options.table import config_of
+from stages.errors import DataError
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]
 Progress = Callable[[str, int, int], None]
@@ -87,7 +89,8 @@ class Plan:
 
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
-        return page.as_json(self._forecast)
+        code = DataError.exit_code if self.would_stop else 0
+        return with_status(code, page.as_json(self._forecast))
 
     def __str__(self) -> str:
         return click.unstyle(page.as_text(self._forecast))

@@ -22,16 +22,26 @@ All are picklable (workers raise them): their arguments are the constructor's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class PipelineError(Exception):
-    """One sentence on what and where, one on what to do."""
+    """One sentence on what and where, one on what to do.
+
+    Attributes:
+        figures: the numbers that the sentences speak of, as JSON has them, for programs.
+    """
 
     exit_code = 1
 
-    def __init__(self, what: str, remedy: str = "") -> None:
+    def __init__(
+        self, what: str, remedy: str = "", figures: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(what, remedy)
         self.what = what
         self.remedy = remedy
+        self.figures = dict(figures or {})
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}".rstrip()

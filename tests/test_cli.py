@@ -49,8 +49,8 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", GOOD, "--date", "today"), 2, "is not a date"),
         (("run", "rm", GOOD, "--layout", "packed"), 2, "rm does not support layout packed"),
         (("run", "sft", "empty.jsonl"), 3, "is empty"),
-        (("run", "sft", "blank.jsonl"), 3, "no row"),
-        (("run", "sft", "none.json"), 3, "no row"),
+        (("run", "sft", "blank.jsonl"), 3, "is empty"),
+        (("run", "sft", "none.json"), 3, "is empty"),
         (("run", "sft", "cut.jsonl"), 3, "line 1"),
         (("run", "sft", "array.jsonl"), 3, "array.jsonl:1 is not JSON"),
         (("run", "sft", "binary.jsonl"), 3, "is binary"),
@@ -85,7 +85,7 @@ def test_too_many_refused_rows_exit_3(pipeline: Run, tmp_path: Path) -> None:
     ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", "out")
     assert ran.status == 3
     assert "11 of 31 rows were refused" in ran.err
-    assert "11 empty_answer: data.jsonl:21, data.jsonl:22" in ran.err
+    assert "11 empty_answer (35.5%): data.jsonl:21, data.jsonl:22" in ran.err
     assert not (tmp_path / "out").exists()
     limit = ("--max-reject", "0.5")
     assert pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", "out", *limit).status == 0

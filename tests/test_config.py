@@ -49,6 +49,8 @@ OTHER: dict[str, Any] = {
     "tolerance": {"shortcuts.fail": 1.0},
     "expectations": (("mine.json", "[]"),),
     "max_reject": 0.5,
+    "empty": "warn",
+    "drift": {"rows": 0.1},
     "test_size": 0.25,
     "group_by": "topic",
     "decontaminate": (Evaluation("other", "e.jsonl", "0" * 64),),
@@ -184,9 +186,8 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == [
-        *"group_by pack_within total title license origin".split()
-    ]  # came later
+    later = "group_by pack_within total empty title license origin"
+    assert names[first:] == later.split()
     every = [one for phase in PHASES.values() for one in fields(phase)]
     where_given = {one.name for one in every if one.metadata.get(UNLESS_DEFAULT)}
     others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}

@@ -212,10 +212,10 @@ def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
     """The number of the filter that drops each row, and whether that one is null."""
     asked = carried(_options(*filters), PlanOptions())
     batch = _batch(rows, asked)
-    seen = Seen(asked.every)
-    if asked.every:
+    seen = Seen(asked.paths)
+    if asked.paths:
         seen.add(batch, lambda at: f"x.jsonl:{at + 1}")
-    machine = SourceFilters(tuple(map(parse, filters)), asked.every, seen)
+    machine = SourceFilters(tuple(map(parse, filters)), asked.paths, seen)
     by, null = machine.apply(batch)
     return by.tolist(), null.tolist()
 

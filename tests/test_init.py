@@ -71,7 +71,10 @@ def test_data_that_is_read_in_two_ways_becomes_two_sources(pipeline: Run, tmp_pa
     assert table["source"][1]["data"] == ["../a $$b [c]/chat.jsonl"]
     ran = pipeline("build", path, "-o", "mix", "--json", "--quiet")
     assert ran.status == 0, ran.err
-    assert [one["source"] for one in json.loads(ran.out)["inputs"]] == ["word_problems", "chat"]
+    assert [one["source"] for one in json.loads(ran.out)["manifest"]["inputs"]] == [
+        "word_problems",
+        "chat",
+    ]
 
 
 def test_a_question_about_the_data_is_asked(pipeline: Run, tmp_path: Path) -> None:

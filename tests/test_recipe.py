@@ -90,6 +90,11 @@ KEYS: dict[str, tuple[str, str]] = {
     "title": ('"Word problems"', "1"),
     "license": ('"cc-by-4.0"', "4.0"),
     "origin": ('"https://example.org/problems"', "[1]"),
+    "empty": ('"warn"', '"ignore"'),
+    "keep": ("7", "-1"),
+    "replace": ("true", '"yes"'),
+    "drift": ("{ rows = 0.2, source_share = 0.05 }", "{ lines = 0.2 }"),
+    "notify": ('{ command = "cat" }', '{ mail = "me" }'),
     "workers": ("2", "-1"),
     "engine": ('"local"', '"lokal"'),
     "cache-dir": ('"cache"', "1"),
@@ -435,7 +440,7 @@ def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     path = _write(tmp_path, HEAD + 'layout = "ragged"\nmax-length = 64\ndedup = true\n')
     ran = pipeline(*("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json"))
     assert ran.status == 0, ran.err
-    options = json.loads(ran.out)["options"]
+    options = json.loads(ran.out)["manifest"]["options"]
     assert (options["layout"], options["max_length"], options["dedup"]) == ("ragged", 512, False)
     assert (tmp_path / "out" / "manifest.json").exists()
     ran = pipeline("build", path, "--neutral", "good")

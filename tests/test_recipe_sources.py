@@ -318,7 +318,7 @@ def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:
 
 
 def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """One call, one line of JSON each; the rows of two layouts are encoded once."""
+    """One call, one object with the result of each; the rows of two layouts are encoded once."""
     text = (
         f"{TOP}{MATH}{TALK}"
         '[[build]]\noutput = "ragged"\nlayout = "ragged"\n'
@@ -327,8 +327,12 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     )
     ran = pipeline("build", _recipe(tmp_path, text), "--json", "--cache-dir", cache)
     assert ran.status == 2, ran.err
-    layouts = [json.loads(line)["layout"] for line in ran.out.splitlines()]
-    assert layouts == ["ragged", "packed"]
+    told = json.loads(ran.out)
+    assert (told["status"], told["code"], told["manifest"]) == ("failed", 2, None)
+    assert told["message"].startswith("2 of 3 builds were built, 1 failed; ")
+    layouts = [(one["manifest"] or {}).get("layout") for one in told["builds"]]
+    assert layouts == ["ragged", None, "packed"]
+    assert [one["status"] for one in told["builds"]] == ["built", "failed", "built"]
     assert f"error: {tmp_path / 'no'}: " in ran.err
     assert len(_parts(cache)) == 2
     assert not (tmp_path / "no").exists()
@@ -361,7 +365,7 @@ def test_lengths_of_answers_are_known_or_not_said(
     def longest(*words: object) -> Any:
         ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache)
         assert ran.status == 0, ran.err
-        return json.loads(ran.out)["max_new_tokens"]
+        return json.loads(ran.out)["manifest"]["max_new_tokens"]
 
     def mixed(keys: str) -> Any:
         text = f"{TOP}{_source('math', WORDS)}{_source('talk', CHAT)}{keys}"

@@ -15,17 +15,19 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
+from pipeline.build import refusal
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared, prepare, refuse_early
-from pipeline.build.publication import finish, finish_in, remember
+from pipeline.build.publication import finish, finish_in, remember, require_replaceable
 from pipeline.build_dir.built import Built
+from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
-from pipeline.publish import publish
 from pipeline.recipe import equal_build
 from pipeline.recipe.equal_build import Look
 from pipeline.verdict.judge import Judge
+from stages.errors import DataError
 
 __all__ = [
     "Assembled",
@@ -50,9 +52,21 @@ def build(config: Config, report: Report) -> Built:
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
-    with Judge(config) as judge:
-        found = equal_build.look(config)
-        return found.built or make(config, found, judge, report)
+
+    def made() -> Built:
+        with Judge(config) as judge:
+            found = look(config)
+            return found.built or make(config, found, judge, report)
+
+    return recorded(config, made)
+
+
+def look(config: Config) -> Look:
+    """``equal_build.look``; what the inputs are refused for is kept in ``DIR.failed``."""
+    try:
+        return equal_build.look(config)
+    except DataError as error:
+        raise refusal.kept(error, config) from error
 
 
 def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
@@ -62,13 +76,17 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
     judge.prepare()
-    target = found.target
-    prepared = prepare(config, found.inputs)
-    refuse_early(prepared)
-    with publish.staging(target) as folder:
+    place = found.place
+    try:
+        prepared = prepare(config, found.inputs)
+        require_replaceable(prepared, place)
+        refuse_early(prepared)
+    except DataError as error:
+        raise refusal.kept(error, config) from error
+    with place.staging() as folder:
         made = make_parts(prepared, report)
         built, assembled = finish_in(
-            folder, target, prepared=prepared, made=made, judge=judge, report=report
+            folder, place, prepared=prepared, made=made, judge=judge, report=report
         )
     remember(prepared, made, assembled)
     return built

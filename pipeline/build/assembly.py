@@ -98,7 +98,7 @@ def assemble(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)
-    pieces = pieces_of(works, sources)
+    pieces = pieces_of(works, reports, sources)
     filtered = filters.over_parts(prepared.config, pieces)
     examples = replace(
         read_examples(works, reports, prepared.config),
@@ -208,8 +208,8 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
         found = asked()
         shutil.rmtree(folder / METRICS)
         data_docs.offer(outcome.recipe.config.run.data_docs, found)
+        write_json(folder / VALIDATION, found.described())  # a refused build leaves it, too
         gate.require_passed(found)
-        write_json(folder / VALIDATION, found.described())
         return found
 
     return verdict

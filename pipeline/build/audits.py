@@ -48,7 +48,7 @@ def _leaked(plan: ShardPlan) -> int:
 
 
 def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
-    """Rows, kept examples and their tokens, by input file."""
+    """Rows, kept examples and their tokens, by source, or by input file where there are none."""
     plan = outcome.plan
     # Where each input's examples begin: at the first example of its first split.
     bounds = plan.examples.starts[offsets_of(np.array([len(i.splits) for i in outcome.inputs]))]
@@ -56,9 +56,11 @@ def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
     inputs = [slice(*bound) for bound in pairwise(bounds.tolist())]
     examples = [int(kept[own].sum()) for own in inputs]
     tokens_of = [int(tokens[own].sum()) for own in inputs]
-    names = [source.name for source in outcome.inputs]
-    rows = zip(names, outcome.rows_of_input, examples, tokens_of, strict=True)
-    return tuple(SourceCounts(*row) for row in rows)
+    names = [source.source_name or source.name for source in outcome.inputs]
+    totals = {name: [0, 0, 0] for name in names}
+    for name, *counts in zip(names, outcome.rows_of_input, examples, tokens_of, strict=True):
+        totals[name] = [sum(pair) for pair in zip(totals[name], counts, strict=True)]
+    return tuple(SourceCounts(name, *counts) for name, counts in totals.items())
 
 
 def _lengths(plan: ShardPlan) -> Ints:

@@ -17,8 +17,7 @@ from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build import left_out
 from pipeline.build.model_description import repaired
-from pipeline.build.sources import records as source_records
-from pipeline.choice import doubles
+from pipeline.choice import doubles, given
 from pipeline.choice.filters import Filtered
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import (
@@ -327,7 +326,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         padding=_padding(outcome),
         splits=splits_of(outcome),
         sides=_sides(outcome),
-        sources=source_records(config, outcome.plan),
+        sources=given.records(config, outcome.plan.examples, outcome.plan.choice),
         filters=left_out.filters(config, outcome.plan, outcome.filtered),
         doubles=left_out.doubles(config, outcome.plan),
         decontamination=outcome.decontamination,

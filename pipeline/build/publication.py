@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.build import run_record, unchanged
+from pipeline.build import refusal, run_record, unchanged
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
 from pipeline.build.preparation import Prepared
+from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
 from pipeline.build_dir.drift import drift
@@ -17,6 +18,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN
 from pipeline.publish import failed, publish
+from pipeline.publish.place import Place
 from pipeline.verdict.judge import Judge
 from stages.errors import DataError
 
@@ -30,12 +32,13 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
         UsageError: the output is not ours to replace, or parts are missing.
         PipelineError: see ``assemble``; the old build, if any, is untouched.
     """
-    target = publish.check_target(prepared.config.run.output)
+    place = Place.of(prepared.config.run.output, prepared.config.run.keep)
+    require_replaceable(prepared, place)
     require_complete(prepared, made)
-    with Judge(prepared.config) as judge, publish.staging(target) as folder:
+    with Judge(prepared.config) as judge, place.staging() as folder:
         judge.prepare()
         built, assembled = finish_in(
-            folder, target, prepared=prepared, made=made, judge=judge, report=report
+            folder, place, prepared=prepared, made=made, judge=judge, report=report
         )
     remember(prepared, made, assembled)
     return built
@@ -55,7 +58,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
 
 def finish_in(
     folder: Path,
-    target: Path,
+    place: Place,
     prepared: Prepared,
     made: MadeParts,
     *,
@@ -70,21 +73,37 @@ def finish_in(
         that both builds have.
 
     Raises:
-        DataError: the build is refused; its refused rows stay in ``DIR.failed``.
+        DataError: the build is refused; why stays in ``DIR.failed``.
     """
-    require_rows(prepared, made)
     try:
+        require_rows(prepared, made)
         assembled = assemble(prepared, made, folder, judge=judge, report=report)
-    except DataError:
-        failed.keep(folder, target)
-        raise
-    return _publish(prepared, made, assembled=assembled, target=target), assembled
+        before = limits.opened(place.before)
+        if before is not None and not prepared.config.run.replace:
+            limits.require_within(before, assembled.build, prepared.config.run.drift)
+    except DataError as error:
+        raise refusal.kept(error, prepared.config, folder) from error
+    return _publish(prepared, made, assembled=assembled, place=place), assembled
 
 
-def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: Path) -> Built:
+def require_replaceable(prepared: Prepared, place: Place) -> None:
+    """What lies at the output is a build of the same task and model, or may be replaced anyway.
+
+    Raises:
+        UsageError: it is not.
+    """
+    before = limits.opened(place.before)
+    if before is not None and not prepared.config.run.replace:
+        model = prepared.recipe.model.profile.name
+        limits.require_same_kind(
+            before.manifest, prepared.config.task, model, shown=place.shown_before
+        )
+
+
+def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: Place) -> Built:
     """Write ``run.json`` and the manifest, which makes the folder a build, and put it in place."""
     folder, config = assembled.build.folder, prepared.config
-    changed = drift(target, assembled.build)
+    changed = drift(place.before, assembled.build)
     record = run_record.describe(
         prepared.recipe,
         prepared.inputs,
@@ -96,7 +115,18 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, target: 
     record = replace(record, drift=changed, files_left_out=names)
     write_json(folder / RUN, as_json(sealed(record)))
     written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
-    publish.publish(folder, target)
-    failed.clear(target)
-    there = Build(config.run.output, written)
-    return Built(there, fresh=True, drift=changed, left_out=prepared.left_out)
+    replaced = place.build(written.build_id)
+    left = publish.left_by_tools(replaced) if replaced.exists() else ()
+    removed, notes = place.publish(folder, written.build_id)
+    failed.clear(config.run.output)
+    there = Build(place.shown(written.build_id), written)
+    return Built(
+        there,
+        fresh=True,
+        drift=changed,
+        left_out=prepared.left_out,
+        left_by_tools=left,
+        current=place.link,
+        removed=removed,
+        notes=notes,
+    )

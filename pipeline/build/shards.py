@@ -15,6 +15,7 @@ from pipeline.choice.values import Piece
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
+from pipeline.publish.place import before
 from pipeline.recipe import equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
@@ -42,11 +43,19 @@ def sources_of(
     return sources
 
 
-def pieces_of(works: Sequence[Work], sources: Sequence[PartSource]) -> list[Piece]:
+def pieces_of(
+    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
+) -> list[Piece]:
     """The parts, as filters and the choice among equal examples read them."""
     return [
-        Piece(work.path, source.name, source.first_line, work.source)
-        for work, source in zip(works, sources, strict=True)
+        Piece(
+            path=work.path,
+            name=source.name,
+            first_line=source.first_line,
+            source=work.source,
+            unread=frozenset(report.counts.get("unread_rows", ())),
+        )
+        for work, report, source in zip(works, reports, sources, strict=True)
     ]
 
 
@@ -102,7 +111,7 @@ def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:
         gather=shared,
         recipe=shared.recipe.fingerprint,
         parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(run.output, cache),
+        previous=kept.previous(before(run.output, run.keep), cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )

@@ -41,6 +41,7 @@ from pipeline.manifest.records import (
     Serving,
     Validation,
 )
+from pipeline.publish import versions
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
 
@@ -148,19 +149,22 @@ class Build:
     def open(cls, folder: str | Path) -> Build:
         """The build in a folder. Its files are not compared with their hashes (``require_intact``).
 
+        The link to the current version is followed once, here: what is read later is of the same
+        version, whichever is current then.
+
         Raises:
             UsageError: the folder holds no build, or one in a newer schema.
             DataError: its manifest is damaged; the key is named.
         """
-        place = Path(folder)
+        place = versions.resolved(Path(folder))
         try:
             data = (place / MANIFEST).read_bytes()
         except OSError as error:
             why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
-            raise UsageError(
-                f"{folder} is not a build: {why}.",
-                "Give the folder that pipeline run or pipeline export wrote.",
-            ) from error
+            where = "Give the folder that pipeline run or pipeline export wrote."
+            if (place / versions.CURRENT).is_symlink():
+                why, where = "it holds versions", f"Give one of them: {place / versions.CURRENT}."
+            raise UsageError(f"{folder} is not a build: {why}.", where) from error
         try:
             return cls(place, read_manifest(data))
         except MalformedError as error:

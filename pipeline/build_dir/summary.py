@@ -13,6 +13,7 @@ from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.manifest.records import VALIDATION
+from pipeline.publish import leftovers, versions
 from pipeline.sources import local
 
 MAX_INPUTS = 8  # that the summary names
@@ -114,8 +115,19 @@ def summary(built: Built) -> str:
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     lines += [*_formats(manifest.inputs), *_lines(manifest), *in_words.inference(manifest)]
+    empty = [one.path for one in manifest.inputs if not one.rows]
+    if empty:
+        more = f" and {len(empty) - MAX_INPUTS} more" if len(empty) > MAX_INPUTS else ""
+        lines.append(f"warning   empty: {', '.join(empty[:MAX_INPUTS])}{more} (--empty warn)")
     if built.left_out:
         lines.append(f"not read  {local.in_words(built.left_out)}")
+    if built.left_by_tools:
+        names = leftovers.in_words(built.left_by_tools)
+        what = "removed with the build before" if built.fresh else "in it, and not part of it"
+        lines.append(f"left      by other programs, {what}: {names}")
+    if built.removed:
+        lines.append(f"removed   {', '.join(one[: versions.SHORT] for one in built.removed)}")
+    lines += [f"warning   {note}" for note in built.notes]
     for name, audit in manifest.audits.items():
         if audit.status == "warn":
             lines.append(f"audit     {name}, {audit.detail}")

@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build, read_manifest
+from pipeline.build_dir.files import UNKNOWN
 from pipeline.check.checked import Checked
 from pipeline.manifest import build_id, seal
 from pipeline.manifest.counts import FATES
 from pipeline.manifest.json_records import MalformedError
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN
+from pipeline.publish import leftovers
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.models.profile import TargetModel
@@ -48,9 +50,13 @@ def open_build(folder: Path, result: Checked) -> Build | None:
 
 
 def check_files(build: Build, result: Checked) -> None:
-    """Every file of the manifest exists with the hash given there, and there is no other file."""
+    """Every file of the manifest exists with the hash given there, and there is no other file but
+    what programs leave in any folder, which is a note."""
     for file in build.differences():
-        result.add(file.name, file.code, file.detail)
+        if file.code == UNKNOWN and leftovers.is_one(file.name):
+            result.notes.append(f"{file.name} was left by another program; it is not of the build")
+        else:
+            result.add(file.name, file.code, file.detail)
 
 
 def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:

@@ -47,7 +47,9 @@ def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
 
 
 def _records(source: Input) -> list[Record]:
-    """Rows spread evenly over the input's first split."""
+    """Rows spread evenly over the input's first split; an empty file has none."""
+    if not source.splits:
+        return []
     split = source.splits[0]
     every = [r for lines in readers.load(split.reader).read(split) for r in lines.records]
     chosen = np.linspace(0, len(every) - 1, min(ROWS, len(every))).astype(int)
@@ -102,8 +104,8 @@ def remake(
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
-    # Which examples a budget left out, or a named test file, is written nowhere: those are not
-    # looked for.
+    # Filters are tried again, and what is like evaluations and other rows is listed. Which examples
+    # a budget left out, or a named test file, is written nowhere: those are not looked for.
     unlisted = said.examples.left_out > 0 or bool(config.plan.test)
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
@@ -117,7 +119,7 @@ def remake(
             gone = out or row in left_out
             if gone and there is not None:
                 remade.differ.append((row, "it is to be left out, and a shard has it"))
-            elif there is None and not (gone or unlisted) and made not in known:
+            elif there is None and not (gone or unlisted or made in known):
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

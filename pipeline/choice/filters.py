@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.choice.values import NOTHING, NUMBER, Piece, Rows, Seen, at_path, over
-from pipeline.inputs.filter_names import unknown
+from pipeline.inputs.filter_names import called_like_a_figure, unknown
 from pipeline.options.config import Config
 from stages.columns import whole
-from stages.errors import DataError, UsageError
+from stages.errors import DataError
 from stages.rows.expressions import FIGURES, Expression, key_of, parse
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SourceFilters:
     @classmethod
     def of(cls, config: Config, seen: Seen) -> SourceFilters:
         """Those of the one source of a configuration."""
-        return cls(tuple(map(parse, config.source.filter)), config.carried.every, seen)
+        return cls(tuple(map(parse, config.source.filter)), config.carried.paths, seen)
 
     @property
     def _figures(self) -> tuple[str, ...]:
@@ -148,28 +148,16 @@ def _of_type(values: pa.StructArray, type_: str, is_whole: bool) -> pa.Array:
     return number if is_whole else pc.coalesce(number.cast(pa.float64()), values.field("number"))
 
 
-def _require_own(rows: pa.Table, config: Config, piece: Piece) -> None:
-    """No row has another value in a column with the name of a figure that is read.
+def _require_own(config: Config, pieces: Sequence[Piece]) -> None:
+    """No column that nothing reads has the name of a figure that is read.
 
     Raises:
         UsageError: one has: the name could mean either.
     """
-    for name in config.carried.probed:
-        values, figure = at_path(rows, config.carried.every, name), _figure(rows, name)
-        number = _of_type(values, NUMBER, is_whole=False)
-        if name == "margin":
-            number = number.cast(pa.float32()).cast(pa.float64())
-        same = pc.fill_null(pc.equal(number, figure.cast(pa.float64())), False)
-        absent = [values.field(kind.name).is_null() for kind in values.type]
-        fine = np.logical_and.reduce([one.to_numpy(zero_copy_only=False) for one in absent])
-        fine |= same.to_numpy(zero_copy_only=False)
-        if not fine.all():
-            row = piece.row(rows.column("line")[int(fine.argmin())].as_py())
-            raise UsageError(
-                f"--filter reads the figure {name}, and {row} has a column {name} of its own.",
-                f'For the column write "{name}" in double quotes; for the figure add '
-                f"--ignore {name}.",
-            )
+    named = {name for text in config.source.filter for name in parse(text).figures}
+    for piece in pieces:
+        for name in sorted(named & piece.unread):
+            raise called_like_a_figure(name, piece.name)
 
 
 def of_rows(config: Config, rows: Rows) -> tuple[Numbers, Bools]:
@@ -177,7 +165,7 @@ def of_rows(config: Config, rows: Rows) -> tuple[Numbers, Bools]:
     have the types of these rows."""
     if not config.source.filter:
         return np.zeros(rows.num_rows, np.uint16), np.zeros(rows.num_rows, bool)
-    seen = Seen(config.carried.every)
+    seen = Seen(config.carried.paths)
     seen.add(rows, lambda at: f"sampled row {at + 1}")
     return SourceFilters.of(config, seen).apply(rows)
 
@@ -209,12 +197,12 @@ def over_parts(config: Config, pieces: Sequence[Piece]) -> Filtered | None:
     for number, source in enumerate(config.sources):
         own, one = config.only(number), [at for at, p in enumerate(pieces) if p.source == number]
         mine = [pieces[at] for at in one]
-        paths = own.carried.every
+        paths = own.carried.paths
         machine = SourceFilters.of(own, over(mine, paths))
         machine.require_present(f"no row of {source.name}" if source.name else "no row")
+        _require_own(own, mine)
         for at in one:
             rows = pieces[at].read(machine.columns(own))
-            _require_own(rows, own, pieces[at])
             found, null[at] = machine.apply(rows)
             by[at] = np.where(found, found + len(filters), 0).astype(np.uint16)
         filters += [(number, text) for text in source.options.filter]

@@ -33,7 +33,7 @@ def over_parts(config: Config, pieces: Sequence[Piece]) -> Scores | None:
     found: list[Scores] = [np.zeros(0)] * len(pieces)
     types = set()
     for number in range(len(config.sources)):
-        paths = config.only(number).carried.every
+        paths = config.only(number).carried.paths
         mine = [at for at, piece in enumerate(pieces) if piece.source == number]
         seen = over([pieces[at] for at in mine], paths)
         type_ = seen.type_of(keep.column, _OPTION)

@@ -39,12 +39,14 @@ class Piece:
     Attributes:
         name: of its file in row ids; ``first_line``: of the part in that file, from 0.
         source: the number of its source in the build.
+        unread: columns that some of its rows have, and that nothing reads.
     """
 
     path: Path
     name: str
     first_line: int
     source: int
+    unread: frozenset[str] = frozenset()
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Some of its columns, mapped."""

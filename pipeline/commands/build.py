@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from pipeline.messages.session import current
 from pipeline.options.command_line import CHANGES, OUTPUT, SET, given_flags, with_options
-from stages.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pipeline.options.config import Config
+from stages.errors import UsageError
 
 
 @click.command(name="build", help="Build what a TOML recipe describes; options given here win.")
@@ -22,34 +19,17 @@ def COMMAND(
     recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any
 ) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
-    from pipeline.options.recipe import builds_of
+    from pipeline.options.recipe import builds_of, notified_by
     from pipeline.recipe.checked_before import checked
-    from pipeline.run_build import build_and_report
+    from pipeline.run_build import build_and_report, build_each
 
-    configs = builds_of(recipe, changes, given_flags(given), checked)
+    try:
+        configs = builds_of(recipe, changes, given_flags(given), checked)
+    except UsageError:
+        session = current()  # who is to be notified may be readable all the same
+        session.notify = session.notify or notified_by(recipe)
+        raise
     if len(configs) == 1:
         build_and_report(configs[0], as_json, quiet)
     else:
-        _each(configs, as_json, quiet)
-
-
-def _each(configs: Sequence[Config], as_json: bool, quiet: bool) -> None:
-    """Build one after the other; one that fails keeps none of the others back.
-
-    Parts lie in the cache by what they depend on, so builds that differ in their shards alone
-    encode the rows once. Ends with the status of the first build that failed.
-    """
-    from pipeline.run_build import build_and_report
-
-    status = 0
-    for config in configs:
-        if not quiet:
-            click.echo(f"build     {config.run.output}", err=True)
-        try:
-            build_and_report(config, as_json, quiet)
-        except PipelineError as error:
-            status = status or error.exit_code
-            remedy = f"\n       {error.remedy}" if error.remedy else ""
-            click.echo(f"error: {config.run.output}: {error.what}{remedy}", err=True)
-    if status:
-        raise click.exceptions.Exit(status)
+        build_each(configs, as_json, quiet)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from pipeline.messages.result import print_object
 from pipeline.options.config import default_cache
 
 SHOWN = 20
@@ -30,7 +30,7 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     if len(result.faults) > SHOWN:
         click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
     if as_json:
-        click.echo(json.dumps(result.described(), ensure_ascii=False))
+        print_object(REFUSED if result.faults else 0, result.described())
     elif not result.faults:
         judged = result.verdict.summary()["judged"] if result.verdict else 0
         again = f"; {result.rows_made_again} examples rebuilt from the source equal the stored ones"

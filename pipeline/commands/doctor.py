@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline import tasks
+from pipeline.messages.result import print_object
 from pipeline.options.command_line import chosen, with_options
 from pipeline.options.config import default_cache
 from stages import native
@@ -61,8 +61,9 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
     described = doctor.described(examined, stop)
     described["native"] = native.version()
+    failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if as_json:
-        click.echo(json.dumps(described, indent=2, ensure_ascii=False))
+        print_object(UsageError.exit_code if failed else 0, described)
     else:
         column = max(map(len, examined.verdicts))
         click.echo(f"{examined.model.profile.name} (tokenizer: {examined.source})")
@@ -71,7 +72,6 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
             click.echo("\n".join(_lines(name, verdict, column)))
         if described["serving"]:
             click.echo("\n".join(serving.as_text(described["serving"])))
-    failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if failed:
         click.echo(f"{failed} of {len(examined.verdicts)} probes failed", err=True)
-        click.get_current_context().exit(2)
+        click.get_current_context().exit(UsageError.exit_code)

@@ -21,15 +21,26 @@ from stages import layouts
     type=click.Choice(layouts.names()),
     help="How rows are stored [as in the build, if the trainer takes it].",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object: status, message, figures, paths, manifest.",
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
     from pipeline.build_dir.build import Build
-    from pipeline.manifest.json_records import one_line
+    from pipeline.build_dir.built import Built
+    from pipeline.messages import result
+    from pipeline.messages.session import current
     from pipeline.trainers import launch
     from pipeline.trainers.exporting import export_build
 
     path = export_build(trainer, build, output, layout or "")
     click.echo(f"train     {launch.command(output, trainer)}", err=True)
-    click.echo(one_line(Build.open(output).manifest) if as_json else str(path))
+    session = current()
+    session.in_json |= as_json
+    if not session.in_json:
+        click.echo(str(path))
+    session.end(result.of_built(Built(Build.open(output), fresh=True)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipeline import memory, tasks
+from pipeline.messages.result import print_object, with_status
 from pipeline.options.command_line import CHANGES, SET, config_from, given_flags, with_options
 from stages.errors import DataError
 
@@ -17,38 +17,54 @@ def print_plan(config: Any, as_json: bool) -> None:
     """Print the forecast of a build whose task is known."""
     from pipeline.estimate.forecast import forecast
 
-    _end(_print(forecast(config), as_json))
+    _print(forecast(config), as_json)
 
 
-def _print(estimate: Any, as_json: bool) -> bool:
-    """Print a forecast; whether the build would stop."""
+def _print(estimate: Any, as_json: bool) -> None:
+    """Print a forecast, and end as the build would."""
     from pipeline.estimate import page
-    from pipeline.estimate.forecast import would_stop
 
     if as_json:
-        click.echo(json.dumps(page.as_json(estimate), ensure_ascii=False))
+        print_object(_code(estimate), page.as_json(estimate))
     else:
         click.echo(page.as_text(estimate))
-    return would_stop(estimate)
+    _end(_code(estimate))
 
 
-def _end(stops: bool) -> None:
-    if stops:  # the status that the build would end with
-        raise click.exceptions.Exit(DataError.exit_code)
+def _code(estimate: Any) -> int:
+    """The status that the build would end with."""
+    from pipeline.estimate.forecast import would_stop
+
+    return DataError.exit_code if would_stop(estimate) else 0
+
+
+def _end(code: int) -> None:
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: bool) -> None:
     """Print the forecast of each build of a recipe."""
+    from pipeline.estimate import page
     from pipeline.estimate.forecast import forecast
     from pipeline.options.recipe import builds_of
 
     configs = builds_of(recipe, changes, flags)
-    stops = False
+    if len(configs) == 1:
+        print_plan(configs[0], as_json)
+        return
+    codes, found = [], []
     for config in configs:
-        if len(configs) > 1 and not as_json:
-            click.echo(f"build     {config.run.output}")
-        stops |= _print(forecast(config), as_json)
-    _end(stops)
+        estimate = forecast(config)
+        codes.append(_code(estimate))
+        if as_json:
+            described = with_status(codes[-1], page.as_json(estimate))
+            found.append({"output": str(config.run.output), **described})
+        else:
+            click.echo(f"build     {config.run.output}\n{page.as_text(estimate)}")
+    if as_json:
+        print_object(max(codes), {"builds": found})
+    _end(max(codes))
 
 
 @click.command(name="plan", help="Show what would be built, from a sample; write nothing.")
@@ -80,4 +96,4 @@ def COMMAND(
 
     files, looks = looked_at(data, given)
     config = config_from(fitting(data, given, looks), data, given)
-    _end(_print(of_glimpses(config, files, looks), as_json))
+    _print(of_glimpses(config, files, looks), as_json)

@@ -56,8 +56,8 @@ def COMMAND(
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.card.publisher import Publisher
+    from pipeline.messages.progress import reporter
     from pipeline.options.path_values import read_text
-    from pipeline.run_build import reporter
     from pipeline.upload.upload import publish
 
     text = read_text(recipe) if recipe else ""

@@ -40,15 +40,24 @@ def COMMAND() -> None:
     """Holds one subcommand per task."""
 
 
-def _until(config: Any, stage: str) -> None:
+def _until(config: Any, stage: str, in_json: bool) -> None:
+    from pipeline.messages.result import BUILT, Result
+    from pipeline.messages.session import current
     from pipeline.stagewise.stagewise import run_until
 
     output = config.run.output
     if output.suffix != ".arrow":
         output = output.with_name(f"{output.name}.{stage}.arrow")
     refused = run_until(config.but(output=output), stage)
-    click.echo(f"{refused} rows refused", err=True)
-    click.echo(str(output))
+    session = current()
+    session.in_json |= in_json
+    if not session.in_lines:
+        click.echo(f"{refused} rows refused", err=True)
+    if not session.in_json:
+        click.echo(str(output))
+    message = f"stage {stage} is in {output}; {refused} rows were refused"
+    figures = {"refused": refused}
+    session.end(Result(BUILT, 0, message, figures=figures, paths={"stage": str(output)}))
 
 
 def of_task(name: str) -> click.Command:
@@ -78,7 +87,7 @@ def of_task(name: str) -> click.Command:
 
             print_plan(config, as_json)
         elif until is not None:
-            _until(config, until)
+            _until(config, until, as_json)
         else:
             from pipeline.run_build import build_and_report
 

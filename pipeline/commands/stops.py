@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from pipeline.messages.result import print_object
 
 if TYPE_CHECKING:
     from pipeline.stops import Examined
@@ -113,7 +114,7 @@ def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any
     examined = examine(StopRun(target, key=os.environ.get(key_env, ""), **given))
     result = _result(examined, limit)
     if as_json:
-        click.echo(json.dumps(result, ensure_ascii=False))
+        print_object(0 if result["passed"] else REFUSED, result)
     else:
         _print(examined, result)
     if not result["passed"]:

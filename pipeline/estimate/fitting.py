@@ -25,7 +25,7 @@ def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Loo
         UsageError, DataError, SurroundingsError: one is missing, empty or not readable.
     """
     files = expand(data, given["cache_dir"] or default_cache())
-    return len(files), glimpses(files, [given["salvage"]])
+    return len(files), glimpses(files, [given["salvage"]], given.get("empty", "refuse"))
 
 
 def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> str:

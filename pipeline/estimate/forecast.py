@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from pipeline.estimate import overlaps
 from pipeline.estimate.filtered import FilteredSample
-from pipeline.inputs.detection import recognise_glimpse, rows_each
+from pipeline.estimate.mixture import MixtureSample, mixture
+from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
+from pipeline.manifest.source_records import SourceRecord
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
@@ -82,6 +84,7 @@ class Sampled:
         long: examples that a build refuses for their length, trimmed as it trims them.
         left: at least so many are neither refused nor left out by a filter.
         chosen: what filters leave out.
+        mixture: examples by source.
         read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
 
@@ -105,6 +108,7 @@ class Sampled:
     chosen: FilteredSample = field(default_factory=FilteredSample)
     read: Counter[int] = field(default_factory=Counter)
     lost: Counter[int] = field(default_factory=Counter)
+    mixture: MixtureSample = field(default_factory=MixtureSample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +138,24 @@ class Forecast:
         return round(self.rows * len(made.lengths) / max(made.rows, 1))
 
 
+def mixture_of(estimate: Forecast) -> list[SourceRecord]:
+    """What each source of a build would give, about."""
+    made = estimate.sampled
+    rows = {n: estimate.rows_of({n}) / max(read, 1) for n, read in made.read.items()}
+    return mixture(estimate.recipe.config, made.mixture, rows)
+
+
 def glimpses(
-    files: Sequence[Located], salvage: Sequence[bool] = (False,)
+    files: Sequence[Located], salvage: Sequence[bool] = (False,), empty: str = "refuse"
 ) -> list[tuple[str, Located, str, Glimpse]]:
-    """Name, file, reader and sample of every input, or of some where there are many.
+    """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
         salvage: of each source, whether rows before damage are read.
+        empty: whether some may be empty: the choice of ``--empty``.
 
     Raises:
-        DataError: a file is empty or damaged.
+        DataError: a file is damaged, or empty where it must not be.
     """
     each = rows_each(len(files))
     named = list(zip(short_names(files), files, strict=True))
@@ -155,7 +167,8 @@ def glimpses(
         reader = reader_of(file)
         glimpse = reader.glimpse(file.path, each, salvage[file.source])
         seen.append((name, file, reader.name, glimpse))
-    return seen
+    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
+    return [one for one in seen if not is_empty(one[-1])]
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
@@ -272,6 +285,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
         left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
+        made.mixture.add(look.source, batch, own.config.plan.longest_example)
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
         if own.splits_turns and "messages" in batch.schema.names:
@@ -299,7 +313,7 @@ def forecast(config: Config) -> Forecast:
     """
     files = located(config)
     salvage = [one.options.salvage for one in config.sources]
-    return of_glimpses(config, len(files), glimpses(files, salvage))
+    return of_glimpses(config, len(files), glimpses(files, salvage, config.judge.empty))
 
 
 def of_glimpses(
@@ -307,6 +321,7 @@ def of_glimpses(
 ) -> Forecast:
     """The same, of inputs that were looked at before."""
     looks = tuple(_look(*each, config) for each in seen)
+    files = len(looks) if files <= MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(

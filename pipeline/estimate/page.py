@@ -12,8 +12,11 @@ import numpy as np
 
 from pipeline.build.model_description import model_of
 from pipeline.estimate import overlaps
-from pipeline.estimate.forecast import Forecast, packing_table, would_stop
+from pipeline.estimate.forecast import Forecast, mixture_of, packing_table, would_stop
+from pipeline.manifest import in_words as mixtures
 from pipeline.manifest.json_records import as_json as of_record
+from pipeline.manifest.json_records import from_json
+from pipeline.manifest.source_records import SourceRecord
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.margins import Margins
 from pipeline.sources.local import in_words
@@ -186,6 +189,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
             },
         },
         "filters": [asdict(one) for one in sample.chosen.tallies.values()],
+        "sources": [of_record(one) for one in mixture_of(forecast)],
         **overlaps.as_json(sample.contaminated, recipe.config),
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
@@ -300,6 +304,7 @@ def as_text(forecast: Forecast) -> str:
         f"stages    {' -> '.join(plan['stages'])}",
         *_reject_lines(plan),
         *_filter_lines(plan),
+        *mixtures.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
         *overlaps.lines(plan),
         *_margin_lines(plan),
         *_length_lines(plan),

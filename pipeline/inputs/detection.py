@@ -6,11 +6,13 @@ An input that can only be read from its start, such as a compressed file, is sam
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from pipeline import tasks
 from pipeline.inputs.questions import ask
 from pipeline.inputs.reading import format_options, selection_of
+from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
 from stages import formats, readers
@@ -24,11 +26,35 @@ from stages.rows.selection import Selection, lookup, names_something, renamed
 
 SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
+EMPTY = "the file is empty"  # the evidence for how it is read
 
 
 def rows_each(inputs: int) -> int:
     """How many rows of each input are sampled, with so many inputs."""
     return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
+
+
+def is_empty(glimpse: Glimpse) -> bool:
+    """There is no row in the file, not even one that cannot be read."""
+    return glimpse.exact and glimpse.rows == 0 and not glimpse.records
+
+
+def refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
+    """Stop for files without rows, where all are, or where ``--empty`` does not allow some.
+
+    Args:
+        empty: their names; files: how many files there are; choice: of ``--empty``.
+
+    Raises:
+        DataError: naming the first.
+    """
+    if not empty or (len(empty) < files and choice == "warn"):
+        return
+    what, remedy = f"{empty[0]} is empty.", "Give a file with rows."
+    if len(empty) < files:
+        what = f"{empty[0]} is empty ({len(empty)} of {files} files are)."
+        remedy = "Give a file with rows, or go on without empty files: --empty warn."
+    raise DataError(what, remedy, {"files": files, "empty": list(empty)})
 
 
 def way_on(error: str, path: str) -> str:
@@ -121,7 +147,7 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
     if config.source.filter:
         from pipeline.inputs.filter_names import require_known  # few builds have a filter
 
-        require_known(config, rows, f"no sampled row of {where}")
+        require_known(config, rows, where)
     for option, column in missing:
         raise UsageError(
             f"{option}: no sampled row of {where} has {column}.",
@@ -233,8 +259,43 @@ def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detecti
     Raises:
         UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
     """
+    return _of_glimpse(source, _glimpse(source, config, rows), config)
+
+
+def recognise_all(sources: Sequence[Input], config: Config) -> list[Detection]:
+    """The reading of each input; one without rows is read as the first that has some.
+
+    Raises:
+        UsageError, DataError: see ``recognise``; also where one is empty that must not be.
+    """
+    each = rows_each(len(sources))
+    found: dict[int, Detection] = {}
+    for number, source in enumerate(sources):
+        own = config.only(source.source)
+        with said_of_source(*own.sources):
+            glimpse = _glimpse(source, own, each)
+            if not is_empty(glimpse):
+                found[number] = _of_glimpse(source, glimpse, own)
+    empty = [source.origin for number, source in enumerate(sources) if number not in found]
+    refuse_empty(empty, len(sources), config.judge.empty)
+    return [
+        found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)
+        for number in range(len(sources))
+    ]
+
+
+def _like(number: int, sources: Sequence[Input], found: Collection[int]) -> int:
+    """The first input with rows, of the same source if one has some."""
+    mine = [other for other in found if sources[other].source == sources[number].source]
+    return next(iter(mine or found))
+
+
+def _glimpse(source: Input, config: Config, rows: int) -> Glimpse:
     reader = readers.load(source.reader)
-    glimpse = reader.glimpse(source.version or source.path, rows, config.source.salvage)
+    return reader.glimpse(source.version or source.path, rows, config.source.salvage)
+
+
+def _of_glimpse(source: Input, glimpse: Glimpse, config: Config) -> Detection:
     detection = recognise_glimpse(glimpse, source.path, config)
     if detection.change is not None:
         raise _changed(source, detection.change, config)

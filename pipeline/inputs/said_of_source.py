@@ -11,12 +11,12 @@ from stages.errors import PipelineError
 
 @contextmanager
 def said_of_source(source: Source) -> Iterator[None]:
-    """Errors that name an option also say which of the sources it is for, since an option of the
+    """Errors that offer an option also say which of the sources it is for, since an option of the
     command would be for all of them."""
     try:
         yield
     except PipelineError as error:
-        if source.name and "--" in f"{error.what} {error.remedy}":
+        if source.name and "--" in error.remedy:
             error.remedy = (
                 f"{error.remedy} In the recipe, options of these rows are keys of the [[source]] "
                 f"{source.name}."

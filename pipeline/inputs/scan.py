@@ -13,7 +13,7 @@ from pipeline.options.config import Config
 from pipeline.sources import Located, locate
 from stages import readers
 from stages.contract import Reader, Split
-from stages.errors import DataError, SurroundingsError, UsageError
+from stages.errors import SurroundingsError, UsageError
 from stages.files import row_counts
 from stages.files.file_version import FileVersion, take
 
@@ -132,7 +132,6 @@ def reader_of(file: Located) -> Reader:
 
     Raises:
         UsageError: nothing does.
-        DataError: it is empty.
     """
     name = file.reader or readers.of_path(file.path)
     if name is None:
@@ -140,8 +139,6 @@ def reader_of(file: Located) -> Reader:
             f"{file.origin}: no reader for this suffix.",
             f"Known: {', '.join(sorted(readers.suffixes()))}.{_as_rows(file.path)}",
         )
-    if os.path.getsize(file.path) == 0:
-        raise DataError(f"{file.origin} is empty.", "Give a file with rows.")
     return readers.load(name)
 
 
@@ -172,7 +169,7 @@ def scan(config: Config, files: Sequence[Located] | None = None) -> list[Input]:
         files: what ``located`` gave, where it was called already.
 
     Raises:
-        UsageError, DataError: an input is missing, empty or not what its name says.
+        UsageError, DataError: an input is missing or not what its name says.
         SurroundingsError: one is not readable.
     """
     if files is None:

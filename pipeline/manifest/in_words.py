@@ -59,8 +59,9 @@ def choice(manifest: Manifest) -> list[str]:
     return lines
 
 
-def sources(records: Sequence[SourceRecord]) -> list[str]:
-    """Lines for the summary of a build of named sources."""
+def sources(records: Sequence[SourceRecord], about: str = "") -> list[str]:
+    """Lines for the summary of a build of named sources; ``about`` stands before numbers that are
+    not exact."""
     lines: list[str] = []
     for one in records:
         train = one.splits["train"]
@@ -70,15 +71,15 @@ def sources(records: Sequence[SourceRecord]) -> list[str]:
                 "examples of the test split"
             )
             continue
-        copies = f" from {one.has.examples}" if train.examples != one.has.examples else ""
-        asked = ", ".join(f"{name} {value:g}" for name, value in one.asked.items())
+        has = f" from {one.has.examples}" if train.examples != one.has.examples else ""
+        asked = ", ".join(f"{name} {value:,.10g}" for name, value in one.asked.items())
         lines.append(
-            f"{'' if lines else 'sources':<9} {one.name}: {train.examples} examples{copies}, "
-            f"{train.trained} trained tokens, {one.share:.2%} of them"
+            f"{'' if lines else 'sources':<9} {one.name}: {about}{train.examples} examples{has}, "
+            f"{about}{train.trained} trained tokens, {one.share:.2%} of them"
             + (f" (asked: {asked})" if asked else "")
         )
     return lines + [
-        f"warning   {one.name} gives {one.given:g} of the {one.amount:g} "
+        f"warning   {one.name} gives {one.given:,.10g} of the {one.amount:,.10g} "
         f"{one.unit.replace('_', ' ')} asked for: add data, or give it more epochs"
         for one in records
         if one.short

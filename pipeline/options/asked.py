@@ -9,11 +9,7 @@ from stages.rows.expressions import parse
 
 
 def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
-    """The columns and counts of a source that its parts must have.
-
-    A column that is called like a figure that is read is looked at too, so that a name that could
-    mean either is noticed.
-    """
+    """The columns and counts of a source that its parts must have."""
     expressions = [parse(text) for text in source.filter]
     paths = {path for one in expressions for path in one.columns}
     figures = {name for one in expressions for name in one.figures}
@@ -21,5 +17,4 @@ def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
     return Carried(
         paths=tuple(sorted(paths | {keep} if keep else paths)),
         counts=tuple(name for name in COUNTS if name in figures),
-        probed=tuple(sorted(figures - paths - {*source.ignore, keep})),
     )

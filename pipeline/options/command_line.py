@@ -45,10 +45,23 @@ _BY_NAME = _all(required=True)
 BUILD = tuple(_BY_NAME.values())
 CHANGES = tuple(_all(required=False).values())  # of a recipe, which has a model
 
+# ``--debug`` and ``--log-format`` are read from the raw arguments by ``messages.session``, since
+# they also say how an error in the arguments is told.
 OUTPUT = (
-    click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON."),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one JSON object: status, message, figures, paths, manifest.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        expose_value=False,
+        help="Messages and progress on stderr as text, or as lines of JSON.",
+    ),
     click.option("--quiet", is_flag=True, help="Print no progress and no summary."),
-    # Read from the arguments by the console script, which is what catches the exception.
     click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
 )
 

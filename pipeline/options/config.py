@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.options import overlaps
 from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.phases import (
     PHASE_OF,
@@ -145,6 +146,7 @@ class Config:
             self._require_fitting(one.options)
         trained = {one.name: one.budget for one in self.sources if not one.test}
         require_mixture(trained, self.plan.total)
+        overlaps.require_fitting(self.plan)
 
     def _require_fitting(self, source: SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
@@ -292,7 +294,7 @@ class Config:
         derived: dict[str, object] = {
             "longest_example": self.plan.longest_example,
             "groups": self.groups,
-            "carried": [carried.every, carried.counts, carried.paths],
+            "carried": [carried.paths, carried.counts],
         }
         if self.search is not None:
             derived["overlaps"] = self.search.content

@@ -53,12 +53,14 @@ class Pairs(Value):
 
     Attributes:
         flag: an example of it, which a message shows.
-        numbers: whether the values are numbers; else they are texts.
+        numbers: whether the values are numbers, else they are texts.
+        names: those that there are; empty where any is one.
         check: raises where they are no values of the option.
     """
 
     flag: str = ""
     numbers: bool = False
+    names: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], object] | None = None
 
     @property

@@ -16,6 +16,8 @@ from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
 from stages.overlap.settings import Evaluation
 
+__all__ = ["Evaluation", "EvaluationFiles", "recorded", "require_fitting"]
+
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
@@ -106,6 +108,11 @@ def _sha256(path: str) -> str:
         return file_hash.sha256(path)
     except OSError as error:
         raise SurroundingsError(f"{path} cannot be read: {error}.", "Check its rights.") from error
+
+
+def recorded(files: tuple[Evaluation, ...]) -> list[dict[str, str | None]]:
+    """Evaluation files without their paths, as a manifest's options have them."""
+    return [{"name": one.name, "sha256": one.sha256, "column": one.column} for one in files]
 
 
 def require_fitting(plan: Any) -> None:

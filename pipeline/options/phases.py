@@ -14,17 +14,17 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pipeline.manifest.drifts import DRIFTS
 from pipeline.options import many_values as many
 from pipeline.options import overlaps
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
-from pipeline.options.overlaps import EvaluationFiles
+from pipeline.options.shell import Command
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
-from stages.overlap.settings import Evaluation
 from stages.rows.selection import condition
 
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
@@ -102,11 +102,6 @@ def _hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [
         {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
     ]
-
-
-def _evaluations(files: tuple[Evaluation, ...]) -> list[dict[str, str | None]]:
-    """Evaluation files, recorded without their paths."""
-    return [{"name": one.name, "sha256": one.sha256, "column": one.column} for one in files]
 
 
 def default_cache() -> Path:
@@ -238,7 +233,7 @@ class PlanOptions:
     test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
     total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
-    decontaminate: tuple[Evaluation, ...] = option((), EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: _evaluations, **_GIVEN})
+    decontaminate: tuple[overlaps.Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN})
     overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN)
     overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN)
     overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded=_GIVEN)
@@ -247,7 +242,6 @@ class PlanOptions:
     near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: what must be alike, all that rows say or their questions.", recorded=_GIVEN)
 
     def __post_init__(self) -> None:
-        overlaps.require_fitting(self)
         if self.max_length < 8:
             raise UsageError(f"--max-length {self.max_length} is too small.", "Give at least 8.")
         number = int(self.pad_to) if self.pad_to.isascii() and self.pad_to.isdigit() else 0
@@ -296,6 +290,7 @@ class JudgeOptions:
     of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
+    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.")
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
     title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].")
@@ -312,11 +307,23 @@ class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
     output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
+    replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
+    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
+    notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
     cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
+
+    def __post_init__(self) -> None:
+        for name, limit in self.drift.items():
+            if name not in DRIFTS or not 0 <= limit < float("inf"):
+                raise UsageError(
+                    f"--drift {name}={limit:g} is not a limit.",
+                    f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
+                )
 
     @property
     def processes(self) -> int:

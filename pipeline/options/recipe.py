@@ -53,6 +53,16 @@ def builds_of(
     return configs_of(table, mistakes, path.parent, path.stem, check)
 
 
+def notified_by(path: Path) -> str | None:
+    """The command of a recipe's ``notify``, as far as it can be read; None where it has none."""
+    try:
+        table, _ = recipe_file.read(path)
+    except (UsageError, OSError):
+        return None
+    found = OPTIONS["notify"].value.loosened(table.get("notify"))
+    return found if isinstance(found, str) and found.strip() else None
+
+
 def configs_of(
     table: Values,
     mistakes: Mistakes,

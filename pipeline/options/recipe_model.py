@@ -18,15 +18,18 @@ from pipeline.options.budgets import NAME, OF_SOURCE
 from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option
+from pipeline.options.shell import Command
 
 SCHEMA = Path(__file__).with_name("recipe.schema.json")
 VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-# What each table of a recipe may have. ``[[build]]`` names no data: its builds are of one list.
+# What each table of a recipe may have. ``[[build]]`` names no data, since its builds are of one
+# list, and nobody to notify, since a command ends once.
+_OF_ALL = ("data", "notify")
 TOP: dict[str, Option] = dict(OPTIONS)
 SOURCE: dict[str, Option] = OF_SOURCE | {n: o for n, o in OPTIONS.items() if o.by_source}
-BUILD: dict[str, Option] = {"name": NAME, **{n: o for n, o in OPTIONS.items() if n != "data"}}
+BUILD: dict[str, Option] = {"name": NAME, **{n: o for n, o in OPTIONS.items() if n not in _OF_ALL}}
 
 
 def _field(option: Option) -> Any:
@@ -104,14 +107,30 @@ def _spellings(option: Option, alone: dict[str, Any]) -> dict[str, Any]:
     value = option.value
     if isinstance(value, Pairs):
         inner = alone["additionalProperties"]
+        if value.names:
+            each = {"anyOf": _or_variable(inner | {"minimum": 0})}
+            named = dict.fromkeys(value.names, each)
+            return {"type": "object", "properties": named, "additionalProperties": False}
         nested = {"type": "object", "additionalProperties": inner}
         return {"type": "object", "additionalProperties": {"anyOf": [*_or_variable(inner), nested]}}
     if isinstance(value, Texts | TextFiles):
         return {"anyOf": [{"type": "string"}, alone]}
     ways = _or_variable(alone)
+    if isinstance(value, Command):
+        ways.append(_table_of_command(alone))
     if isinstance(value, Amount):
         ways.append({"type": "string", "pattern": f"^{AMOUNT.pattern}$"})
     return ways[0] if len(ways) == 1 else {"anyOf": ways}
+
+
+def _table_of_command(alone: dict[str, Any]) -> dict[str, Any]:
+    """The same as a table."""
+    return {
+        "type": "object",
+        "properties": {"command": alone},
+        "required": ["command"],
+        "additionalProperties": False,
+    }
 
 
 def _or_variable(alone: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,28 +1,47 @@
-"""``DIR.failed/``: the refused rows and the verdict of a build that failed, beside its output DIR.
+"""``DIR.failed/``: what a refused build leaves, beside its output DIR.
 
-The next build of the same output replaces the folder if it fails, and removes it if it succeeds. A
+``reasons.json`` is what ``--json`` prints, ``report.html`` the same for people; ``rejects.jsonl``
+(every refused row) and ``validation.json`` (the verdict) are there if the build came that far. The
+next build of the same output replaces the folder if it is refused, and removes it if it is not. A
 folder that has other files in it is never touched.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.manifest.records import REJECTS, VALIDATION
+from pipeline.manifest.records import AUDITS, REJECTS, VALIDATION
 
-KEPT = (REJECTS, VALIDATION)
-
-
-def folder_of(target: Path) -> Path:
-    """The folder for the files of a failed build of ``target``."""
-    return target.with_name(f"{target.name}.failed")
+REASONS = "reasons.json"
+PAGE = "report.html"
+TAKEN = (REJECTS, VALIDATION, AUDITS)  # from the staging directory, where they are
+KEPT = (REASONS, PAGE, *TAKEN)
 
 
-def clear(target: Path) -> bool:
-    """Remove the files of an earlier failed build; False if the folder has other files."""
-    folder = folder_of(target)
+def folder_of(output: Path) -> Path:
+    """The folder for the files of a refused build of ``output``, links followed."""
+    real = Path(os.path.realpath(output))
+    folder = real.with_name(f"{real.name}.failed")
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
+
+
+def paths_of(output: Path) -> dict[str, str]:
+    """Where what a refused build left lies, by what it is; empty where nothing was left."""
+    folder = folder_of(output)
+    if not (folder / REASONS).is_file():
+        return {}
+    names = {"reasons": REASONS, "report": PAGE, "rejects": REJECTS, "validation": VALIDATION}
+    there = {key: str(folder / name) for key, name in names.items() if (folder / name).is_file()}
+    return {"failed": str(folder), **there}
+
+
+def clear(output: Path) -> bool:
+    """Remove the files of an earlier refused build; False if the folder has other files."""
+    folder = folder_of(output)
     if not folder.exists():
         return True
     if not folder.is_dir() or any(path.name not in KEPT for path in folder.iterdir()):
@@ -31,16 +50,27 @@ def clear(target: Path) -> bool:
     return True
 
 
-def keep(staged: Path, target: Path) -> None:
-    """Move the two files out of the staging directory.
+def keep(output: Path, staged: Path | None, files: dict[str, str]) -> Path | None:
+    """Write the folder.
 
-    Errors of the file system are ignored: they must not hide the error that failed the build.
+    Errors of the file system are ignored: they must not hide the error that refused the build.
+
+    Args:
+        staged: the staging directory, whose files are moved; None where there was none.
+        files: texts of others, by name.
+
+    Returns:
+        The folder; None if it could not be written.
     """
     with suppress(OSError):
-        if not clear(target):
-            return
-        folder = folder_of(target)
-        folder.mkdir()
-        for name in KEPT:
-            if (staged / name).is_file():
+        if not clear(output):
+            return None
+        folder = folder_of(output)
+        folder.mkdir(parents=True)
+        for name in TAKEN:
+            if staged is not None and (staged / name).is_file():
                 shutil.move(staged / name, folder / name)
+        for name, text in files.items():
+            (folder / name).write_text(text, "utf-8")
+        return folder
+    return None

@@ -23,6 +23,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import MalformedError, as_json, load, sealed
 from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
+from pipeline.publish import history, leftovers
 from stages.errors import GateError, SurroundingsError, UsageError
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
@@ -32,7 +33,8 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def _beside(target: Path, what: str) -> Path:
+def beside(target: Path, what: str) -> Path:
+    """A hidden neighbour of an output: ``lock``, ``staging`` or ``old``."""
     return target.parent / f".{target.name}.{what}"
 
 
@@ -45,10 +47,17 @@ def _files_of_build(target: Path) -> set[str] | None:
     return {*listed.files, RUN, MANIFEST} if listed.build_id else None
 
 
-def check_target(target: Path) -> Path:
-    """Require that the output is new, empty, or a build without any other file.
+def left_by_tools(target: Path) -> tuple[str, ...]:
+    """What other programs left in a build: paths of caches, swap files and the like."""
+    own = _files_of_build(target)
+    return tuple(leftovers.apart(leftovers.files_in(target), own)[0]) if own is not None else ()
 
-    What is replaced is deleted, so nothing may be in it that the user put there.
+
+def check_target(target: Path) -> Path:
+    """Require that the output is new, empty, or a build without files of the user's.
+
+    What is replaced is deleted, so nothing may be in it that the user put there; what programs
+    leave in any folder may be (``left_by_tools``).
 
     Returns:
         The real path of the target, all symbolic links followed.
@@ -65,10 +74,16 @@ def check_target(target: Path) -> Path:
         raise UsageError(f"{target} is a file.", "Give a directory with -o.")
     if real.is_dir() and any(real.iterdir()):
         own = _files_of_build(real)
-        present = {p.relative_to(real).as_posix() for p in real.rglob("*") if not p.is_dir()}
-        if own is None or present - own:
+        present = leftovers.files_in(real)
+        if own is None and present:
             raise UsageError(
                 f"{target} has files in it and is not a build.", "Give another directory with -o."
+            )
+        foreign = leftovers.apart(present, own or ())[1]
+        if foreign:
+            raise UsageError(
+                f"{target} has files that are not of the build: {leftovers.in_words(foreign)}.",
+                "Move them away, or give another directory with -o.",
             )
     return real
 
@@ -83,7 +98,7 @@ def staging(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target) as lock:
         _recover(target)
-        folder = _beside(target, "staging")
+        folder = beside(target, "staging")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
@@ -95,7 +110,7 @@ def staging(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[Path]:
-    path = _beside(target, "lock")
+    path = beside(target, "lock")
     while True:
         with path.open("a+") as lock:
             try:
@@ -111,7 +126,7 @@ def _locked(target: Path) -> Iterator[Path]:
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
                 continue
             lock.truncate(0)
-            lock.write(f"process {os.getpid()}")
+            lock.write(f"process {os.getpid()}, since {history.stamp()}")
             lock.flush()
             yield path
             return
@@ -119,7 +134,7 @@ def _locked(target: Path) -> Iterator[Path]:
 
 def _recover(target: Path) -> None:
     """Put the old build back if a publication was killed between its two renames."""
-    old = _beside(target, "old")
+    old = beside(target, "old")
     if old.exists() and not target.exists():
         old.rename(target)
     shutil.rmtree(old, ignore_errors=True)
@@ -182,7 +197,7 @@ def publish(folder: Path, target: Path) -> None:
     if not target.exists():
         folder.rename(target)
     elif not _exchange(folder, target):
-        old = _beside(target, "old")
+        old = beside(target, "old")
         target.rename(old)
         folder.rename(target)
         shutil.rmtree(old, ignore_errors=True)

@@ -6,18 +6,20 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
+from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
+from pipeline.build_dir.files import UNKNOWN, Difference
 from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import build_id
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN
 from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
-from pipeline.publish import publish
+from pipeline.publish import failed, leftovers, publish, versions
+from pipeline.publish.place import Place
 from pipeline.recipe.declared import declared_fingerprint
 from pipeline.sources import Located, local
 from stages.errors import PipelineError
@@ -29,12 +31,12 @@ class Look:
     """What was found at the output.
 
     Attributes:
-        target: where the build is to be, links followed.
+        place: where the build is to be.
         inputs: in the order in which they were named.
         built: the equal build; None where there is none.
     """
 
-    target: Path
+    place: Place
     inputs: tuple[Input, ...]
     built: Built | None
 
@@ -58,36 +60,36 @@ def look(config: Config) -> Look:
         UsageError: the output is not ours to replace, or an input does not exist.
         DataError, SurroundingsError: an input is damaged or not readable.
     """
-    target = publish.check_target(config.run.output)
+    place = Place.of(config.run.output, config.run.keep)
     files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
-        return Look(target, tuple(scan(config, files)), None)
+        return Look(place, tuple(scan(config, files)), None)
     hashes = known_hashes(config)
     known = [hashes.of(file.path) for file in files]
-    if all(known) and (target / MANIFEST).exists():
+    if all(known) and place.before.exists():
         sources = [config.sources[file.source].name for file in files]
         every = list(zip(short_names(files), map(str, known), sources, strict=True))
-        there = up_to_date(target, _identify(config, every), hashes)
+        there = up_to_date(place, _identify(config, every), hashes)
         if there is not None:
             hashes.save()
-            return Look(target, (), _built(config, there))
-    return _read(config, target, files, hashes)
+            return Look(place, (), _built(config, place, there))
+    return _read(config, place, files, hashes)
 
 
-def _read(config: Config, target: Path, files: Sequence[Located], hashes: KnownHashes) -> Look:
+def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownHashes) -> Look:
     began, before = time.time_ns(), {file.path: identity(file.path) for file in files}
     inputs = tuple(scan(config, files))
     there = None
-    if (target / MANIFEST).exists():
+    if place.before.exists():
         key = _identify(config, [_named(one) for one in inputs])
-        there = up_to_date(target, key, hashes)
+        there = up_to_date(place, key, hashes)
     if there is None:
-        return Look(target, inputs, None)
+        return Look(place, inputs, None)
     for one in inputs:
         if one.path in before:
             hashes.note(one.path, one.sha256, before[one.path], began)
     hashes.save()
-    return Look(target, inputs, _built(config, there))
+    return Look(place, inputs, _built(config, place, there))
 
 
 def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
@@ -102,9 +104,43 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
     return KnownHashes(path, trusted=not (empty or config.run.verify))
 
 
-def _built(config: Config, there: Build) -> Built:
-    left_out = tuple(local.left_out(config.data))
-    return Built(replace(there, folder=config.run.output), fresh=False, left_out=left_out)
+def _built(config: Config, place: Place, there: Build) -> Built:
+    """The equal build; where it is another version than the current one, it becomes that.
+
+    Raises:
+        UsageError: the current version is of another task or model.
+        DataError: it differs more from the current version than it may.
+    """
+    key = there.manifest.build_id
+    if not place.keep or place.current() == key:
+        removed, notes = place.retain(key)
+    else:
+        guarded = None if config.run.replace else limits.opened(place.before)
+        if guarded is not None and place.withdrawn(key):
+            there, removed, notes = guarded, (), (_taken_back(key),)
+        else:
+            if guarded is not None:
+                model, shown = there.manifest.model.name, place.shown_before
+                limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
+                limits.require_within(guarded, there, config.run.drift)
+            removed, notes = place.turn_to(key)
+    failed.clear(config.run.output)  # of a build that was refused since
+    return Built(
+        Build(place.shown(there.manifest.build_id), there.manifest),
+        fresh=False,
+        left_out=tuple(local.left_out(config.data)),
+        left_by_tools=publish.left_by_tools(there.folder),
+        current=place.link,
+        removed=removed,
+        notes=notes,
+    )
+
+
+def _taken_back(key: str) -> str:
+    return (
+        f"these inputs give version {key[: versions.SHORT]}, which was rolled back, so the current "
+        f"version stays; --replace publishes it again"
+    )
 
 
 def _identify(config: Config, inputs: Sequence[build_id.Named]) -> str | None:
@@ -116,13 +152,24 @@ def _identify(config: Config, inputs: Sequence[build_id.Named]) -> str | None:
         return None
 
 
-def up_to_date(target: Path, key: str | None, hashes: KnownHashes) -> Build | None:
-    """The build that is there, if it has this id and every byte of it is there; else None."""
+def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | None:
+    """The build that is there, if it has this id and every byte of it is there; else None.
+
+    Files that other programs left in it do not count.
+    """
+    if key is None:
+        return None
+    target = place.build(key)
     try:
         there = Build.open(target)
         broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
         if there.manifest.build_id != key or broken:
             return None
-        return None if any(there.differences(hashes.sha256)) else there
+        differ = (d for d in there.differences(hashes.sha256) if not _is_left_over(d))
+        return None if any(differ) else there
     except (PipelineError, OSError):
         return None
+
+
+def _is_left_over(difference: Difference) -> bool:
+    return difference.code == UNKNOWN and leftovers.is_one(difference.name)

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from expectations.contract import PLANNED, Context
 from expectations.validate import Validate
 from pipeline import tasks
-from pipeline.inputs.detection import recognise, rows_each
+from pipeline.inputs.detection import recognise_all
 from pipeline.inputs.reading import format_options, selection_of
-from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
 from pipeline.recipe.declared import fingerprint_of, fitted, layout_of
@@ -24,7 +23,6 @@ from stages import formats
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Stage
-from stages.detection.evidence import Detection
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.layouts import Shape
@@ -207,11 +205,6 @@ def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes)
     return fast_encoder(config.run.cache_dir, tokenizer_json)
 
 
-def _recognised(source: Input, config: Config, rows: int) -> Detection:
-    with said_of_source(*config.sources):
-        return recognise(source, config, rows)
-
-
 def _proved(config: Config) -> tuple[Resolved, TargetModel]:
     """The model, proved for what each source asks of it."""
     asked = [(one.options.train_on, one.options.system) for one in config.sources]
@@ -239,8 +232,7 @@ def resolve_recipe(
     """
     task = tasks.load(config.task)
     config = config.but(layout=layout_of(config, task))  # before any row is read
-    each = rows_each(len(inputs))
-    detected = [_recognised(source, config.only(source.source), each) for source in inputs]
+    detected = recognise_all(inputs, config)
     found, model = _proved(config)
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)

@@ -48,6 +48,7 @@ class Published:
         """What ``--json`` prints."""
         return {
             "status": self.status,
+            "code": 0,
             "address": self.address,
             "build_id": self.manifest.build_id,
             "manifest_sha256": self.manifest.content_sha256,

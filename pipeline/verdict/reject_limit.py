@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline import tasks
-from pipeline.manifest.records import REJECTS
 from pipeline.options.config import Config
-from pipeline.publish import failed
 from pipeline.verdict.rejects import Ledger
 from stages.errors import DataError
 
 MIN_REJECTS = 10  # a handful of refused rows fails no build
-_FITTING = 0.99  # of the rows that are too long, for the length that a message offers
+_STEP = 1024  # lengths that a message offers are multiples of it
+_SHARES = (0.5, 0.9, 0.99, 1.0)  # of the examples that are too long
 
 
 def too_many(refused: int, rows: int, limit: float) -> bool:
     """Whether so many refused rows fail a build: more than the limit allows, and more than
     ``MIN_REJECTS`` unless the limit is 0."""
     return refused > limit * rows and (refused > MIN_REJECTS or limit == 0)
-
-
-def _length_for(lengths: Sequence[int]) -> int:
-    """A length that nearly all of them fit in, rounded up to a multiple of 1,024."""
-    ordered = sorted(lengths)
-    longest = ordered[min(len(ordered) - 1, math.ceil(_FITTING * len(ordered)) - 1)]
-    return math.ceil(longest / 1024) * 1024
-
-
-def _for_long(lengths: Sequence[int], config: Config) -> str:
-    length = _length_for(lengths)
-    fitting = sum(n <= length for n in lengths)
-    trims = tasks.kind_of(config.task).trims if config.parts.too_long == "reject" else ""
-    return (
-        f"{fitting} of the {len(lengths)} examples that are too long fit --max-length {length}."
-        + (f" --too-long trim-{trims} drops whole {trims} from their ends." if trims else "")
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +41,57 @@ class Limit:
         """What a message calls the rows."""
         return f"rows of source {self.name}" if self.name else "rows"
 
+    @property
+    def said(self) -> str:
+        """How the share is said."""
+        return self.raised(self.share)
+
     def raised(self, share: float) -> str:
         """How another share is said."""
         if self.name:
             return f"max-reject = {share:g} in its [[source]]"
         return f"--max-reject {share:g}"
+
+
+def _up(length: int) -> int:
+    return -(-length // _STEP) * _STEP
+
+
+def fitting(lengths: Sequence[int]) -> dict[int, int]:
+    """For a few lengths of ``--max-length``, how many of the examples that are too long fit."""
+    ordered = sorted(lengths)
+    at = [math.ceil(share * len(ordered)) - 1 for share in _SHARES]
+    offered = sorted({_up(ordered[place]) for place in at})
+    return {length: bisect.bisect_right(ordered, length) for length in offered}
+
+
+def _enough(ledger: Ledger, rows: int, limit: float) -> int | None:
+    """The least length with which few enough rows are refused; None where none is enough."""
+    others = ledger.rejected_rows - len(ledger.long)
+    for done, length in enumerate(sorted(ledger.long), start=1):
+        if not too_many(others + len(ledger.long) - done, rows, limit):
+            return _up(length)
+    return None
+
+
+def _for_long(
+    ledger: Ledger, rows: int, config: Config, limit: Limit, of: str
+) -> tuple[str, dict[str, Any]]:
+    """What helps rows that are too long: a sentence or two, and their figures."""
+    fits, count = fitting(ledger.long), len(ledger.long)
+    listed = [
+        f"{'all' if n == count else n} fit --max-length {length}" for length, n in fits.items()
+    ]
+    text = f"Of the {count} examples that are too long, {', '.join(listed)}."
+    enough = _enough(ledger, rows, limit.share)
+    if enough is not None:
+        goal = "this sample passes" if of else "this build passes"
+        text += f" With --max-length {enough} {goal}."
+    trims = tasks.kind_of(config.task).trims if config.parts.too_long == "reject" else ""
+    if trims:
+        text += f" --too-long trim-{trims} drops whole {trims} from their ends."
+    figures = {"examples": count, "max_length": config.plan.longest_example, "passes_at": enough}
+    return text, {**figures, "fit": {str(length): n for length, n in fits.items()}}
 
 
 def limits(config: Config) -> list[Limit]:
@@ -84,17 +114,15 @@ def refuse_too_many(ledger: Ledger, rows: Mapping[int, int], left: int, config: 
         left: examples that are kept.
 
     Raises:
-        DataError: it did; the refused rows are in ``DIR.failed/rejects.jsonl``.
+        DataError: it did.
     """
     for limit in limits(config):
         some = _joined(ledger, limit.sources)
         read = sum(rows[number] for number in limit.sources)
         if not left or too_many(some.rejected_rows, read, limit.share):
-            some = some if left else ledger
-            error = error_of(some, read, left=bool(left), config=config, limit=limit)
-            listed = failed.folder_of(config.run.output) / REJECTS
-            remedy = f"{error.remedy} Every refused row is in {listed}.".lstrip()
-            raise DataError(error.what, remedy)
+            if not left:
+                some, read = ledger, sum(rows.values())
+            raise error_of(some, read, left=bool(left), config=config, limit=limit)
 
 
 def _joined(ledger: Ledger, sources: Sequence[int]) -> Ledger:
@@ -120,14 +148,36 @@ def error_of(
         left: whether any example is left.
         of: what the message says of the rows, with a space behind it.
     """
-    refused = ledger.rejected_rows
+    refused, called = ledger.rejected_rows, f"{of}{limit.rows}"
+    share = refused / max(rows, 1)
+    figures: dict[str, Any] = {
+        "of": called,
+        "rows": rows,
+        "refused": refused,
+        "share": round(share, 6),
+        "max_reject": limit.share,
+        "by_code": {
+            code: {
+                "rows": count,
+                "share": round(count / max(rows, 1), 6),
+                "first": ledger.first[code],
+                "detail": ledger.details[code],
+            }
+            for code, count in ledger.rows_by_code.most_common()
+        },
+    }
     reasons = "\n".join(
-        f"  {count:>7} {code}: {', '.join(ledger.first[code])} ({ledger.details[code]})"
-        for code, count in ledger.rows_by_code.most_common()
+        f"  {one['rows']:>7} {code} ({one['share']:.1%}): {', '.join(one['first'])} "
+        f"({one['detail']})"
+        for code, one in figures["by_code"].items()
     )
-    what = f"{refused} of {rows} {of}{limit.rows} were refused" if left else "Nothing is left"
-    ways = [_for_long(ledger.long, config)] if ledger.long else []
+    allowed = f" ({share:.1%}; {limit.said} allows {limit.share:.1%})" if left else ""
+    what = f"{refused} of {rows} {called} were refused{allowed}" if left else "Nothing is left"
+    ways = []
+    if ledger.long:
+        text, figures["too_long"] = _for_long(ledger, rows, config, limit, of)
+        ways.append(text)
     if left:
-        share = min(1.0, math.ceil(1000 * refused / rows) / 1000)
-        ways.append(f"Fix or drop those rows, or allow them with {limit.raised(share)}.")
-    return DataError(f"{what}:\n{reasons}", " ".join(ways))
+        figures["passes_with_max_reject"] = least = min(1.0, math.ceil(1000 * share) / 1000)
+        ways.append(f"Fix or drop those rows, or allow them with {limit.raised(least)}.")
+    return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)

@@ -30,24 +30,17 @@ class Carried:
     """What is asked for.
 
     Attributes:
-        paths: of raw columns, dotted, as the file has them.
+        paths: of raw columns, dotted, as the file has them; sorted.
         counts: some of ``COUNTS``.
-        probed: paths that are looked at, but that do not count as read for it.
     """
 
     paths: tuple[str, ...] = ()
     counts: tuple[str, ...] = ()
-    probed: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a part that it takes."""
-        return ((VALUES,) if self.every else ()) + self.counts
-
-    @property
-    def every(self) -> tuple[str, ...]:
-        """All paths, in the order of their values."""
-        return tuple(sorted({*self.paths, *self.probed}))
+        return ((VALUES,) if self.paths else ()) + self.counts
 
 
 def _kind(value: Any) -> str | None:
@@ -129,7 +122,7 @@ def put(
     """
     for name in asked.counts:
         batch = columns.put(batch, name, _counted(batch, name, texts, pairs))
-    if asked.every:
+    if asked.paths:
         lines: list[Any] = batch.column("line").to_pylist()
-        batch = columns.put(batch, VALUES, _read(lines, asked.every, records))
+        batch = columns.put(batch, VALUES, _read(lines, asked.paths, records))
     return batch

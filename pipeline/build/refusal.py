@@ -1,0 +1,31 @@
+"""A refused build: what it leaves in ``DIR.failed``, and the error that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.manifest.dataset_files import json_text
+from pipeline.messages.result import of_error
+from pipeline.options.config import Config
+from pipeline.publish import failed
+from pipeline.report import refused
+from stages.errors import DataError
+
+
+def kept(error: DataError, config: Config, staged: Path | None = None) -> DataError:
+    """The same error, which names what was left in ``DIR.failed``.
+
+    Args:
+        staged: the staging directory, if the build came that far.
+    """
+    output = config.run.output
+    result = of_error(error, {"output": str(output)})
+    page = refused.render(result, staged)
+    files = {failed.REASONS: json_text(result.without_manifest()), failed.PAGE: page}
+    folder = failed.keep(output, staged, files)
+    if folder is None:
+        return error
+    paths = failed.paths_of(output)
+    rejects = f"Every refused row is in {paths['rejects']}; why" if "rejects" in paths else "Why"
+    where = f"{rejects} the build was refused is in {paths['report']}."
+    return type(error)(error.what, f"{error.remedy} {where}".lstrip(), error.figures)

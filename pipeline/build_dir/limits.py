@@ -1,0 +1,126 @@
+"""How much a build may differ from the one whose place it takes, before somebody has to agree.
+
+``--replace`` agrees. Nothing of a build depends on these comparisons but whether it is published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.build_dir.build import Build
+from pipeline.manifest.drifts import DRIFTS
+from pipeline.manifest.manifest import Manifest
+from stages.errors import DataError, PipelineError, UsageError
+
+ROWS, TRAINED, SHARE = DRIFTS
+SHRINK = 0.5  # of the rows may be lost without a limit of the user's
+FEW = 100  # rows; less is never too much of a loss
+_AGREE = "If this is meant, publish it with --replace"
+
+
+def require_same_kind(before: Manifest, task: str, model: str, shown: object) -> None:
+    """A build of the same task and model is replaced.
+
+    Args:
+        before: of the build that would be replaced; ``shown``: where it lies.
+
+    Raises:
+        UsageError: it is another task's or model's.
+    """
+    if (before.task, before.model.name) != (task, model):
+        raise UsageError(
+            f"{shown} is a build of {before.task} for {before.model.name}; this one would be "
+            f"{task} for {model}.",
+            f"Give another directory with -o. {_AGREE}.",
+        )
+
+
+def _shares(build: Build) -> dict[str, float]:
+    """The share of each source in the tokens of all examples, or of each input where there are no
+    sources; only of the largest where there are many."""
+    try:
+        audits = build.audits.audits
+    except PipelineError:
+        return {}
+    shares: dict[str, float] = {}
+    for figure in (one for audit in audits if audit.name == "sources" for one in audit.figures):
+        if figure.unit == "share":
+            shares[figure.name] = figure.value
+    return shares
+
+
+def _unlisted(manifest: Manifest, shares: Mapping[str, float]) -> set[str]:
+    """What a build was made of, too small to be among the shares that it lists."""
+    return {named for i in manifest.inputs if (named := i.source or i.path) not in shares}
+
+
+def _change(before: float, after: float) -> float:
+    return after / before - 1 if before else math.inf if after else 0.0
+
+
+def exceeded(before: Build, after: Build, limits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """The numbers that changed more than allowed: before, after, change, limit.
+
+    Changes of rows and tokens are relative; those of shares are differences.
+    """
+    one, two = before.manifest, after.manifest
+    over: dict[str, dict[str, Any]] = {}
+
+    def compare(name: str, old: float, new: float, change: float, limit: float) -> None:
+        if abs(change) > limit:
+            shown = round(change, 6) if math.isfinite(change) else None
+            over[name] = {"before": old, "after": new, "change": shown, "limit": limit}
+
+    rows = (one.rows.used, two.rows.used)
+    if ROWS in limits:
+        compare(ROWS, *rows, _change(*rows), limits[ROWS])
+    elif rows[0] - rows[1] >= FEW:
+        compare(ROWS, *rows, min(_change(*rows), 0.0), SHRINK)
+    if TRAINED in limits:
+        tokens = (one.tokens.trained, two.tokens.trained)
+        compare(TRAINED, *tokens, _change(*tokens), limits[TRAINED])
+    if SHARE in limits:
+        old, new = _shares(before), _shares(after)
+        listed = {*old, *new} - _unlisted(one, old) - _unlisted(two, new)
+        for name in sorted(listed):
+            pair = (old.get(name, 0.0), new.get(name, 0.0))
+            compare(f"{SHARE} of {name}", *pair, pair[1] - pair[0], limits[SHARE])
+    return over
+
+
+def require_within(before: Build, after: Build, limits: Mapping[str, float]) -> None:
+    """The build changed no more than allowed against the one before.
+
+    Raises:
+        DataError: it did, with the numbers.
+    """
+    over = exceeded(before, after, limits)
+    if not over:
+        return
+    lines = "\n".join(
+        f"  {name}: {one['before']:g} -> {one['after']:g} "
+        f"({'from nothing' if one['change'] is None else format(one['change'], '+.1%')}; "
+        f"the limit is {one['limit']:.1%})"
+        for name, one in over.items()
+    )
+    first = next(iter(over)).partition(" ")[0]
+    most = max(
+        (abs(one["change"]) for name, one in over.items() if one["change"] and first in name),
+        default=1.0,
+    )
+    least = math.ceil(100 * most) / 100
+    raise DataError(
+        f"The build differs more from the one before than it may:\n{lines}",
+        f"{_AGREE}, or allow it with --drift {first}={least:g}.",
+        {"drift": over},
+    )
+
+
+def opened(folder: Any) -> Build | None:
+    """The build that would be replaced; None where there is none that can be read."""
+    try:
+        return Build.open(folder)
+    except PipelineError:
+        return None

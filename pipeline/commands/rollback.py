@@ -1,0 +1,39 @@
+"""``pipeline rollback``: an earlier version becomes the current one again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.messages.result import print_object
+
+
+@click.command(
+    name="rollback", help="Make an earlier version current: the one before, or the one named."
+)
+@click.argument("releases", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("version", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
+    """The version that is left is not published again by a build of the same inputs."""
+    from pipeline.publish import history, versions
+
+    before, now = versions.rollback(releases, version)
+    if before != now.build_id:
+        line = {
+            "time": history.stamp(),
+            "status": history.ROLLED_BACK,
+            "code": 0,
+            "build_id": now.build_id,
+            "rolled_back_from": before,
+            "current": now.build_id,
+        }
+        history.append(releases, line)
+    if as_json:
+        paths = {"build": str(now.folder), "current": str(releases / versions.CURRENT)}
+        print_object(0, {"build_id": now.build_id, "rolled_back_from": before, "paths": paths})
+    else:
+        old = "none" if before is None else before[: versions.SHORT]
+        click.echo(f"current: {now.build_id[: versions.SHORT]} (before: {old})")

@@ -1,0 +1,125 @@
+"""``pipeline versions``: which versions a folder has, and who keeps one from being removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.messages.result import print_object
+from stages.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipeline.publish.versions import Version
+
+_RELEASES = click.argument(
+    "releases", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+_VERSION = click.argument("version")
+_NAME = click.option(
+    "--as", "name", default="hold", show_default=True, help="Who holds it; one hold for each name."
+)
+_DEBUG = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+
+
+class _Versions(click.Group):
+    """Without the name of a subcommand, ``list``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named or not args else ["list", *args])
+
+
+@click.group(
+    name="versions",
+    cls=_Versions,
+    help="List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
+)
+def COMMAND() -> None:
+    """Versions are what ``--keep`` makes."""
+
+
+def _described(version: Version) -> dict[str, Any]:
+    from pipeline.build_dir.build import Build
+
+    entry: dict[str, Any] = {
+        "build_id": version.build_id,
+        "path": str(version.folder),
+        "current": version.current,
+        "withdrawn": version.withdrawn,
+        "holds": list(version.holds),
+    }
+    try:
+        build = Build.open(version.folder)
+        manifest = build.manifest
+        entry |= {
+            "built": build.run.started,
+            "task": manifest.task,
+            "model": manifest.model.name,
+            "rows": manifest.rows.used,
+            "trained_tokens": manifest.tokens.trained,
+        }
+    except PipelineError as error:
+        entry["damaged"] = error.what
+    return entry
+
+
+def _line(entry: dict[str, Any], short: int) -> str:
+    marks = ["current"] if entry["current"] else ["rolled back"] if entry["withdrawn"] else []
+    marks += [f"held by {', '.join(entry['holds'])}"] if entry["holds"] else []
+    head = f"{entry['build_id'][:short]}  "
+    if "damaged" in entry:
+        return f"{head}damaged: {entry['damaged']}"
+    numbers = f"{entry['rows']:>9} rows {entry['trained_tokens']:>12} trained tokens"
+    what = f"{entry['built']}  {entry['task']} for {entry['model']}"
+    return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
+
+
+@COMMAND.command(name="list", help="Show every version, the current one first.")
+@_RELEASES
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@_DEBUG
+def listed(releases: Path, as_json: bool) -> None:
+    """One line for each."""
+    from pipeline.publish import versions
+
+    entries = [_described(one) for one in versions.versions(releases)]
+    if as_json:
+        print_object(0, {"current": versions.current_id(releases), "versions": entries})
+        return
+    for entry in entries:
+        click.echo(_line(entry, versions.SHORT))
+
+
+@COMMAND.command(help="Keep a version until it is released; prints its path.")
+@_RELEASES
+@_VERSION
+@_NAME
+@_DEBUG
+def hold(releases: Path, version: str, name: str) -> None:
+    """VERSION is ``current``, or the first characters of an id."""
+    from pipeline.publish import versions
+
+    found = versions.find(releases, version)
+    versions.hold(releases, found.build_id, name)
+    click.echo(str(found.folder))
+
+
+@COMMAND.command(help="End a hold.")
+@_RELEASES
+@_VERSION
+@_NAME
+@_DEBUG
+def release(releases: Path, version: str, name: str) -> None:
+    """The version is removed by a later build, when enough newer ones are there."""
+    from pipeline.publish import versions
+    from stages.errors import UsageError
+
+    found = versions.find(releases, version)
+    if not versions.release(releases, found.build_id, name):
+        holders = ", ".join(found.holds) or "nobody"
+        raise UsageError(
+            f"{found.build_id[: versions.SHORT]} is not held by {name!r}.",
+            f"It is held by {holders}.",
+        )

@@ -1,0 +1,91 @@
+"""The difference of two builds in lines for the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST = 12  # entries of each kind
+_WIDE = 300  # characters of a value or a text
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 4]} ..."
+
+
+def relative(before: float | None, after: float | None) -> str:
+    """A change in percent, or in words where there is nothing to divide by."""
+    if before is None:
+        return "new"
+    if after is None:
+        return "gone"
+    return f"{after / before - 1:+.1%}" if before else "from 0"
+
+
+def _figures(found: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("splits", "sources"):
+        one, other = found[name]["a"], found[name]["b"]
+        label = name[:-1]
+        for key in [*one, *(key for key in other if key not in one)][:MOST]:
+            a, b = one.get(key), other.get(key)
+            for what in ("examples", "trained"):
+                before, after = (side[what] if side else None for side in (a, b))
+                if before != after:
+                    shown = f"{before or 0} -> {after or 0} ({relative(before, after)})"
+                    yield f"{label:<9} {key}: {what} {shown}"
+            shares = [side["share"] if side else 0.0 for side in (a, b)]
+            if abs(shares[0] - shares[1]) >= 0.0005:
+                yield f"{'':<9} {key}: share of trained tokens {shares[0]:.1%} -> {shares[1]:.1%}"
+        more = len({*one, *other}) - MOST
+        if more > 0:
+            yield f"{'':<9} and {more} more {name}"
+
+
+def _lengths(found: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("a", "b", "removed", "added"):
+        length = found["lengths"][name]
+        if length:
+            listed = ", ".join(f"{key} {value:g}" for key, value in length.items())
+            yield f"{'tokens' if name == 'a' else '':<9} {name}: {listed}"
+
+
+def _values(label: str, changes: Mapping[str, Any]) -> Iterator[str]:
+    for key, change in list(changes.items())[:MOST]:
+        before, after = (_cut(json.dumps(change[s], ensure_ascii=False)) for s in ("a", "b"))
+        yield f"{label:<9} {key}: {before} -> {after}"
+    if len(changes) > MOST:
+        yield f"{'':<9} and {len(changes) - MOST} more"
+
+
+def _shown(found: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("removed", "added"):
+        for one in found["shown"][kind]:
+            yield f"{kind:<9} {one['row_id']} ({one['split']}): {_cut(repr(one['text']))}"
+    for pair in found["shown"]["changed"]:
+        yield f"changed   {pair['a']['row_id']}"
+        yield f"{'':<8}- {_cut(repr(pair['a']['text']))}"
+        yield f"{'':<8}+ {_cut(repr(pair['b']['text']))}"
+    for pair in found["shown"]["changed_side"]:
+        a, b = pair["a"], pair["b"]
+        yield f"side      {b['row_id']}: {a['split']} -> {b['split']}: {_cut(repr(b['text']))}"
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The page of the terminal."""
+    for name in ("a", "b"):
+        one = found[name]
+        yield f"{name:<9} {one['path']}: {one['task']} for {one['model']}, {one['build_id'][:12]}"
+    count = found["examples"]
+    yield f"examples  {count['a']} -> {count['b']} ({relative(count['a'], count['b'])})"
+    fates = ("same", "moved", "changed", "removed", "added")
+    yield f"{'':<9} {', '.join(f'{count[fate]} {fate}' for fate in fates)}"
+    for kind, number in count["changed_side"].items():
+        yield f"warning   {number} examples with equal content changed sides: {kind}"
+    yield from _figures(found)
+    yield from _lengths(found)
+    yield from _values("option", found["options"])
+    yield from _values("model", found["model"])
+    yield from _values("audit", found["audits"])
+    yield from _values("rejected", found["rejected"])
+    yield from _shown(found)

@@ -1,0 +1,47 @@
+"""Every run of a folder of versions leaves one line in its history, whatever becomes of the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pipeline.messages.result import Result, of_built, of_error
+from pipeline.options.config import Config
+from pipeline.publish import history
+from pipeline.publish.place import Place
+
+if TYPE_CHECKING:
+    from pipeline.build_dir.built import Built
+
+_LEFT_OUT = ("paths", "manifest")
+
+
+def recorded(config: Config, build: Callable[[], Built]) -> Built:
+    """What ``build`` gives or raises; where versions are kept, with a line in their history.
+
+    A run that is killed writes none; the next one writes it in its place.
+
+    Raises:
+        UsageError: the output is not ours to write to.
+    """
+    if not config.run.keep:
+        return build()
+    place = Place.of(config.run.output, config.run.keep)
+    place.record_killed()
+    began = time.time()
+    try:
+        built = build()
+    except BaseException as error:
+        with suppress(OSError):  # the error is worth more than its line
+            _record(place, of_error(error), began)
+        raise
+    _record(place, of_built(built), began)
+    return built
+
+
+def _record(place: Place, result: Result, began: float) -> None:
+    described = {k: v for k, v in result.described().items() if k not in _LEFT_OUT}
+    seconds = round(time.time() - began, 3)
+    place.record({"time": history.stamp(began), "seconds": seconds, **described})

@@ -1,0 +1,214 @@
+"""How a command ended, as one object: what ``--json`` prints, whatever happens.
+
+A script reads ``status`` and ``code`` first; the same object goes to the command of ``--notify``,
+into ``DIR.failed/reasons.json`` and, without the manifest, into a history.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stages.errors import DataError, PipelineError, SurroundingsError
+
+if TYPE_CHECKING:
+    from pipeline.build_dir.built import Built
+    from pipeline.manifest.manifest import Manifest
+
+BUILT, UNCHANGED, REFUSED, FAILED = "built", "unchanged", "refused", "failed"
+OK = "ok"  # of commands that build nothing
+INTERRUPTED = 130
+REPORT_TO = "the project's issue tracker"
+
+_OURS = ("pipeline", "expectations", "stages")
+_ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended.
+
+    Attributes:
+        status: ``built``, ``unchanged``, ``refused`` (the data was) or ``failed``.
+        code: the exit status.
+        message: what happened, and where; ``remedy``: what to do about it, empty where nothing is.
+        task, build_id: of a build that is there.
+        figures: the numbers that the message speaks of.
+        paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
+        manifest: of the build that is there.
+        builds: the results of the builds of one recipe, where there are several.
+    """
+
+    status: str
+    code: int
+    message: str
+    remedy: str = ""
+    task: str | None = None
+    build_id: str | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
+    manifest: Manifest | None = None
+    builds: Sequence[Result] = ()
+
+    def described(self) -> dict[str, Any]:
+        """The object that ``--json`` prints; keys without a value are null."""
+        return {
+            "status": self.status,
+            "code": self.code,
+            "message": self.message,
+            "remedy": self.remedy,
+            "task": self.task,
+            "build_id": self.build_id,
+            "figures": dict(self.figures),
+            "paths": dict(self.paths),
+            "manifest": _described(self.manifest),
+            **({"builds": [one.described() for one in self.builds]} if self.builds else {}),
+        }
+
+    def without_manifest(self) -> dict[str, Any]:
+        """The same in few bytes, for logs."""
+        every = replace(self, manifest=None, builds=()).described()
+        builds = [one.without_manifest() for one in self.builds]
+        del every["manifest"]
+        return every | ({"builds": builds} if builds else {})
+
+
+def _described(manifest: Manifest | None) -> Any:
+    from pipeline.manifest.json_records import as_json
+
+    return None if manifest is None else as_json(manifest)
+
+
+def status_of(code: int) -> str:
+    """The status of a command that built nothing and ended with this exit status."""
+    return {0: OK, DataError.exit_code: REFUSED}.get(code, FAILED)
+
+
+def with_status(code: int, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of a command that builds nothing, begun with the same two keys."""
+    return {"status": status_of(code), "code": code, **content}
+
+
+def print_object(code: int, content: Mapping[str, Any]) -> None:
+    """Print what such a command prints with ``--json``."""
+    click.echo(json.dumps(with_status(code, content), ensure_ascii=False))
+
+
+def of_built(built: Built) -> Result:
+    """The result of a build that is there: a new one, or an equal one that was there before."""
+    from pipeline.manifest.json_records import as_json
+    from pipeline.manifest.manifest import MANIFEST
+
+    manifest, folder = built.build.manifest, built.build.folder
+    what = f"{manifest.task} for {manifest.model.name}, {manifest.layout}"
+    return Result(
+        status=BUILT if built.fresh else UNCHANGED,
+        code=0,
+        message=f"{'built' if built.fresh else 'already up to date'}: {what}",
+        task=manifest.task,
+        build_id=manifest.build_id,
+        figures={
+            "rows": as_json(manifest.rows),
+            "examples": as_json(manifest.examples),
+            "tokens": as_json(manifest.tokens),
+            "splits": {
+                name: {"rows": one.rows, "examples": one.examples, "tokens": one.tokens}
+                for name, one in manifest.splits.items()
+            },
+            "drift": {name: as_json(one) for name, one in (built.drift or {}).items()},
+            "left_by_other_programs": list(built.left_by_tools),
+            "versions_removed": list(built.removed),
+            "notes": list(built.notes),
+        },
+        paths={
+            "build": str(folder),
+            "manifest": str(folder / MANIFEST),
+            **({"current": str(built.current)} if built.current else {}),
+        },
+        manifest=manifest,
+    )
+
+
+def of_builds(builds: Sequence[Result]) -> Result:
+    """The result of several builds: that of the first that failed, and what became of each."""
+    wrong = [one for one in builds if one.code]
+    fresh = [one for one in builds if one.status == BUILT]
+    first = (wrong or fresh or builds)[0]
+    said = f"{len(fresh)} of {len(builds)} builds were built"
+    if wrong:
+        said += f", {len(wrong)} failed; {first.paths.get('output')}: {first.message}"
+    return Result(first.status, first.code, said, first.remedy, builds=tuple(builds))
+
+
+def show(result: Result, where: str = "") -> None:
+    """Print an error, as people read it.
+
+    Args:
+        where: what it is about, where there are several.
+    """
+    interrupted = result.code == INTERRUPTED
+    start = "" if interrupted else f"error: {where}: " if where else "error: "
+    click.echo(f"{start}{result.message}", err=True)
+    if result.remedy and not interrupted:
+        click.echo(f"       {result.remedy}", err=True)
+
+
+def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Result:
+    """The result of a command that an exception ended.
+
+    Args:
+        paths: what it would have written, and what it left.
+    """
+    places = dict(paths or {})
+    if isinstance(error, click.ClickException):
+        asked = error.exit_code
+        return Result(status_of(asked), asked, error.format_message(), _help(error), paths=places)
+    if isinstance(error, KeyboardInterrupt | click.Abort):  # click makes the second of the first
+        published = next(iter((error.__cause__ or error).args), "")
+        message = f"interrupted; {published or 'nothing was published'}"
+        remedy = "" if published else "Run it again."
+        return Result(FAILED, INTERRUPTED, message, remedy, paths=places)
+    if isinstance(error, OSError) and not isinstance(error, PipelineError):
+        error = _from_system(error)
+    if isinstance(error, PipelineError):
+        code = error.exit_code
+        return Result(
+            status_of(code), code, error.what, error.remedy, figures=error.figures, paths=places
+        )
+    text = " ".join(str(error).split())[:300]
+    message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
+    remedy = f"Run again with --debug and report it to {REPORT_TO}."
+    return Result(FAILED, 1, message, remedy, paths=places)
+
+
+def _help(error: click.ClickException) -> str:
+    """The sentence that click shows beside the message."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    return f"Try '{context.command_path} --help' for help."
+
+
+def _from_system(error: OSError) -> SurroundingsError:
+    if error.errno == errno.ENOSPC:
+        return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
+    if error.errno == errno.ENOENT:
+        remedy = "Check the path, and do not change data or cache while a build runs."
+        return SurroundingsError(f"{error}.", remedy)
+    return SurroundingsError(f"{error}.", "Check permissions and paths.")
+
+
+def _place(error: BaseException) -> str:
+    """The last frame of our own code in the traceback, as `` (stages/x.py:12)``."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in _OURS:
+            return f" ({path.relative_to(_ROOT)}:{frame.lineno})"
+    return ""

@@ -1,0 +1,99 @@
+"""How one command talks, and the one place where it ends: people, machines, whom it notifies.
+
+It is made from the raw arguments: an error in these must be told in the way that they ask for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import click
+
+from pipeline.messages import notify, progress
+from pipeline.messages.result import FAILED, REFUSED, Result
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    """The last value that an option is given."""
+    found = None
+    for at, word in enumerate(arguments):
+        if word == option and at + 1 < len(arguments):
+            found = arguments[at + 1]
+        elif word.startswith(f"{option}="):
+            found = word.partition("=")[2]
+    return found
+
+
+@dataclass
+class Session:
+    """One command.
+
+    Attributes:
+        in_json: stdout gets one object, whatever happens (``--json``).
+        in_lines: stderr gets lines of JSON (``--log-format json``).
+        debug: an exception is shown as a traceback.
+        notify: a shell command that gets the result of a build.
+        paths: what the command writes, as far as is known.
+        command: the words before the first option.
+    """
+
+    in_json: bool = False
+    in_lines: bool = False
+    debug: bool = False
+    notify: str | None = None
+    paths: dict[str, str] = field(default_factory=dict)
+    ended: bool = False
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> Session:
+        """The session that a command's arguments ask for; no other option is looked at."""
+        words = list(arguments)
+        own = words[: words.index("--")] if "--" in words else words
+        return cls(
+            in_json="--json" in own,
+            in_lines=_value(own, "--log-format") == "json",
+            debug="--debug" in own,
+            notify=_value(own, "--notify"),
+        )
+
+    def warn(self, text: str) -> None:
+        """A sentence that changes nothing about the result."""
+        if self.in_lines:
+            progress.log("warning", {"message": text}, level="warning")
+        else:
+            click.echo(f"warning: {text}", err=True)
+
+    def end(self, result: Result) -> None:
+        """Print the object, log the last line, notify; the second time nothing."""
+        if self.ended:
+            return
+        self.ended = True
+        described = json.dumps(result.described(), ensure_ascii=False, default=str)
+        if self.in_json:
+            _print(described)
+        if self.in_lines:
+            level = "error" if result.status in (FAILED, REFUSED) else "info"
+            progress.log("end", result.without_manifest(), level=level)
+        if self.notify:
+            wrong = notify.run(self.notify, described + "\n")
+            if wrong is not None:
+                self.warn(wrong)
+
+
+def _print(text: str) -> None:
+    try:
+        click.echo(text)
+    except BrokenPipeError:  # nobody reads any more
+        # Python flushes stdout at its end, which would raise the same error again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def current() -> Session:
+    """The session of the command that is running; one that says nothing special outside of one."""
+    context = click.get_current_context(silent=True)
+    found = context.find_object(Session) if context is not None else None
+    return found or Session()

@@ -1,0 +1,222 @@
+"""What changed between two builds: every example of both is in exactly one group."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SAMPLES, Ran, say
+
+from pipeline.build_dir.build import Build
+from pipeline.choice.doubles import DIGEST
+from pipeline.diff import difference, numbers
+from pipeline.diff.matching import match
+from pipeline.diff.numbers import Numbers
+
+Run = Callable[..., Ran]
+Make = Callable[..., Path]
+
+
+def _numbers(rows: list[tuple[int, int]]) -> Numbers:
+    """Examples by row id and content."""
+    what = np.zeros(len(rows), DIGEST)
+    what["a"] = 7
+    what["b"] = [content for _, content in rows]
+    ones = np.ones(len(rows), np.int32)
+    who = np.array([name for name, _ in rows], np.uint64)
+    return Numbers(
+        ("train",), ("x",), who, what, ones, ones, np.zeros(len(rows), np.uint8), ones * 0
+    )
+
+
+ROWS = st.dictionaries(st.integers(0, 30), st.integers(0, 6), max_size=20).map(
+    lambda rows: list(rows.items())
+)
+
+
+@given(ROWS, ROWS)
+def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None:
+    """Against the definition, by sets and counters: moved by content, changed by id."""
+    found = match(_numbers(one), _numbers(other))
+    left = [found.same.one, found.moved.one, found.changed.one, found.removed]
+    right = [found.same.other, found.moved.other, found.changed.other, found.added]
+    assert sorted(np.concatenate(left).tolist()) == list(range(len(one)))
+    assert sorted(np.concatenate(right).tolist()) == list(range(len(other)))
+
+    def pairs(group: Any) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        return [(one[a], other[b]) for a, b in zip(group.one, group.other, strict=True)]
+
+    assert {a for a, _ in pairs(found.same)} == set(one) & set(other)
+    assert all(a == b for a, b in pairs(found.same))
+    a_left = Counter(content for row in one if row not in other for content in row[1:])
+    b_left = Counter(content for row in other if row not in one for content in row[1:])
+    assert Counter(a[1] for a, _ in pairs(found.moved)) == a_left & b_left
+    assert all(a[1] == b[1] and a[0] != b[0] for a, b in pairs(found.moved))
+    assert all(a[0] == b[0] and a[1] != b[1] for a, b in pairs(found.changed))
+    removed = {one[at][0] for at in found.removed}
+    added = {other[at][0] for at in found.added}
+    assert not removed & added
+
+
+def test_content_is_all_that_a_trainer_reads(make: Make, tmp_path: Path) -> None:
+    """Of every task: equal rows are equal in another layout, and any change of ids, labels, weights
+    or ratings is one."""
+    for task, name, layouts in (
+        ("sft", "sft/word_problems.jsonl", ("packed", "ragged", "padded")),
+        ("prm", "prm/math_shepherd.jsonl", ("packed", "ragged", "padded")),
+        ("rm", "rm/pairs.jsonl", ("ragged", "padded")),
+    ):
+        data = SAMPLES / name
+        read = [
+            numbers.read(Build.open(make(task, data, f"{task}-{layout}", layout=layout)))
+            for layout in layouts
+        ]
+        assert len(read[0]) > 5
+        for other in read[1:]:
+            found = match(read[0], other)
+            assert len(found.same) == len(read[0]) == len(other)
+            for one in ("length", "trained"):
+                assert sorted(getattr(read[0], one)) == sorted(getattr(other, one))
+
+
+def _sft(path: Path, rows: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows))
+    return path
+
+
+def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
+    """One row inserted, one changed, one removed, one in a new file; options; texts; a page."""
+    (tmp_path / "d").mkdir()
+    rows = [(f"Question {n}?", f"Answer {n}.") for n in range(20)]
+    _sft(tmp_path / "d" / "a.jsonl", rows)
+    command = ("run", "sft", "d", "--model", "qwen2-1.5b")
+    assert pipeline(*command, "-o", "one").status == 0
+    changed = [*rows[:18], ("Question 18?", "Another <b>answer</b>.")]
+    _sft(tmp_path / "d" / "a.jsonl", changed)
+    _sft(tmp_path / "d" / "b.jsonl", [("New?", "Yes.")])
+    ran = pipeline(*command, "-o", "two", "--layout", "ragged", "--max-length", "512")
+    assert ran.status == 0
+    ran = pipeline("diff", "one", "two", "--json", "--page", "diff.html")
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out)
+    counts = {k: v for k, v in found["examples"].items() if k != "changed_side"}
+    assert counts == {
+        "a": 20, "b": 20, "same": 18, "moved": 0, "changed": 1, "removed": 1, "added": 1,
+    }  # fmt: skip
+    assert found["options"]["max_length"] == {"a": 4096, "b": 512}
+    assert found["options"]["layout"]["b"] == "ragged"
+    assert found["sources"]["b"]["b.jsonl"]["examples"] == 1
+    assert set(found["sources"]["a"]) == {"a.jsonl"}
+    (pair,) = found["shown"]["changed"]
+    assert pair["a"]["row_id"] == pair["b"]["row_id"] == "a.jsonl:19"
+    assert "Answer 18." in pair["a"]["text"]
+    assert "Another <b>answer</b>." in pair["b"]["text"]
+    assert "New?" in found["shown"]["added"][0]["text"]
+    assert "Question 19?" in found["shown"]["removed"][0]["text"]
+    manifest = json.loads((tmp_path / "two" / "manifest.json").read_text())
+    assert found["splits"]["b"]["train"]["tokens"] == manifest["tokens"]["total"]
+    assert found["splits"]["b"]["train"]["trained"] == manifest["tokens"]["trained"]
+    page = (tmp_path / "diff.html").read_text()
+    assert "Another &lt;b&gt;answer&lt;/b&gt;." in page
+    assert "<script" not in page
+    text = pipeline("diff", "one", "two").out
+    assert "18 same, 0 moved, 1 changed, 1 removed, 1 added" in text
+    assert "option    max_length: 4096 -> 512" in text
+    rows.insert(0, ("First?", "Yes."))
+    _sft(tmp_path / "d" / "a.jsonl", rows)
+    (tmp_path / "d" / "b.jsonl").unlink()
+    assert pipeline(*command, "-o", "three").status == 0
+    inserted = json.loads(pipeline("diff", "one", "three", "--json").out)["examples"]
+    assert (inserted["moved"], inserted["added"], inserted["changed"]) == (20, 1, 0)
+    same = json.loads(pipeline("diff", "one", "one", "--json").out)
+    assert same["examples"]["same"] == 20
+    assert not any(same[key] for key in ("options", "model", "audits", "rejected"))
+
+
+def test_an_example_that_changes_sides_is_a_warning(pipeline: Run, tmp_path: Path) -> None:
+    """From test to train it would be a leak between two versions."""
+    _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(40)])
+    command = ("run", "sft", "a.jsonl", "--model", "qwen2-1.5b", "--test-size", "0.3")
+    assert pipeline(*command, "-o", "one").status == 0
+    assert pipeline(*command, "-o", "two", "--seed", "5").status == 0
+    ran = pipeline("diff", "one", "two")
+    sides = json.loads(pipeline("diff", "one", "two", "--json").out)
+    named = sides["examples"]["changed_side"]
+    ids = [
+        {
+            json.dumps(row["row_ids"]) if "row_ids" in row else row["row_id"]
+            for table in Build.open(tmp_path / name).splits["test"].tables()
+            for row in table.to_pylist()
+        }
+        for name in ("one", "two")
+    ]
+    if ids[0] == ids[1]:  # a split by content does not depend on the seed
+        assert named == {}
+    else:
+        assert named["test -> train"] == named["train -> test"] > 0
+        assert "changed sides: test -> train" in ran.out
+
+
+def test_a_second_pass_is_added(pipeline: Run, tmp_path: Path) -> None:
+    """Copies have one row id; sources are those of the recipe, whatever their files are called."""
+    _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(12)])
+    _sft(tmp_path / "b.jsonl", [("Other?", "Yes.")])
+    recipe = """
+task = "sft"
+model = "qwen2-1.5b"
+[[source]]
+name = "math"
+data = ["a.jsonl"]
+epochs = {}
+[[source]]
+name = "talk"
+data = ["b.jsonl"]
+"""
+    (tmp_path / "one.toml").write_text(recipe.format(1))
+    (tmp_path / "two.toml").write_text(recipe.format(2))
+    for name, layout in (("one", "packed"), ("two", "ragged")):
+        ran = pipeline("build", f"{name}.toml", "-o", name, "--layout", layout)
+        assert ran.status == 0, ran.err
+    found = json.loads(pipeline("diff", "one", "two", "--json").out)
+    counts = {key: found["examples"][key] for key in ("same", "added", "removed", "changed")}
+    assert counts == {"same": 13, "added": 12, "removed": 0, "changed": 0}
+    assert {key: one["examples"] for key, one in found["sources"]["b"].items()} == {
+        "math": 24,
+        "talk": 1,
+    }
+    back = json.loads(pipeline("diff", "two", "one", "--json").out)
+    assert (back["examples"]["removed"], len(back["shown"]["removed"])) == (12, 3)
+
+
+def test_versions_are_named_by_their_first_characters(make: Make, tmp_path: Path) -> None:
+    """And other tasks are not compared."""
+    data = _sft(tmp_path / "a.jsonl", [(f"Question {n}?", "Yes.") for n in range(9)])
+    folder = make("sft", data, "r", keep=3)
+    build_id = Build.open(folder / "current").manifest.build_id
+    assert difference.opened(folder / build_id[:8]).folder == folder / build_id
+
+
+@pytest.mark.slow
+def test_many_examples_take_little_time_and_memory(make: Make, tmp_path: Path) -> None:
+    """Printed with -s; memory grows with the number of examples, not with their lengths."""
+    chosen = random.Random(5)
+    rows = [(f"What is {n} plus {n}?", f"{2 * n} " * chosen.randint(1, 30)) for n in range(200_000)]
+    one = make("sft", _sft(tmp_path / "a.jsonl", rows), "one", workers=0)
+    other = make("sft", _sft(tmp_path / "a.jsonl", rows[::-1]), "two", workers=0)
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = difference.difference(Build.open(one), Build.open(other))
+    seconds = time.monotonic() - began
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    say(f"diff of 2 x 200,000 examples: {seconds:.1f} s, {more / 1024:.0f} MiB more")
+    assert found["examples"]["moved"] + found["examples"]["same"] == 200_000
+    assert more < 400 << 10

@@ -1,0 +1,243 @@
+"""One object for programs, whatever happens; lines of JSON while it happens; who is notified."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import SAMPLES, Ran
+
+from pipeline.messages import notify, progress
+from pipeline.messages.result import of_error
+from pipeline.messages.session import Session
+from stages.errors import DataError
+
+Run = Callable[..., Ran]
+GOOD = SAMPLES / "sft" / "word_problems.jsonl"
+SFT = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "-o", "out")
+KEYS = "status code message remedy task build_id figures paths manifest".split()
+
+
+def object_of(ran: Ran) -> dict[str, Any]:
+    """The one object on stdout; nothing else stands there."""
+    assert ran.out.count("\n") == 1, ran.out
+    found: dict[str, Any] = json.loads(ran.out)
+    assert list(found) == KEYS
+    assert found["code"] == ran.status
+    return found
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Rows of which too many are refused."""
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"question": "x", "answer": ""}\n' * 30 + '{"question": "x", "answer": "y"}\n')
+    return path
+
+
+def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
+    """The object has the manifest, and its figures are the manifest's."""
+    built = object_of(pipeline(*SFT, "--json", "--quiet"))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (built["status"], built["code"], built["task"]) == ("built", 0, "sft")
+    assert built["manifest"] == manifest
+    assert built["build_id"] == manifest["build_id"]
+    assert built["figures"]["rows"] == manifest["rows"]
+    assert built["paths"]["manifest"] == "out/manifest.json"
+    again = object_of(pipeline(*SFT, "--json"))
+    assert again == {**built, "status": "unchanged", "message": again["message"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "status", "says"),
+    [
+        (("run", "sft", "no.jsonl", "--model", "qwen2-1.5b"), 2, "failed", "no.jsonl"),
+        (("run", "sft", GOOD, "--model", "qwen99"), 2, "failed", "qwen99"),
+        (("run", "sft", GOOD), 2, "failed", "'--model'"),
+        (("run", "sft", GOOD, "--layuot", "x"), 2, "failed", "--layuot"),
+        (("run", "kto", GOOD), 2, "failed", "kto"),
+        (("biuld", "x.toml"), 2, "failed", "biuld"),
+        (("build", "no.toml"), 2, "failed", "no.toml"),
+        (("run", "sft", "bad.jsonl", "--model", "qwen2-1.5b"), 3, "refused", "30 of 31 rows"),
+        (("run", "sft", GOOD, "--model", "qwen2-1.5b", "--expectations", "s.py"), 4, "failed", "s"),
+        (("plan", "no.jsonl", "--model", "qwen2-1.5b"), 2, "failed", "no.jsonl"),
+        (("check", "nothing"), 2, "failed", "nothing"),
+        (("doctor", "--model", "qwen99"), 2, "failed", "qwen99"),
+        (("export", "trl", "nothing", "-o", "x"), 2, "failed", "nothing"),
+    ],
+)
+def test_each_error_is_one_object(
+    pipeline: Run, tmp_path: Path, bad: Path, arguments: tuple[Any, ...], code: int, status: str,
+    says: str,
+) -> None:  # fmt: skip
+    """Also where the arguments themselves are wrong; people read the same on stderr."""
+    (tmp_path / "s.py").write_text("raise ValueError('no suite')")
+    ran = pipeline(*arguments, "--json")
+    found = object_of(ran)
+    assert (found["code"], found["status"], found["manifest"]) == (code, status, None)
+    assert says in found["message"]
+    assert found["message"] in " ".join(ran.err.split()) or found["message"] in ran.err
+    assert found["remedy"] in ran.err
+
+
+def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path) -> None:
+    """Status 1, and where in our code it was raised."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import pipeline.inputs.scan as scan\ndef broken(*_):\n    raise ZeroDivisionError('oh')\n"
+        "scan.short_names = broken\n"
+    )
+    for more in ((), ("--debug",)):
+        ran = pipeline(*SFT, "--json", *more, PYTHONPATH=str(tmp_path))
+        found = object_of(ran)
+        assert (found["code"], found["status"]) == (1, "failed")
+        assert "ZeroDivisionError: oh" in found["message"]
+        assert "--debug" in found["remedy"]
+        assert ("Traceback" in ran.err) is bool(more)
+
+
+def test_other_commands_begin_with_status_and_code(pipeline: Run, tmp_path: Path) -> None:
+    """What they print besides is theirs."""
+    assert pipeline(*SFT).status == 0
+    for command in (
+        ("plan", GOOD, "--model", "qwen2-1.5b"),
+        ("check", "out"),
+        ("doctor", "--model", "qwen2-1.5b"),
+    ):
+        ran = pipeline(*command, "--json")
+        assert list(json.loads(ran.out).items())[:2] == [("status", "ok"), ("code", 0)]
+    shard = next((tmp_path / "out" / "train").glob("*.arrow"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    ran = pipeline("check", "out", "--json")
+    assert json.loads(ran.out)["status"] == "refused"
+    assert json.loads(ran.out)["code"] == ran.status == 3
+
+
+def test_a_stage_file_is_told_as_an_object(pipeline: Run, tmp_path: Path) -> None:
+    """``--until`` builds nothing, and says where its file is."""
+    found = object_of(pipeline(*SFT, "--until", "render", "--json"))
+    assert found["status"] == "built"
+    assert (tmp_path / found["paths"]["stage"]).exists()
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    """Lines of JSON, every one of them."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> None:
+    """One a phase, and the last says how it ended; also for errors, also in the arguments."""
+    ran = pipeline(*SFT, "--log-format", "json")
+    assert ran.out == "out/manifest.json\n"
+    lines = lines_of(ran.err)
+    assert [line["event"] for line in lines] == ["phase"] * 3 + ["end"]
+    assert [line["phase"] for line in lines[:-1]] == ["encode", "write", "check"]
+    assert all(line["done"] == line["total"] for line in lines[:-1])
+    assert lines[-1]["status"] == "built"
+    for arguments, status in (
+        (("run", "sft", bad, "--model", "qwen2-1.5b"), "refused"),
+        (("run", "sft", bad, "--model"), "failed"),
+    ):
+        *_, last = lines_of(pipeline(*arguments, "--log-format=json").err)
+        assert (last["event"], last["level"], last["status"]) == ("end", "error", status)
+        assert last["message"]
+
+
+def test_a_phase_that_goes_on_is_told_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By an alarm, which rings while nothing is finished."""
+    monkeypatch.setattr(progress, "EVERY", 0.05)
+    log = progress.Log()
+    with progress.beating(log):
+        log("encode", 0, 7)
+        log("encode", 3, 7)
+        deadline = time.monotonic() + 10
+        told = ""
+        while told.count("\n") < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+            told += capsys.readouterr().err
+        log("encode", 7, 7)
+    lines = lines_of(told + capsys.readouterr().err)
+    assert [(line["done"], line["total"]) for line in lines[:3]] == [(3, 7)] * 3
+    assert lines[-1]["done"] == 7
+    time.sleep(0.15)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: Path) -> None:
+    """From the command line and from a recipe, which may be wrong in every other key."""
+    keep = ("--notify", "cat >> told.jsonl; echo not shown")
+    object_of(pipeline(*SFT, *keep, "--json", "--quiet"))
+    assert pipeline("run", "sft", bad, "--model", "qwen2-1.5b", *keep).status == 3
+    assert pipeline("run", "sft", bad, "--model", *keep).status == 2
+    recipe = tmp_path / "recipe.toml"
+    told = '[notify]\ncommand = "cat >> told.jsonl"\n'
+    recipe.write_text(f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{told}')
+    assert pipeline("build", recipe, "-h").status == 0
+    assert pipeline("build", recipe).status == 0
+    recipe.write_text(f'task = "sft"\nspeed = 9\ndata = "{GOOD}"\nmodel = "m"\n{told}')
+    assert pipeline("build", recipe).status == 2
+    recipe.write_text(told)
+    assert pipeline("build", recipe).status == 2
+    objects = lines_of((tmp_path / "told.jsonl").read_text())
+    statuses = ["built", "refused", "failed", "built", "failed", "failed"]
+    assert [one["status"] for one in objects] == statuses
+    assert objects[0]["manifest"]["task"] == "sft"
+
+
+def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, bad: Path) -> None:
+    """It hides neither a build nor a refusal."""
+    ran = pipeline(*SFT, "--notify", "echo no route >&2; exit 7")
+    assert ran.status == 0
+    assert "warning: The notify command ended with status 7: no route" in ran.err
+    ran = pipeline("run", "sft", bad, "--model", "qwen2-1.5b", "--notify", "false", "--json")
+    assert object_of(ran)["status"] == "refused"
+
+
+@pytest.mark.parametrize("notify", ["notify = 3", "[notify]\nmail = 'x'", "notify = ' '"])
+def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path, notify: str) -> None:
+    """As every key of a recipe, with its line."""
+    recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{notify}\n'
+    (tmp_path / "r.toml").write_text(recipe)
+    ran = pipeline("build", "r.toml")
+    assert ran.status == 2
+    assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", ran.err), ran.err
+
+
+def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
+    """With all that its shell started."""
+    began = time.monotonic()
+    command = f"{sys.executable} -c 'import time; time.sleep(60)' | cat"
+    wrong = notify.run(command, "x" * (1 << 20), seconds=0.5)
+    assert wrong is not None
+    assert "within 0.5 seconds" in wrong
+    assert time.monotonic() - began < 30
+    assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
+
+
+def test_the_arguments_say_how_to_talk() -> None:
+    """Before they are parsed; what stands after -- is data."""
+    session = Session.of(["run", "--json", "--log-format", "json", "--notify=a b"])
+    assert (session.in_json, session.in_lines, session.notify) == (True, True, "a b")
+    session = Session.of(["run", "--", "--json", "--log-format=json"])
+    assert (session.in_json, session.in_lines) == (False, False)
+
+
+def test_figures_travel_with_an_error() -> None:
+    """From where it is raised to the object."""
+    error = DataError("3 rows.", "Fix them.", {"rows": 3})
+    assert of_error(error, {"output": "out"}).described() == {
+        **dict.fromkeys(KEYS),
+        "status": "refused",
+        "code": 3,
+        "message": "3 rows.",
+        "remedy": "Fix them.",
+        "figures": {"rows": 3},
+        "paths": {"output": "out"},
+    }

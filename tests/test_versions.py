@@ -1,0 +1,369 @@
+"""Versions under a link: a reader always finds one, what is held stays, and old ones go."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran, run_python
+
+from pipeline.build_dir.build import Build
+from pipeline.publish import history, versions
+from pipeline.publish.place import Place
+from stages.errors import PipelineError, UsageError
+
+Run = Callable[..., Ran]
+MODEL = ("--model", "qwen2-1.5b")
+
+
+def id_of(name: object) -> str:
+    """An id as builds have them."""
+    return hashlib.sha256(str(name).encode()).hexdigest()
+
+
+def publish(place: Place, build_id: str) -> tuple[str, ...]:
+    """A build without data, published as builds are, with its line in the history."""
+    with place.staging() as folder:
+        (folder / "data.arrow").write_text(build_id)
+        (folder / "manifest.json").write_text(
+            json.dumps({"build_id": build_id, "files": {"data.arrow": ""}})
+        )
+        removed, _ = place.publish(folder, build_id)
+    place.record({"status": "built", "build_id": build_id})
+    return removed
+
+
+def ids(folder: Path) -> set[str]:
+    """The versions that are there."""
+    return {one.build_id for one in versions.versions(folder)}
+
+
+def strangers(folder: Path) -> list[str]:
+    """Whatever lies in a folder of versions and is none of theirs."""
+    known = {history.HISTORY, versions.CURRENT, versions.HOLDS, *ids(folder)}
+    return sorted(path.name for path in folder.iterdir() if path.name not in known)
+
+
+def test_the_newest_stay_and_the_link_names_the_last(tmp_path: Path) -> None:
+    """Of five with two to keep, the last two; the link is relative, so the folder may be moved."""
+    place = Place.of(tmp_path / "r", 2)
+    gone = [publish(place, id_of(n)) for n in range(5)]
+    assert gone == [(), (), (id_of(0),), (id_of(1),), (id_of(2),)]
+    assert ids(place.real) == {id_of(3), id_of(4)}
+    assert os.readlink(place.real / "current") == id_of(4)
+    assert (place.real / "current" / "data.arrow").read_text() == id_of(4)
+    assert strangers(place.real) == []
+    moved = place.real.rename(tmp_path / "elsewhere")
+    assert (moved / "current" / "data.arrow").read_text() == id_of(4)
+
+
+def test_what_is_held_stays_until_it_is_released(tmp_path: Path) -> None:
+    """By every name that holds it."""
+    place = Place.of(tmp_path / "r", 1)
+    publish(place, id_of(0))
+    versions.hold(place.real, id_of(0), "train-1")
+    versions.hold(place.real, id_of(0), "train-2")
+    assert publish(place, id_of(1)) == ()
+    assert versions.release(place.real, id_of(0), "train-1")
+    assert not versions.release(place.real, id_of(0), "train-1")
+    assert publish(place, id_of(2)) == (id_of(1),)
+    assert versions.release(place.real, id_of(0), "train-2")
+    assert publish(place, id_of(3)) == (id_of(2), id_of(0))
+    assert not (place.real / "holds").exists()
+    with pytest.raises(UsageError, match="was just removed"):
+        versions.hold(place.real, id_of(0), "late")
+    assert not (place.real / "holds").exists()
+    for name in ("", "a/b", "../up", ".hidden"):
+        with pytest.raises(UsageError, match="cannot name a hold"):
+            versions.hold(place.real, id_of(3), name)
+
+
+def test_a_version_with_somebody_s_files_stays(tmp_path: Path) -> None:
+    """Caches of other programs go with it; notes do not, and are named."""
+    place = Place.of(tmp_path / "r", 1)
+    publish(place, id_of(0))
+    (place.real / id_of(0) / "notes.txt").write_text("mine")
+    publish(place, id_of(1))
+    (place.real / id_of(1) / "cache-1.arrow").write_text("")
+    with place.staging() as folder:
+        (folder / "manifest.json").write_text(json.dumps({"build_id": id_of(2), "files": {}}))
+        removed, notes = place.publish(folder, id_of(2))
+    assert removed == (id_of(1),)
+    assert notes == (f"version {id_of(0)[:12]} stays: it has files of yours: notes.txt",)
+    assert ids(place.real) == {id_of(0), id_of(2)}
+
+
+def test_a_rollback_goes_back_and_the_bad_version_stays_back(tmp_path: Path) -> None:
+    """Again and again to the one before; one by name; and what was left is not taken for good."""
+    place = Place.of(tmp_path / "r", 7)
+    for n in range(3):
+        publish(place, id_of(n))
+
+    def back(name: str | None = None) -> str:
+        before, now = versions.rollback(place.real, name)
+        line = {"status": history.ROLLED_BACK, "rolled_back_from": before}
+        place.record({**line, "build_id": now.build_id})
+        assert versions.current_id(place.real) == now.build_id
+        return now.build_id
+
+    assert back() == id_of(1)
+    assert place.withdrawn(id_of(2))
+    assert back() == id_of(0)
+    with pytest.raises(UsageError, match="no earlier version to go back to"):
+        back()
+    assert back(id_of(2)[:10]) == id_of(2)
+    assert not place.withdrawn(id_of(2))
+    assert place.withdrawn(id_of(0))
+    publish(place, id_of(3))
+    assert back() == id_of(2)
+    with pytest.raises(UsageError, match="no version begins with 'xyz'"):
+        back("xyz")
+    assert strangers(place.real) == []
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["publish", "again", "rollback", "hold", "release", "forget", "kill"]),
+        st.integers(0, 9),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 4), STEPS)
+def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[str, int]]) -> None:
+    """And what is held stays, no more than allowed are there, and nothing else is left."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "r"
+        new, held = itertools.count(), set[str]()
+        for step, which in steps:
+            place = Place.of(folder, keep)
+            known = sorted(ids(folder)) if folder.exists() else []
+            one = known[which % len(known)] if known else None
+            if step == "publish" or one is None:
+                one = id_of(next(new))
+                publish(place, one)
+            elif step == "again":
+                place.turn_to(one)
+                place.record({"status": "unchanged", "build_id": one})
+            elif step == "rollback":
+                before, now = versions.rollback(folder, one)
+                place.record({"status": history.ROLLED_BACK, "rolled_back_from": before})
+                one = now.build_id
+            elif step == "hold":
+                versions.hold(folder, one, "me")
+                held.add(one)
+            elif step == "release":
+                versions.release(folder, one, "me")
+                held.discard(one)
+            elif step == "forget":
+                (folder / history.HISTORY).write_text("")
+            else:
+                with (folder / history.HISTORY).open("a") as lines:
+                    lines.write('{"status": "bui')  # cut short
+            there = ids(folder)
+            assert held <= there
+            assert versions.current_id(folder) in there
+            if step in ("publish", "again", "rollback"):
+                assert versions.current_id(folder) == one
+            if step == "publish":
+                assert len(there - held) <= keep
+            assert strangers(folder) == []
+
+
+def test_a_hold_and_a_removal_at_the_same_time(tmp_path: Path) -> None:
+    """If a hold succeeds, the version stays; however the two are interleaved."""
+    place = Place.of(tmp_path / "r", 1)
+    publish(place, id_of("first"))
+    stop, wrong, kept = threading.Event(), list[str](), 0
+
+    def remover() -> None:
+        for n in range(60):
+            publish(place, id_of(n))
+        stop.set()
+
+    thread = threading.Thread(target=remover)
+    thread.start()
+    while not stop.is_set():
+        try:
+            found = versions.find(place.real, "current")
+            versions.hold(place.real, found.build_id, "me")
+        except (PipelineError, OSError):
+            continue
+        kept += 1
+        for _ in range(20):
+            if not (found.folder / "data.arrow").exists():
+                wrong.append(found.build_id)
+        versions.release(place.real, found.build_id, "me")
+    thread.join()
+    assert kept > 0
+    assert wrong == []
+
+
+@pytest.mark.parametrize("place_of_death", ["rename", "point", "retain", "rmtree"])
+def test_a_kill_at_any_step_of_publication(tmp_path: Path, place_of_death: str) -> None:
+    """Before, between and after the two renames, and while an old version is removed: the link
+    names a whole version, and the next run leaves nothing behind."""
+    place = Place.of(tmp_path / "r", 1)
+    publish(place, id_of("old"))
+    code = f"""
+import os, signal, shutil, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from pipeline.publish import publish as publishing, versions
+from pipeline.publish.place import Place
+from test_versions import publish, id_of
+def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
+place = Place.of(Path("r"), 1)
+if {place_of_death!r} == "rename": publishing._sync = die
+elif {place_of_death!r} == "rmtree": versions.shutil = type("S", (), dict(rmtree=die))
+else: setattr(versions, {place_of_death!r}, die)
+publish(place, id_of("new"))
+"""
+    done = run_python(code, tmp_path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    now = versions.current_id(place.real)
+    assert now == (id_of("old") if place_of_death in ("rename", "point") else id_of("new"))
+    assert (place.real / "current" / "data.arrow").read_text() == now
+    place.record_killed()
+    (*_, line) = history.read(place.real)
+    assert "was killed" in line["message"]
+    assert line["current"] == now
+    assert strangers(place.real) == []
+    publish(place, id_of("next"))
+    assert strangers(place.real) == []
+    assert ids(place.real) == {id_of("next")}
+
+
+@pytest.mark.parametrize(
+    ("inside", "keep", "says"),
+    [
+        (["manifest.json"], 3, "is a build, not a folder of versions"),
+        (["thesis.tex"], 3, "has files in it and holds no versions"),
+        (["current/x", "history.jsonl"], 3, "current is not a link"),
+        (["history.jsonl"], 0, "holds versions of a build"),
+        ([".DS_Store"], 3, ""),
+        (["history.jsonl", "README.md"], 3, ""),
+    ],
+)
+def test_a_folder_of_versions_is_told_from_others(
+    tmp_path: Path, inside: list[str], keep: int, says: str
+) -> None:
+    """Neither is a build turned into a version, nor a folder of versions replaced by a build."""
+    folder = tmp_path / "r"
+    for name in inside:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    if says:
+        with pytest.raises(UsageError, match=says):
+            Place.of(folder, keep)
+    else:
+        publish(Place.of(folder, keep), id_of(1))
+        assert all((folder / name).exists() for name in inside)
+
+
+def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:
+    """Nor does one that is no object."""
+    history.append(tmp_path, {"n": 1})
+    with (tmp_path / history.HISTORY).open("a") as lines:
+        lines.write('[1]\n{"n": 2')
+    history.append(tmp_path, {"n": 3})
+    assert [line["n"] for line in history.read(tmp_path)] == [1, 3]
+
+
+def _rows(path: Path, count: int, first: int = 0) -> Path:
+    lines = [
+        json.dumps({"question": f"What is {n} plus {n}?", "answer": f"It is {2 * n}."})
+        for n in range(first, first + count)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
+    """Build, unchanged, refused, list, hold, roll back, and back to the data of before."""
+    data = tmp_path / "rows.jsonl"
+    command = ("run", "sft", data, *MODEL, "-o", "r", "--keep", "2", "--json")
+    told: list[dict[str, Any]] = []
+
+    def run(count: int, *more: str) -> dict[str, Any]:
+        _rows(data, count)
+        told.append(json.loads(pipeline(*command, *more).out))
+        return told[-1]
+
+    first, again = run(20), run(20)
+    assert (first["status"], again["status"]) == ("built", "unchanged")
+    assert first["paths"]["build"] == f"r/{first['build_id']}"
+    assert first["paths"]["current"] == "r/current"
+    (tmp_path / "rows.jsonl").write_text('{"question": "q", "answer": ""}\n' * 40)
+    refused = json.loads(pipeline(*command).out)
+    assert refused["status"] == "refused"
+    assert refused["paths"]["failed"] == "r.failed"
+    second = run(30)
+    assert not (tmp_path / "r.failed").exists()
+    held = pipeline("versions", "hold", "r", "current", "--as", "train")
+    assert held.out == f"r/{second['build_id']}\n"
+    run(40)
+    fourth = run(50)
+    assert fourth["figures"]["versions_removed"] == []
+    assert fourth["figures"]["notes"][0].endswith("it is held by train")
+    released = pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train")
+    assert released.status == 0
+    listed = json.loads(pipeline("versions", "r", "--json").out)
+    rows = [one["rows"] for one in listed["versions"]]
+    assert rows == [50, 40, 30]
+    assert len(pipeline("versions", "r").out.splitlines()) == 3
+    back = json.loads(pipeline("rollback", "r", "--json").out)
+    assert back["rolled_back_from"] == fourth["build_id"]
+    ran = pipeline(*command)  # the same rows again: what was taken back stays back
+    assert "was rolled back" in ran.err
+    assert json.loads(ran.out)["build_id"] == back["build_id"]
+    assert versions.current_id(tmp_path / "r") == back["build_id"] != fourth["build_id"]
+    assert run(50, "--replace")["paths"]["build"] == fourth["paths"]["build"]
+    assert versions.current_id(tmp_path / "r") == fourth["build_id"]
+    assert ids(tmp_path / "r") == {fourth["build_id"], back["build_id"]}
+    assert pipeline("check", "r/current").status == 0
+    assert "it holds versions" in pipeline("check", "r").err + pipeline("show", "r").err
+    statuses = [line["status"] for line in history.read(tmp_path / "r")]
+    assert statuses == ["built", "unchanged", "refused", "built", "built", "built", "rolled back",
+                        "unchanged", "unchanged"]  # fmt: skip
+    single = pipeline("run", "sft", data, *MODEL, "-o", "r")
+    assert single.status == 2
+    assert "--keep 7" in single.err
+
+
+def test_a_damaged_version_is_built_again(make: Callable[..., Path], tmp_path: Path) -> None:
+    """In its place, by an exchange."""
+    data = _rows(tmp_path / "rows.jsonl", 20)
+    folder = make("sft", data, "r", keep=3)
+    (only,) = versions.versions(folder)
+    shard = next((only.folder / "train").glob("*.arrow"))
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-8])
+    make("sft", data, "r", keep=3)
+    assert next((only.folder / "train").glob("*.arrow")).read_bytes() == whole
+    assert [line["status"] for line in history.read(folder)] == ["built", "built"]
+    assert strangers(folder) == []
+
+
+def test_a_build_that_is_open_stays_what_it_was(make: Callable[..., Path], tmp_path: Path) -> None:
+    """The link is followed once; a later build does not mix into what is read."""
+    data = _rows(tmp_path / "rows.jsonl", 20)
+    folder = make("sft", data, "r", keep=2)
+    build = Build.open(folder / "current")
+    make("sft", _rows(data, 25, first=100), "r", keep=2)
+    assert sum(map(len, (t.column("row_ids")[0] for t in build.splits["train"].tables()))) == 20
+    build.require_intact()
+    assert Build.open(folder / "current").manifest.rows.used == 25
