@@ -25,6 +25,7 @@ from pipeline.choice import filters, scores
 from pipeline.choice.examples import PlannedExamples, read_examples, rows_left_out
 from pipeline.choice.filters import Filtered
 from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
@@ -34,7 +35,7 @@ from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
 from pipeline.shards.plan import ShardPlan, make_plan
 from pipeline.trainers import exporting
-from pipeline.verdict import data_docs, gate, rejects
+from pipeline.verdict import contaminated, data_docs, gate, near_duplicates, rejects
 from pipeline.verdict.gate import Evidence
 from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
@@ -105,6 +106,8 @@ def assemble(
     plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
+    overlaps = contaminated.write(folder / CONTAMINATED, prepared.config, plan, sources)
+    alike = near_duplicates.write(folder / NEAR_DUPLICATES, prepared.recipe, plan, sources)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
     planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
     _refuse_too_many(prepared, planned)
@@ -119,7 +122,8 @@ def assemble(
         report=report,
     )
     write_dataset(folder, prepared, shards)
-    outcome = replace(_outcome(prepared, planned, shards), margins=rated)
+    outcome = _outcome(prepared, planned, shards)
+    outcome = replace(outcome, margins=rated, decontamination=overlaps, near_duplicates=alike)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
