@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 TRAINING := .venv-training
+SCHEDULERS := .venv-schedulers
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
@@ -53,6 +54,20 @@ test-native: $(NATIVE)/.ready  ## Build the native module, and run the tests tha
 native: $(READY)  ## Build the native module into .venv; it needs a C compiler and Python's headers.
 	$(BIN)/python -m pip install --quiet --force-reinstall ./native
 
+# Each scheduler in an environment of its own: they ask for different versions of the same packages.
+$(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt)
+	for tool in $(^:tests/schedulers/%.txt=%); do \
+	    $(PYTHON) -m venv $(SCHEDULERS)/$$tool || exit 1; \
+	    $(SCHEDULERS)/$$tool/bin/python -m pip install --quiet --upgrade 'pip>=25.1' || exit 1; \
+	    $(SCHEDULERS)/$$tool/bin/python -m pip install --quiet \
+	        --requirement tests/schedulers/$$tool.txt || exit 1; \
+	done
+	touch $@
+
+test-schedules: $(READY) $(SCHEDULERS)/.ready  ## Give each example of a schedule to its scheduler.
+	SCHEDULERS=$$(echo $(CURDIR)/$(SCHEDULERS)/*/bin | tr ' ' ':') \
+	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_schedules.py
+
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
 
@@ -92,4 +107,4 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/posttrain_pipeline-*.whl
 
 clean:
-	rm -rf $(VENV) $(TRAINING) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRAINING) $(SCHEDULERS) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

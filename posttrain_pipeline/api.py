@@ -30,7 +30,7 @@ def run(
     task: str,
     *,
     model: str | PathLike[str],
-    data: Data,
+    data: Data | None = None,
     progress: Progress = _silent,
     **options: Any,
 ) -> Build:
@@ -39,7 +39,9 @@ def run(
     Args:
         task: ``sft``, ``rm``, ``prm`` or a task of yours.
         model: a profile name, ``org/name``, a directory or a profile file.
-        data: a file, folder, glob or address, or several of them.
+        data: a file, folder, glob or address, or several of them; None where ``source`` names the
+            inputs, as the tables of a recipe do: ``source=[{"name": "math", "data": "m.jsonl",
+            "system": "Think."}, ...]``.
         progress: called with the name of a phase, and how many of how many pieces are done.
         options: any option of the command line with ``_`` for ``-``: ``output="DIR"``,
             ``layout="ragged"``, ``map={"prompt": "question"}``, ``where=["score>=4"]``,
@@ -94,7 +96,9 @@ class Plan:
         return click.unstyle(page.as_text(self._forecast))
 
 
-def plan(task: str, *, model: str | PathLike[str], data: Data, **options: Any) -> Plan:
+def plan(
+    task: str, *, model: str | PathLike[str], data: Data | None = None, **options: Any
+) -> Plan:
     """Say what ``run`` with the same arguments would build; write nothing.
 
     Raises:

@@ -33,6 +33,18 @@ OUTLINE = pa.dictionary(pa.int32(), pa.string())
 TEXTS = pa.list_(pa.string())
 IDS = pa.list_(pa.int32())
 WEIGHTS = pa.list_(pa.float32())
+# Values of raw columns, each in the field of its JSON type: rows.carried.
+CARRIED = pa.list_(
+    pa.struct(
+        [
+            ("whole", pa.int64()),
+            ("number", pa.float64()),
+            ("text", pa.string()),
+            ("truth", pa.bool_()),
+            ("other", pa.bool_()),  # a list or an object, which is not kept
+        ]
+    )
+)
 
 TYPES: dict[str, pa.DataType] = {
     # where a row comes from: relative to its split, so that a part depends on bytes alone
@@ -48,6 +60,10 @@ TYPES: dict[str, pa.DataType] = {
     "reject_detail": pa.string(),
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
     "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
+    # what a build chooses examples by, where it asks for it: rows.carried
+    "carried": CARRIED,
+    "n_turns": pa.int32(),
+    "n_characters": pa.int64(),
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,

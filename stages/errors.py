@@ -5,6 +5,7 @@
     |   `-- ModelError            the model is unknown, or does not fit its tokenizer
     |-- DataError       exit 3    the data was refused
     |   |-- ContainerError        a file is damaged as a whole
+    |   |-- UnknownFormatError    no record format fits the rows of a file
     |   `-- ExpectationError      what was written breaks a critical expectation
     |-- ReadingError    exit 1    a second reading of the input differs: a bug of this program
     |-- GateError       exit 4    the gate could not judge
@@ -64,6 +65,10 @@ class DataError(PipelineError, ValueError):
 
 class ContainerError(DataError):
     """A file is damaged as a whole, so that none of its rows can be trusted."""
+
+
+class UnknownFormatError(DataError):
+    """No record format fits the rows of a file."""
 
 
 class ExpectationError(DataError):

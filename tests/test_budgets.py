@@ -293,6 +293,8 @@ def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> N
         'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
         '[[source]]\nname = "math"\ndata = ["math.jsonl"]\nrows = 50\n'
     )
+    ran = pipeline("plan", recipe)
+    assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err
     ran = pipeline("build", recipe)
     assert ran.status == 0, ran.err
     assert "warning   math gives 30 of the 50 rows asked for: add data, or" in ran.err + ran.out

@@ -137,7 +137,7 @@ def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
     found = DatasetCard.load(folder / "README.md").data.to_dict()
     assert [one["split"] for one in found["configs"][0]["data_files"]] == ["train", "test"]
     assert found["tags"] == ["posttrain-pipeline", "prm", "qwen2-1.5b"]
-    nasty = Publisher(title='a: "b"\n---\n# c', license="cc-by-4.0", sources=("x | y\n# z",))
+    nasty = Publisher(title='a: "b"\n---\n# c', license="cc-by-4.0", origins=("x | y\n# z",))
     text = card.make(Build.open(folder), nasty)
     (folder / "README.md").write_text(text)
     found = DatasetCard.load(folder / "README.md").data.to_dict()
@@ -178,6 +178,73 @@ def test_the_recipe_in_the_card_builds_the_same(
     assert ran.status == 0, ran.err
     assert read_manifest(tmp_path / "again")["build_id"] == read_manifest(folder)["build_id"]
     assert (tmp_path / "again" / "README.md").read_text("utf-8") == text
+
+
+MIXED = """\
+task = "sft"
+model = "qwen2-1.5b"
+output = "out"
+title = "Problems | chats"
+origin = "our own collection"
+max-reject = 0.5
+total = "1k"
+
+[[source]]
+name = "problems"
+data = "word_problems.jsonl"
+license = "CC-BY-4.0"
+origin = "https://example.org/problems"
+share = 0.75
+epochs = 4
+
+[[source]]
+name = "chats"
+data = ["chats/*.jsonl"]
+license = "Our Data Terms (v2)"
+share = 0.25
+epochs = 4
+train-on = "last"
+max-reject = 0.9
+"""
+
+
+def test_the_card_has_the_sources_of_the_recipe(
+    pipeline: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """Their licences, origins and figures; and a recipe that builds the same."""
+    (tmp_path / "chats").mkdir()
+    shutil.copyfile(SOURCES["sft"], tmp_path / "word_problems.jsonl")
+    shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chats" / "chat.jsonl")
+    (tmp_path / "r.toml").write_text(MIXED)
+    ran = pipeline("build", "r.toml")
+    assert ran.status == 0, ran.err
+    card_of = DatasetCard.load(tmp_path / "out" / "README.md")
+    found = card_of.data.to_dict()
+    assert found["pretty_name"] == "Problems | chats"
+    assert found["license"] == ["cc-by-4.0", "other"]
+    assert found["license_name"] == "our-data-terms-v2"
+    lines = card_of.text.splitlines()
+    (line,) = [one for one in lines if one.startswith("| `problems` |")]
+    manifest = read_manifest(tmp_path / "out")
+    used = manifest["sources"][0]["splits"]["train"]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1:4] == ["CC-BY-4.0", "https://example.org/problems", "1"]
+    assert cells[5:] == [f"{used['examples']:,}", f"{used['trained']:,}"]
+    assert "- our own collection" in lines
+    assert any("Our Data Terms \\(v2\\)" in one for one in lines)
+    loads_both_ways(tmp_path / "out")
+
+    (recipe,) = re.findall(r"```toml\n(.*?)```", card_of.text, re.DOTALL)
+    shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
+    (tmp_path / "again.toml").write_text(f'output = "again"\n{recipe}', "utf-8")
+    ran = pipeline("build", "again.toml")
+    assert ran.status == 0, ran.err
+    assert read_manifest(tmp_path / "again") == manifest
+
+    licensed = pipeline("build", "r.toml", "--license", "mit", "-o", "licensed", "--json")
+    assert licensed.status == 0, licensed.err
+    found = DatasetCard.load(tmp_path / "licensed" / "README.md").data.to_dict()
+    assert (found["license"], "license_name" in found) == ("mit", False)
 
 
 @given(st.text(max_size=40))

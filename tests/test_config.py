@@ -116,7 +116,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     changed = base.but(**{name: other(name, value)})
     assert changed != base
     phase = PHASE_OF[name]
-    spelled = name in ("data", "model")  # recorded as the hash of what they name
+    spelled = name in ("data", "model", "test")  # recorded as the hash of what they name
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
@@ -126,9 +126,9 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert not bound or phase == "plan"
 
 
-# Of the others, data and model count as what they name, another task is another set of options, and
-# another end of turn or cache needs another template or tokenizer.
-RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "eos", "cache_dir"})
+# Of the others, data, model and test count as what they name, another task is another set of
+# options, and another end of turn or cache needs another template or tokenizer.
+RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "test", "eos", "cache_dir"})
 
 
 @pytest.mark.parametrize("name", RESOLVED)
@@ -168,8 +168,9 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
     first = names.index("expectations") + 1
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
-    assert names[first:] == ["group_by", "pack_within", "total", "empty"]  # came later
-    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model"}
+    later = "group_by pack_within total empty title license origin"
+    assert names[first:] == later.split()
+    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
 
 
 def test_recorded_options_are_read_back(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ main()
 """
 _HEAVY = {
     "datasets", "fastokens", "great_expectations", "jinja2", "numpy", "pandas", "polars", "pyarrow",
-    "tokenizers", "transformers",
+    "pydantic", "tokenizers", "transformers",
 }  # fmt: skip
 _DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
 _MODEL = ("--model", "qwen2-1.5b")
@@ -63,6 +63,7 @@ def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
         ("run", "prm", "--help"),
         ("plan", "--help"),
         ("build", "--help"),
+        ("init", "--help"),
         ("list", "tasks"),
     ],
 )
@@ -77,6 +78,19 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
     build = _build(cache_dir, "--quiet")
     assert imported(*build) == {"jinja2", "numpy", "polars", "pyarrow", "tokenizers"}
     assert imported(*build) == {"numpy", "pyarrow"}
+
+
+def test_a_recipe_that_was_right_is_not_checked_again(
+    imported: Imported, tmp_path: Path, cache_dir: Path
+) -> None:
+    """What checks it takes longer to import than all else that nothing to do needs."""
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'task = "sft"\nmodel = "{_MODEL[1]}"\ndata = ["{_DATA}"]\noutput = "out"\n')
+    build = ("build", str(recipe), "--cache-dir", str(cache_dir), "--quiet")
+    assert "pydantic" in imported(*build)
+    assert imported(*build) == {"numpy", "pyarrow"}
+    recipe.write_text(f"{recipe.read_text()}max-lenght = 3\n")
+    assert "pydantic" in imported(*build, status=2)
 
 
 def test_a_plan_imports_no_judge(imported: Imported, cache_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,54 @@ def test_a_question_about_the_data_is_asked(pipeline: Run, tmp_path: Path) -> No
     (config,) = builds_of(tmp_path / "recipe.toml")
     assert config.source.where == ("label=true",)
     assert pipeline("build", "recipe.toml", "-o", "out").status == 0
+
+
+def _chats(path: Path, words: int) -> None:
+    """Forty rows, a tenth of which have answers of so many words."""
+    rows = [
+        {"messages": [{"role": "user", "content": f"q {at}"},
+                      {"role": "assistant", "content": "yes " * (words if at % 10 == 0 else 3)}]}
+        for at in range(400)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_length_that_rows_fit_in_is_chosen(pipeline: Run, tmp_path: Path) -> None:
+    """Where the default would refuse too many of them; the recipe builds with no edit."""
+    _chats(tmp_path / "chats.jsonl", 5000)
+    ran = pipeline("init", "chats.jsonl", *MODEL)
+    assert ran.status == 0, ran.err
+    (config,) = builds_of(tmp_path / "recipe.toml")
+    assert config.plan.max_length == 8192
+    assert "# max-length" not in (tmp_path / "recipe.toml").read_text()
+    assert pipeline("build", "recipe.toml", "--quiet").status == 0
+
+
+def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path: Path) -> None:
+    """The recipe is there to be changed, and the status is that of a build of it."""
+    _chats(tmp_path / "chats.jsonl", 40_000)
+    ran = pipeline("init", "chats.jsonl", *MODEL)
+    assert (ran.status, ran.out) == (3, "recipe.toml\n"), ran.err
+    assert "recipe.toml is written, but a build of it is refused" in ran.err
+    text = (tmp_path / "recipe.toml").read_text()
+    why = (
+        r"# As it stands, a build of it is refused:\n#   \d+ examples are longer than 4096 tokens\n"
+    )
+    assert re.search(why, text), text
+    assert pipeline("build", "recipe.toml", "--quiet").status == 3
+    assert pipeline("build", "recipe.toml", "--quiet", "--max-reject", 0.2).status == 0
+
+
+def test_a_question_is_asked_of_the_task_that_could_read_the_rows(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """What other tasks say is that they cannot."""
+    row = {"prompt": "### Instruction:\nsay it\n\n### Response:\n", "response": "it"}
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 9)
+    ran = pipeline("init", "rows.jsonl", *MODEL)
+    assert (ran.status, "--already-templated" in ran.err, "[rm]" in ran.err) == (3, True, False)
+    assert pipeline("init", "rows.jsonl", *MODEL, "--already-templated").status == 0
+    assert "already-templated = true" in (tmp_path / "recipe.toml").read_text()
 
 
 def test_it_prints_the_schema(pipeline: Run) -> None:

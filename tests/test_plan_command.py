@@ -74,6 +74,8 @@ def test_the_first_rows_are_those_of_the_build(
     counts = {code: entry["rows"] for code, entry in rejects["by_code"].items()}
     assert counts == manifest["rows"]["rejected_by_code"]
     assert said["lengths"]["examples"] == manifest["examples"]["kept"]
+    tokens = manifest["tokens"]
+    assert said["lengths"]["trained_share"] == round(tokens["trained"] / tokens["total"], 4)
     assert said["rows"] == manifest["rows"]["in"]
 
 

@@ -27,6 +27,7 @@ from pipeline.build_dir.build import Build
 from pipeline.card.publisher import NOTHING, Publisher
 from pipeline.check.check import check
 from pipeline.options.config import Config
+from pipeline.options.recipe import builds_of
 from pipeline.trainers.exporting import export_build
 from pipeline.upload import folder, hub, store
 from pipeline.upload.publication import Publication, assemble
@@ -39,6 +40,24 @@ pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning
 Run = Callable[..., Ran]
 SECRET = "the-text-of-a-refused-row"
 NAME = "somebody/problems"
+
+
+MIXED = f"""\
+task = "sft"
+model = "qwen2-1.5b"
+output = "mixed"
+title = "Two sources"
+[[source]]
+name = "problems"
+data = "{SAMPLES}/sft/word_problems.jsonl"
+license = "cc-by-4.0"
+epochs = 3
+[[source]]
+name = "chats"
+data = "{SAMPLES}/sft/chat.jsonl"
+license = "mit"
+origin = "https://example.org/chats"
+"""
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -68,9 +87,14 @@ def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> P
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
-    """An older build with a trainer's folder, and a newer one of more rows with a test split."""
+    """An older build with a trainer's folder, a newer one of more rows with a test split, and one
+    of two sources, one of which is used several times."""
     root = tmp_path_factory.mktemp("builds")
+    (root / "mixed.toml").write_text(MIXED)
+    (mixed,) = builds_of(root / "mixed.toml", [f"cache-dir={cache_dir}"])
+    build(mixed, quiet)
     return {
+        "mixed": root / "mixed",
         "old": made(root, "old", cache_dir, 4, trainer="axolotl"),
         "new": made(root, "new", cache_dir, 9, layout="packed", max_length=512, test_size=0.3),
     }
@@ -713,7 +737,7 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     """All checked where they are; the view of an export is that of its build."""
     source = make(task, SAMPLES / name)
     export_build("trl", source, tmp_path / "trl")
-    said = Publisher(title="A | title", license="cc-by-4.0", sources=("https://example.org/a",))
+    said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
     for at in (source, tmp_path / "trl"):
         target = tmp_path / "published" / at.name
         publish(at, str(target), said, cache_dir=cache_dir, report=quiet)
@@ -725,23 +749,34 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
         assert json.loads((target / "croissant.json").read_bytes())["license"] == "cc-by-4.0"
 
 
-def test_the_metadata_is_croissant(copies: dict[str, Publication], tmp_path: Path) -> None:
-    """Its own library finds no error, and reads the records of the view by it."""
+@pytest.mark.parametrize("name", ["new", "mixed"])
+def test_the_metadata_is_croissant(
+    copies: dict[str, Publication], name: str, tmp_path: Path
+) -> None:
+    """Its own library finds nothing wrong, and reads the records of the view by it."""
     pytest.importorskip("mlcroissant")
-    for piece in copies["new"].all:
+    for piece in copies[name].all:
         (tmp_path / piece.name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(piece.path, tmp_path / piece.name)
     code = (
         "import json, mlcroissant as m\nd = m.Dataset('croissant.json')\n"
-        "assert not d.metadata.ctx.issues.errors, d.metadata.ctx.issues.report()\n"
+        "issues = d.metadata.ctx.issues\n"
         "rows = list(d.records('train'))\n"
-        "print(json.dumps([len(rows), sorted(rows[0])]))\n"
+        "print(json.dumps([sorted(issues.errors), sorted(issues.warnings), len(rows), "
+        "sorted(rows[0])]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    count, fields = json.loads(done.stdout.splitlines()[-1])
-    assert count == copies["new"].manifest.splits["train"].examples
-    assert "train/text" in fields
+    errors, warnings, count, fields = json.loads(done.stdout.splitlines()[-1])
+    assert errors == []
+    # What a build does not know, and what the older one's recipe does not say.
+    unsaid = {one.split('"')[1].rpartition("/")[2] for one in warnings if "recommended" in one}
+    assert len(unsaid) == len(warnings), warnings
+    assert unsaid - {"license"} == {"citeAs", "datePublished", "version"}
+    assert ("license" in unsaid) == (name == "new")
+    assert count == copies[name].manifest.splits["train"].examples
+    assert {"train/text", "train/row_id"} <= set(fields)
+    assert ("train/source" in fields) == (name == "mixed")

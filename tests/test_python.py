@@ -66,8 +66,11 @@ def test_plan_says_what_the_command_says(pipeline: Run, tmp_path: Path, cache_di
         ({"layout": "flat"}, pp.UsageError, "'flat' is not one of"),
         ({"shuffle": "yes"}, pp.UsageError, "shuffle must be true or false, not 'yes'"),
         ({"model": "qwen9"}, pp.ModelError, "qwen9"),
-        ({"data": []}, pp.UsageError, "data must be paths"),
+        ({"data": []}, pp.UsageError, "data must be one path or several"),
         ({"data": "no such file.jsonl"}, pp.UsageError, "no such file.jsonl"),
+        ({"data": None}, pp.UsageError, "run: it has no data"),
+        ({"build": [{"output": "a"}]}, pp.UsageError, "a call makes one build"),
+        ({"data": None, "source": [{"name": "a", "dota": 1}]}, pp.UsageError, "Did you mean data"),
         ({"task": "kto"}, pp.UsageError, "no task 'kto'"),
         ({"map": {"prompt": "nowhere"}}, pp.PipelineError, "nowhere"),
     ],
@@ -82,6 +85,19 @@ def test_errors_are_those_of_the_command(
         pp.run(**asked)
     assert isinstance(caught.value, pp.PipelineError)
     assert not (tmp_path / "out").exists()
+
+
+def test_sources_are_tables(tmp_path: Path, cache_dir: Path) -> None:
+    """As in a recipe; they take the place of the data."""
+    source = [
+        {"name": "math", "data": DATA, "system": "Think."},
+        {"name": "talk", "data": [SAMPLES / "sft" / "chat.jsonl"], "train_on": "last"},
+    ]
+    given = {"model": "qwen2-1.5b", "output": tmp_path / "out", "cache_dir": cache_dir}
+    plan = pp.plan("sft", source=source, max_reject=0.5, **given)
+    assert list(plan.formats) == ["word_problems.jsonl", "chat.jsonl"]
+    build = pp.run("sft", source=source, max_reject=0.5, **given)
+    assert [one.source for one in build.manifest.inputs] == ["math", "talk"]
 
 
 def test_opening_what_is_no_build_says_so(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
+from pipeline.options import recipe_check
 from pipeline.options import recipe_model as declared
 from pipeline.options.amounts import Amount
 from pipeline.options.command_line import BUILD, config_from, with_options
@@ -26,6 +27,7 @@ from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextF
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import OneOf, Switch, Value, Whole, Width
+from pipeline.recipe import checked_before
 from stages import catalog
 from stages.errors import UsageError
 
@@ -40,6 +42,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "data": (f'["{DATA}"]', "[]"),
     "output": ('"out"', "[1]"),
     "format": ('"openai"', "1"),
+    "test": (f'["{DATA}"]', "[]"),
     "total": ('"5M"', "0"),
     "map": ('{ question = "problem" }', "{ question = 3 }"),
     "ignore": ('["id", "meta"]', "[1]"),
@@ -77,6 +80,9 @@ KEYS: dict[str, tuple[str, str]] = {
     "max-reject": ("0.5", "2"),
     "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
     "expectations": ('["{dir}/a.txt"]', "3"),
+    "title": ('"Word problems"', "1"),
+    "license": ('"cc-by-4.0"', "4.0"),
+    "origin": ('"https://example.org/problems"', "[1]"),
     "empty": ('"warn"', '"ignore"'),
     "keep": ("7", "-1"),
     "replace": ("true", '"yes"'),
@@ -113,7 +119,7 @@ def _json(text: str) -> Any:
     return json.loads(json.dumps(tomllib.loads(text), default=str))
 
 
-EXAMPLES = sorted((ROOT / "sample_data").glob("*.toml"))
+EXAMPLES = sorted([*(ROOT / "sample_data").glob("*.toml"), *(ROOT / "examples").rglob("*.toml")])
 VALIDATOR = jsonschema.Draft7Validator(declared.schema())
 
 
@@ -151,15 +157,46 @@ def test_the_schema_takes_what_the_program_takes(key: str) -> None:
     assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key}x = {right}\n"))
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_what_was_right_before_is_right_again(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the cache come the values that checking gives; what is wrong is checked every time, and
+    a file of the cache that was written to is not believed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    right, wrong = KEYS[key]
+    path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
+    for _ in range(2):
+        assert builds_of(path, check=checked_before.checked) == builds_of(path)
+    (kept,) = tmp_path.rglob(f"{checked_before.FOLDER}/*.json")
+    with monkeypatch.context() as patch:
+        patch.delattr(recipe_check, "checked")
+        builds_of(path, check=checked_before.checked)
+        kept.write_bytes(kept.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
+        with pytest.raises(AttributeError):
+            builds_of(path, check=checked_before.checked)
+    path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=f"recipe.toml:.*{key}"):
+            builds_of(path, check=checked_before.checked)
+
+
+def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
+    """Its cache may be the wrong folder."""
+    path = _write(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
+    before = set(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="NOWHERE, which is not set"):
+        builds_of(path, check=checked_before.checked)
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_the_shipped_schema_is_current() -> None:
     """``make docs`` writes it."""
     assert declared.SCHEMA.read_text("utf-8") == declared.schema_text()
     jsonschema.Draft7Validator.check_schema(declared.schema())
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "sample_data").glob("*.toml")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_schema_takes_the_examples(path: Path) -> None:
     """And the program does, from any folder."""
     VALIDATOR.validate(_json(path.read_text()))
@@ -358,7 +395,7 @@ def test_variables_come_from_the_environment(
     with pytest.raises(UsageError) as raised:
         builds_of(_write(tmp_path, bad))
     assert ":5: layout needs the environment variable NO_LAYOUT" in raised.value.what
-    assert ":7: stop.1 needs the environment variable NO_STOP" in raised.value.what
+    assert ":7: stop needs the environment variable NO_STOP" in raised.value.what
     assert ":7: ${1} names no variable" in raised.value.what
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support import SAMPLES, Ran
-from test_recipe import KEYS, NEEDS, VALIDATOR, _json
+from test_recipe import KEYS, NEEDS, TASK_OF, VALIDATOR, _json
 
 from pipeline.build_dir.build import Build
 from pipeline.inputs.scan import scan
@@ -196,6 +196,29 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
     assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
 
 
+@pytest.mark.parametrize("key", sorted(declared.keys(declared.BUILD).keys() & KEYS.keys()))
+def test_a_build_has_every_key_but_data(key: str, tmp_path: Path) -> None:
+    """Right values, wrong ones with their line, and a schema that agrees."""
+    (tmp_path / "a.txt").write_text("x")
+    task = TASK_OF.get(key, "sft")
+    lines = {
+        "task": f'task = "{task}"\n',
+        "model": 'model = "qwen2-1.5b"\n',
+        "data": 'data = "x"\n',
+    }
+    head = "".join(line for name, line in lines.items() if name != key) + NEEDS.get(key, "")
+    right, wrong = (value.replace("{dir}", str(tmp_path)) for value in KEYS[key])
+    path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {right}\n")
+    assert builds_of(path)
+    assert VALIDATOR.is_valid(_json(path.read_text()))
+    path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {wrong}\n")
+    with pytest.raises(UsageError) as raised:
+        builds_of(path)
+    line = path.read_text().count("\n")
+    assert f"mix.toml:{line}: build 1: " in raised.value.what
+    assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
+
+
 @pytest.mark.parametrize(
     ("key", "right", "wrong"),
     [
@@ -228,9 +251,9 @@ def test_a_total_may_be_in_millions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (f'{TOP}[[source]]\ndata = "x"\n', ":3: it has no name"),
-        (f'{TOP}[[source]]\nname = "a"\n', ":3: it has no data"),
-        (f"{TOP}{MATH}{MATH}", ":9: source 2: 'math' is the name of two of them"),
+        (f'{TOP}[[source]]\ndata = "x"\n', ":3: source 1: it has no name"),
+        (f'{TOP}[[source]]\nname = "a"\n', ":3: source 1: it has no data"),
+        (f"{TOP}{MATH}{MATH}", ":9: source 2: two of them are called 'math'"),
         (f'{TOP}data = "x"\n{MATH}', ":3: data is at the top"),
         (f'{TOP}{MATH}layout = "ragged"\n', "source 1: 'layout' is the same for all sources"),
         (f"{TOP}{TALK}reasoning = \"mask\"\ntrain_on = \"all\"\n", "train-on is given twice"),
@@ -241,7 +264,7 @@ def test_a_total_may_be_in_millions(tmp_path: Path) -> None:
         (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),
         (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":5: build 1: [[build]] has no data"),
         (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
-        ("task='sft'\ndata='x'\n[[build]]\n", ":3: it has no model"),
+        ("task='sft'\ndata='x'\n[[build]]\n", ":3: build 1: it has no model"),
         (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":6: build 1: --thinking is"),
     ],
 )  # fmt: skip
@@ -271,6 +294,20 @@ def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
     assert (one.sources[1].options.system, two.plan.max_length) == ("set", 64)
     with pytest.raises(UsageError, match=r"there is no \[\[source\]\] 'c'"):
         builds_of(path, ["source.c.system=set"])
+
+
+def test_an_option_that_an_error_names_is_of_one_source(pipeline: Run, tmp_path: Path) -> None:
+    """As a flag it would be for all of them."""
+    rated = tmp_path / "rated.jsonl"
+    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
+    rated.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = _recipe(tmp_path, TOP + TALK + _source("rated", rated))
+    for command in ("build", "plan"):
+        ran = pipeline(command, path)
+        assert (ran.status, "--where label=true" in ran.err) == (3, True), ran.err
+        assert "keys of the [[source]] rated" in ran.err
+    path.write_text(path.read_text() + 'where = "label=true"\n')
+    assert pipeline("plan", path).status == 0
 
 
 def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:

@@ -237,3 +237,31 @@ def test_one_row_on_both_sides_closes_the_gate(pipeline: Run, tmp_path: Path) ->
     assert ran.status == 3
     assert "no_example_on_both_sides" in ran.err
     assert pipeline("run", "sft", data, *options, "--dedup").status == 0
+
+
+def test_named_files_are_the_test_split(pipeline: Run, tmp_path: Path) -> None:
+    """What asks the same as a row of theirs is not trained on, whatever its answer and spelling."""
+    trained = [*_rows(20), {"prompt": "what IS 42 and 42", "completion": "So much."}]
+    data = _write(tmp_path / "data.jsonl", trained)
+    test = _write(tmp_path / "held.jsonl", [*_rows(5, 15), *_rows(3, 40)])
+    sides_ = _split(pipeline, tmp_path / "out", data, "--test", test)
+    assert sides_["test"] == {row["prompt"] for row in [*_rows(5, 15), *_rows(3, 40)]}
+    assert sides_["train"] == {row["prompt"] for row in _rows(15)}
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["rows"]["contaminated"] == 6
+    assert manifest["sides"]["by"] == "files"
+    assert pipeline("check", tmp_path / "out").status == 0
+
+
+def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Path) -> None:
+    data = _write(tmp_path / "data.jsonl", _rows(20))
+    test = _write(tmp_path / "held.jsonl", _rows(3, 40))
+    command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out")
+    ran = pipeline(*command, data, "--test", test, "--test-size", "0.1")
+    assert ran.status == 2
+    assert "--test and --test-size both say" in ran.err
+    assert pipeline(*command, data, "--test", data).status == 2
+    again = _write(tmp_path / "again.jsonl", _rows(20, 0))
+    ran = pipeline(*command, data, "--test", again)
+    assert ran.status == 2
+    assert "leave nothing to train on" in ran.err

@@ -18,10 +18,12 @@ from pipeline.build.description import Outcome
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
-from pipeline.build.shards import lines_of_parts, sources_of, write_dataset, write_shards
+from pipeline.build.shards import lines_of_parts, pieces_of, sources_of, write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
+from pipeline.choice import filters, scores
 from pipeline.choice.examples import read_examples, rows_left_out
+from pipeline.choice.filters import Filtered
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.parts.part import PartReport, Work
@@ -63,6 +65,7 @@ class _Planned:
     reports: list[PartReport]
     plan: ShardPlan
     ledger: Ledger
+    filtered: Filtered | None = None
 
 
 def require_rows(prepared: Prepared, made: MadeParts) -> None:
@@ -93,15 +96,21 @@ def assemble(
     prepared = prepared.encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    examples = read_examples(works, reports, prepared.config)
     sources = sources_of(prepared, works, reports)
+    pieces = pieces_of(works, reports, sources)
+    filtered = filters.over_parts(prepared.config, pieces)
+    examples = replace(
+        read_examples(works, reports, prepared.config),
+        filtered=None if filtered is None else filtered.by,
+        score=scores.over_parts(prepared.config, pieces),
+    )
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
-    planned = _Planned(works, reports, plan=plan, ledger=ledger)
+    planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
     _refuse_too_many(prepared, planned)
     shards = write_shards(
         prepared,
@@ -133,6 +142,8 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
     for work, report in zip(planned.works, planned.reports, strict=True):
         rows[work.source] += report.rows - report.filtered
     kept = int(planned.plan.kept.sum())
+    if planned.filtered is not None and planned.filtered.by.any() and not kept:
+        raise filters.nothing_left(planned.filtered)
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 
 
@@ -147,6 +158,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         plan=planned.plan,
         shards=shards,
         ledger=planned.ledger,
+        filtered=planned.filtered,
         rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 

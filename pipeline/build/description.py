@@ -15,9 +15,10 @@ import numpy as np
 
 from expectations.verdict import Verdict
 from pipeline import __version__
+from pipeline.build import left_out
 from pipeline.build.model_description import repaired
-from pipeline.build.sources import records as source_records
-from pipeline.choice import doubles
+from pipeline.choice import doubles, given
+from pipeline.choice.filters import Filtered
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import (
     FATES,
@@ -71,6 +72,7 @@ class Outcome:
     ledger: Ledger
     rows_left_out: Mapping[str, int]
     margins: Margins | None = None  # rm only
+    filtered: Filtered | None = None
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -109,6 +111,8 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
     by = "question" if column is None else "column"
     if others:  # the options of each source say by what
         by, column = "source", None
+    if config.plan.test:
+        by, column = "files", None
     return SidesRecord(
         by=by,
         column=column,
@@ -149,13 +153,13 @@ def _notes(outcome: Outcome) -> Counter[str]:
 def _rows(outcome: Outcome) -> RowCounts:
     ledger, plan = outcome.ledger, outcome.plan
     rows_in = sum(part.rows for part in outcome.parts)
-    left_out: dict[str, Any] = dict(outcome.rows_left_out)
-    left_out["filtered"] += sum(part.filtered for part in outcome.parts)
+    others: dict[str, Any] = dict(outcome.rows_left_out)
+    others["filtered"] += sum(part.filtered for part in outcome.parts)
     return RowCounts(
         in_=rows_in,
         used=plan.examples.rows(plan.kept),
         rejected=ledger.rejected_rows,
-        **left_out,
+        **others,
         duplicates_found=int(plan.choice.duplicate.sum()),
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(_notes(outcome).items())),
@@ -166,14 +170,14 @@ def examples_of(outcome: Outcome) -> ExampleCounts:
     """What became of every example."""
     ledger, choice = outcome.ledger, outcome.plan.choice
     kept = int(choice.used.sum())
-    left_out: dict[str, Any] = choice.left_out
+    others: dict[str, Any] = choice.left_out
     return ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
         kept=kept,
         rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
         copies=choice.stored(np.ones(len(choice.fate), np.int64)) - kept,
-        **left_out,
+        **others,
     )
 
 
@@ -319,7 +323,9 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         padding=_padding(outcome),
         splits=splits_of(outcome),
         sides=_sides(outcome),
-        sources=source_records(config, outcome.plan),
+        sources=given.records(config, outcome.plan.examples, outcome.plan.choice),
+        filters=left_out.filters(config, outcome.plan, outcome.filtered),
+        doubles=left_out.doubles(config, outcome.plan),
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

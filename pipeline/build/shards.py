@@ -11,6 +11,7 @@ import pyarrow as pa
 from expectations.readback.stored_rows import Sources
 from pipeline.build.parallel import Report, in_parallel
 from pipeline.build.preparation import Prepared
+from pipeline.choice.values import Piece
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport, Work
@@ -40,6 +41,22 @@ def sources_of(
             sources.append(PartSource(path, source.name, line, source.source_name))
             line += reports[number].lines
     return sources
+
+
+def pieces_of(
+    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
+) -> list[Piece]:
+    """The parts, as filters and the choice among equal examples read them."""
+    return [
+        Piece(
+            path=work.path,
+            name=source.name,
+            first_line=source.first_line,
+            source=work.source,
+            unread=frozenset(report.counts.get("unread_rows", ())),
+        )
+        for work, report, source in zip(works, reports, sources, strict=True)
+    ]
 
 
 def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> Iterator[Ints]:

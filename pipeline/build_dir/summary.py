@@ -76,6 +76,7 @@ def _lines(manifest: Manifest) -> list[str]:
             f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
             f"{packing.efficiency:.2%} full"
         )
+    lines += in_words.choice(manifest)
     lines += in_words.sides(manifest.sides)
     lines += in_words.sources(manifest.sources)
     failed = manifest.validation.failed

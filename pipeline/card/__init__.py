@@ -22,7 +22,8 @@ def make(build: Build, publisher: Publisher = NOTHING) -> str:
         build: its manifest need not have ``files`` yet; one shard of it is opened.
         publisher: what only its publisher knows.
     """
-    return f"{front_matter(build.manifest, publisher)}\n{page(build, publisher)}"
+    said = publisher.about(build.manifest)
+    return f"{front_matter(build.manifest, said)}\n{page(build, said)}"
 
 
 def write(build: Build) -> None:

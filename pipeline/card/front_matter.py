@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from pipeline import tasks
-from pipeline.card.publisher import Publisher
+from pipeline.card.publisher import Publisher, for_hub, licenses
 from pipeline.manifest.manifest import Manifest
 from stages.kinds import CONVERSATION, PAIR
 
@@ -41,8 +41,8 @@ def _about(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
     tags = ["posttrain-pipeline", manifest.task, manifest.model.name]
     category = _CATEGORIES.get(tasks.kind_of(manifest.task).trains_as, "token-classification")
     yield f"pretty_name: {json.dumps(title(manifest, publisher), ensure_ascii=False)}"
-    if publisher.license:
-        yield f"license: {json.dumps(publisher.license, ensure_ascii=False)}"
+    for key, value in for_hub(licenses(manifest, publisher)):
+        yield f"{key}: {json.dumps(value)}"
     yield f"task_categories: {json.dumps([category])}"
     yield f"size_categories: {json.dumps([_size(manifest.examples.kept)])}"
     yield f"tags: {json.dumps(tags, ensure_ascii=False)}"

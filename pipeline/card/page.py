@@ -10,7 +10,7 @@ from pipeline import tasks
 from pipeline.build_dir.build import Build
 from pipeline.card.front_matter import title
 from pipeline.card.markup import block, code, number, plain, table
-from pipeline.card.publisher import Publisher
+from pipeline.card.publisher import Publisher, licenses, said_of_sources
 from pipeline.card.recipe import recipe
 from pipeline.manifest.manifest import Manifest
 from stages import layouts
@@ -23,6 +23,8 @@ load_dataset("{where}")  # a folder, or the name of a dataset on the hub"""
 _MEANS = {
     "row_id": "the row of the input: its file, its line, and its number where a row gives several",
     "row_ids": "the rows of the input that the pack holds, in order",
+    "source": "the source that the row is of",
+    "sources": "the source of each example of the pack",
     "input_ids": "token ids",
     "labels": "the id where a token is trained, else -100",
     "seq_lengths": "tokens of each example of the pack",
@@ -104,21 +106,54 @@ def _ledger(manifest: Manifest) -> str:
         ["duplicates removed", number(rows.duplicates)],
         ["left out by a filter", number(rows.filtered)],
     ]
+    others = {
+        "like a row of an evaluation file": rows.contaminated,
+        "nearly equal to another row": rows.near_duplicates,
+        "left out by the budget of their source": rows.left_out,
+    }
+    counts += [[what, number(count)] for what, count in others.items() if count]
     counts += [
         [f"rejected: {code(word)}", number(count)] for word, count in rows.rejected_by_code.items()
     ]
     return table(["rows of the inputs", "count"], counts)
 
 
+def _sources(manifest: Manifest) -> str:
+    """What the recipe says of each source, and what it gave."""
+    gave = {one.name: one.splits.values() for one in manifest.sources}
+    rows = []
+    for one in said_of_sources(manifest):
+        own = [file for file in manifest.inputs if file.source == one.name]
+        counts = [len(own), sum(file.rows for file in own)]
+        counts += [
+            sum(portion.examples for portion in gave.get(one.name, ())),
+            sum(portion.trained for portion in gave.get(one.name, ())),
+        ]
+        said = [code(one.name), plain(one.license), plain(one.origin)]
+        rows.append([*said, *map(number, counts)])
+    head = ["source", "licence", "from", "files", "rows", "examples used", "trained tokens"]
+    return table(head, rows)
+
+
 def _inputs(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
-    yield from (f"- {plain(source)}" for source in publisher.sources)
-    if publisher.sources:
+    yield from (f"- {plain(origin)}" for origin in publisher.origins)
+    if publisher.origins:
+        yield ""
+    named = bool(said_of_sources(manifest))
+    if named:
+        yield _sources(manifest)
         yield ""
     rows = [
         [code(one.path), code(one.format), number(one.rows), number(one.bytes), code(one.sha256)]
         for one in manifest.inputs
     ]
-    yield table(["file", "format", "rows", "bytes", "sha256"], rows)
+    head = ["file", "format", "rows", "bytes", "sha256"]
+    if named:
+        head = [*head, "source"]
+        rows = [
+            [*row, code(one.source or "")] for row, one in zip(rows, manifest.inputs, strict=True)
+        ]
+    yield table(head, rows)
 
 
 def _checks(manifest: Manifest) -> Iterator[str]:
@@ -160,8 +195,9 @@ def page(build: Build, publisher: Publisher) -> str:
     lines += ["## Splits", "", _splits(manifest), "", "## Columns", "", _columns(build), ""]
     lines += ["## Tokens", "", _tokens(manifest), ""]
     lines += ["## Sources", "", *_inputs(manifest, publisher), "", _ledger(manifest), ""]
-    if publisher.license:
-        lines += ["## Licence", "", plain(publisher.license), ""]
+    found = licenses(manifest, publisher)
+    if found:
+        lines += ["## Licence", "", ", ".join(map(plain, found)), ""]
     lines += ["## Checks", "", *_checks(manifest), ""]
     lines += ["## How it was made", "", *_made(manifest, publisher)]
     return "\n".join(lines).rstrip() + "\n"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 
+from pipeline.card.publisher import recorded_sources
 from pipeline.manifest.manifest import Manifest
 from pipeline.options.config import PHASES
 
@@ -34,9 +35,10 @@ def spelled(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
-def _options(manifest: Manifest) -> Iterator[str]:
+def _options(options: Mapping[str, object]) -> Iterator[str]:
+    """Those that are not the default."""
     defaults = _defaults()
-    for name, value in manifest.options.items():
+    for name, value in options.items():
         default = defaults.get(name)
         plain = list(default) if isinstance(default, tuple) else default
         if name in _FIRST or value is None or value == plain:
@@ -48,15 +50,33 @@ def _options(manifest: Manifest) -> Iterator[str]:
             yield f"{key} = {spelled(value)}"
 
 
+def _sources(manifest: Manifest) -> Iterator[str]:
+    """The tables of named sources."""
+    for one in recorded_sources(manifest):
+        # A limit of its own counts also where it is as large as the limit of all.
+        limit = one.get("max_reject")
+        yield ""
+        yield "[[source]]"
+        yield f"name = {spelled(one['name'])}"
+        yield f"data = {spelled(_paths(manifest, one['name']))}"
+        rest = {name: x for name, x in one.items() if name not in ("name", "max_reject")}
+        yield from _options(rest)
+        if limit is not None:
+            yield f"max-reject = {spelled(limit)}"
+
+
+def _paths(manifest: Manifest, source: str | None) -> list[str]:
+    return [one.path for one in manifest.inputs if one.source == source]
+
+
 def recipe(manifest: Manifest) -> str:
     """The options that are not the default, and the inputs by the names that row ids have."""
     model = manifest.model.name
     if manifest.model.revision and "/" in model:
         model = f"{model.partition('@')[0]}@{manifest.model.revision}"
-    lines = [
-        f"task = {spelled(manifest.task)}",
-        f"model = {spelled(model)}",
-        f"data = {spelled([source.path for source in manifest.inputs])}",
-        *_options(manifest),
-    ]
+    options = {name: value for name, value in manifest.options.items() if name != "sources"}
+    lines = [f"task = {spelled(manifest.task)}", f"model = {spelled(model)}"]
+    if "sources" not in manifest.options:
+        lines.append(f"data = {spelled(_paths(manifest, None))}")
+    lines += [*_options(options), *_sources(manifest)]
     return "\n".join(lines) + "\n"

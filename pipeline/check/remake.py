@@ -13,6 +13,7 @@ from expectations.contract import STREAM
 from expectations.readback import contents
 from expectations.readback.stored_rows import StoredRows
 from pipeline.build import model_description
+from pipeline.choice import filters
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.options.config import Config
@@ -96,18 +97,23 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
-    # Which examples a filter or a budget left out is written nowhere: those are not looked for.
-    whole = said.examples.kept + said.examples.rejected + said.examples.duplicates
-    any_left_out = whole != said.examples.made
+    # Filters are tried again. Which examples something else left out, a budget for one, is written
+    # nowhere: those are not looked for.
+    counted = said.examples
+    whole = counted.kept + counted.rejected + counted.duplicates + counted.filtered
+    any_left_out = whole != counted.made
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
+        filtered, _ = filters.of_rows(config.only(source.source), batch)
         remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence"))
         keys = _keys(recipe, batch)
-        for row, line, sequence, made in zip(names, *columns, keys, strict=True):
+        for row, line, sequence, made, out in zip(names, *columns, keys, filtered, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if there is None and made not in known and not any_left_out:
+            if out and there is not None:
+                remade.differ.append((row, "a filter leaves it out, and a shard has it"))
+            elif there is None and not (out or any_left_out or made in known):
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

@@ -10,12 +10,24 @@ from pipeline.choice.budgets import Portions, portions
 from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice, Fate, Fates
 from pipeline.options.config import Config, PlanOptions
+from stages.columns import Ints
 from stages.errors import UsageError
+from stages.rows.groups import NO_QUESTION
 
 
 def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
     """Leave examples out, those that are left out already keep their reason."""
     fate[which & (fate == Fate.USED)] = reason
+
+
+def _doubles(examples: PlannedExamples, fate: Fates) -> tuple[Ints, Ints]:
+    """The examples that equal another of those that are left, and the one that stays for each."""
+    if not fate.any():  # none is left out: nothing has to be picked
+        return doubles.pairs(examples.digest, examples.score)
+    left = np.flatnonzero(fate == Fate.USED)
+    score = None if examples.score is None else examples.score[left]
+    again, stays = doubles.pairs(examples.digest[left], score)
+    return left[again], left[stays]
 
 
 def _in_test(
@@ -33,6 +45,30 @@ def _in_test(
         raise UsageError(
             f"--test-size {options.test_size:g} leaves nothing to train on.",
             "Give a smaller one, or more data.",
+        )
+    return test
+
+
+def _of_test_files(
+    config: Config, examples: PlannedExamples, fate: Fates
+) -> npt.NDArray[np.bool_] | None:
+    """Which examples are of the named test files; None where there are none. Other examples that
+    ask the same are left out.
+
+    Raises:
+        UsageError: nothing is left to train on.
+    """
+    numbers = [number for number, source in enumerate(config.sources) if source.test]
+    if not numbers or examples.source is None or examples.group is None:
+        return None
+    test: npt.NDArray[np.bool_] = np.isin(examples.source, numbers)
+    asked = examples.group[test]
+    _drop(fate, ~test & np.isin(examples.group, asked[asked != NO_QUESTION]), Fate.CONTAMINATED)
+    if not (~test & (fate == Fate.USED)).any():
+        raise UsageError(
+            "The files of --test leave nothing to train on: every other row asks what one of "
+            "theirs asks.",
+            "Give other files.",
         )
     return test
 
@@ -61,18 +97,27 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     """
     options = config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
-    # Of equal examples the first in input order stays, whatever the order is later.
-    duplicate = doubles.repeats(examples.digest)
+    if examples.filtered is not None:
+        _drop(fate, examples.filtered > 0, Fate.FILTERED)
+    test = _of_test_files(config, examples, fate)
+    # Among those that are left, so that a double of one that is left out stays. By default the
+    # first in input order does, whatever the order is later.
+    equal = _doubles(examples, fate)
+    duplicate = np.zeros(len(examples), bool)
+    duplicate[equal[0]] = True
     if options.dedup:
         _drop(fate, duplicate, Fate.DUPLICATE)
     # Only now: what is dropped is no part of a side's share.
-    test = _in_test(options, examples, np.equal(fate, Fate.USED))
+    if test is None:
+        test = _in_test(options, examples, np.equal(fate, Fate.USED))
     given = _portions(config, examples, np.equal(fate, Fate.USED), test)
     if given is not None:
         _drop(fate, given.times == 0, Fate.OVER_BUDGET)
     rule = None
     if test is not None and examples.group is not None:
         used = np.equal(fate, Fate.USED)
+        if config.plan.test:  # rows that ask nothing may be in both
+            used &= examples.group != NO_QUESTION
         rule = sides.outcome(examples.group[used], test[used], options.test_size)
     times, asked = (given.times, given.asked) if given is not None else (None, ())
-    return Choice(fate, duplicate, test=test, times=times, rule=rule, asked=asked)
+    return Choice(fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal)

@@ -16,6 +16,7 @@ from stages.columns import Ints
 
 DIGEST = np.dtype([("a", "<u8"), ("b", "<u8")])
 Digests = npt.NDArray[np.void]
+Scores = npt.NDArray[np.float64]
 
 
 def digests_of(column: pa.ChunkedArray) -> Digests:
@@ -39,13 +40,14 @@ def _suspects(first_half: npt.NDArray[np.uint64]) -> Ints:
     return np.flatnonzero(repeated[place] == first_half)
 
 
-def _groups(digests: Digests) -> tuple[Ints, Ints]:
-    """The suspects sorted by digest, and for each of them the first example with its digest."""
+def _groups(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
+    """The suspects sorted by digest, and for each of them the example that stands for its digest:
+    the first, or that with the highest score; of equal scores the first, and NaN is the lowest."""
     halves: Any = digests  # a structured array gives its fields by name
     suspects = _suspects(np.ascontiguousarray(halves["a"]))
     a, b = halves["a"][suspects], halves["b"][suspects]
     # The last key counts first. The sort is stable, so equal examples stay in input order.
-    order = np.lexsort((b, a))
+    order = np.lexsort((b, a) if score is None else (-score[suspects], b, a))
     a, b = a[order], b[order]
     begins = np.ones(len(order), bool)
     begins[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
@@ -61,9 +63,14 @@ def repeats(digests: Digests) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def pairs(digests: Digests) -> tuple[Ints, Ints]:
-    """The examples that equal an earlier one, and for each the first that it equals."""
-    members, firsts = _groups(digests)
+def pairs(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
+    """The examples that equal one that stays, and for each the one that it equals.
+
+    Args:
+        score: the one with the highest stays, of several the first; NaN is the lowest. By default
+            the first stays.
+    """
+    members, firsts = _groups(digests, score)
     again = members != firsts
     return members[again], firsts[again]
 

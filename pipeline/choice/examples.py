@@ -37,6 +37,10 @@ class PlannedExamples:
         digest: 16 bytes each.
         group: what decides its side of a split and which are taken first; None where not needed.
         source: number of the source it comes from; None where there is one, without a name.
+        filtered: the number from 1 of the filter that leaves it out, 0 where none does; None
+            without filters.
+        score: what it is worth among its equals, more is better and NaN is least; None where the
+            first of them stays.
     """
 
     starts: Ints
@@ -46,6 +50,8 @@ class PlannedExamples:
     digest: Digests
     group: Groups | None = None
     source: npt.NDArray[np.int16] | None = None
+    filtered: npt.NDArray[np.uint16] | None = None
+    score: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.row)

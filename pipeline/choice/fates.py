@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.choice.sides import SplitRule
+from stages.columns import Ints
 
 Fates: TypeAlias = npt.NDArray[np.uint8]
 
@@ -61,6 +62,7 @@ class Choice:
         test: which examples are of the test side; None where there is one side.
         times: how often each example is stored, 0 where it is left out; None for once.
         rule: how the sides were made; None where there is one side.
+        doubles: the examples in ``duplicate``, and for each the one that it equals and that stays.
         asked: of each source, what its budget came to; empty where no source has a budget.
     """
 
@@ -70,6 +72,7 @@ class Choice:
     times: npt.NDArray[np.uint16] | None = None
     rule: SplitRule | None = None
     asked: tuple[Asked, ...] = ()
+    doubles: tuple[Ints, Ints] | None = None
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:

@@ -20,10 +20,11 @@ def COMMAND(
 ) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
     from pipeline.options.recipe import builds_of, notified_by
+    from pipeline.recipe.checked_before import checked
     from pipeline.run_build import build_and_report, build_each
 
     try:
-        configs = builds_of(recipe, changes, given_flags(given))
+        configs = builds_of(recipe, changes, given_flags(given), checked)
     except UsageError:
         session = current()  # who is to be notified may be readable all the same
         session.notify = session.notify or notified_by(recipe)

@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from pipeline import memory, tasks
-from pipeline.options.command_line import of_phase as options_of
-from pipeline.options.command_line import with_options
+from pipeline.options.command_line import of_phase, with_options
 from pipeline.options.local_path import LocalPath
-from stages.errors import UsageError
+from stages.errors import DataError, UsageError
 
 MODEL = "qwen2.5-7b-instruct"
 
@@ -22,7 +21,7 @@ MODEL = "qwen2.5-7b-instruct"
     "--task", type=click.Choice(tasks.names()), help="Task to train [the one that the rows fit]."
 )
 @click.option("--model", default=MODEL, show_default=True, help="Model that is trained.")
-@with_options(options_of("source"))
+@with_options(of_phase("source", but=("group_by",)))
 @click.option(
     "-o",
     "--output",
@@ -51,6 +50,13 @@ def COMMAND(
     memory.without_pandas()
     from pipeline.estimate.first_recipe import write
 
-    write(output, data, task, given)
-    click.echo(f"look at it, then: pipeline plan {output}; pipeline build {output}", err=True)
+    why = write(output, data, task, given)
     click.echo(str(output))
+    if why:
+        listed = "".join(f"\n  {one}" for one in why)
+        raise DataError(
+            f"{output} is written, but a build of it is refused:{listed}",
+            "Change the recipe, another model included, and see what it gives with: "
+            f"pipeline plan {output}",
+        )
+    click.echo(f"look at it, then: pipeline plan {output}; pipeline build {output}", err=True)

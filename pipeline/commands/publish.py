@@ -13,14 +13,20 @@ from pipeline.options.config import default_cache
 @click.command(name="publish", help="Publish a build: hf://org/name, s3://bucket/path or a folder.")
 @click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("address")
-@click.option("--title", default="", help="Title of the dataset card [of task and model].")
-@click.option("--license", "licence", default="", metavar="ID", help="For the card: apache-2.0.")
+@click.option("--title", default="", help="Title of the dataset card [that of the recipe].")
 @click.option(
-    "--source",
-    "sources",
+    "--license",
+    "licence",
+    default="",
+    metavar="ID",
+    help="Licence, for the card: apache-2.0 [that of the recipe].",
+)
+@click.option(
+    "--origin",
+    "origins",
     multiple=True,
     metavar="TEXT",
-    help="For the card: where rows come from, with their licence; may be repeated.",
+    help="Where rows are from, for the card; may be repeated [as in the recipe].",
 )
 @click.option(
     "--recipe",
@@ -39,7 +45,7 @@ def COMMAND(
     address: str,
     title: str,
     licence: str,
-    sources: tuple[str, ...],
+    origins: tuple[str, ...],
     recipe: Path | None,
     with_rejects: bool,
     public: bool,
@@ -58,7 +64,7 @@ def COMMAND(
     done = publish(
         build,
         address,
-        Publisher(title=title, license=licence, sources=sources, recipe=text),
+        Publisher(title=title, license=licence, origins=origins, recipe=text),
         cache_dir=cache_dir or default_cache(),
         report=reporter(quiet),
         with_rejects=with_rejects,

@@ -12,7 +12,8 @@ from typing import Any
 
 from pipeline import tasks
 from pipeline.estimate.fitting import Looks, fitting
-from pipeline.estimate.forecast import glimpses
+from pipeline.estimate.forecast import Forecast, forecast, glimpses
+from pipeline.estimate.refusals import long_enough, reasons
 from pipeline.inputs.detection import recognise_glimpse
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from, not_read, stem
@@ -50,11 +51,16 @@ class _Group:
     rows: int
 
 
-def write(path: Path, data: tuple[str, ...], task: str | None, given: Mapping[str, Any]) -> None:
+def write(
+    path: Path, data: tuple[str, ...], task: str | None, given: Mapping[str, Any]
+) -> list[str]:
     """Write the recipe.
 
     Args:
         given: the options of sources, and the model, as click parsed them.
+
+    Returns:
+        Why a build of it would be refused, as far as sampled rows show; nothing if it would not.
 
     Raises:
         UsageError: the rows are for several tasks.
@@ -66,11 +72,24 @@ def write(path: Path, data: tuple[str, ...], task: str | None, given: Mapping[st
     task = task or fitting(data, given, every)
     config = config_from(task, data, given)
     groups = _grouped(looks, config)
-    model = _model(path, config.parts.model)
-    text = "\n".join([*_head(task, model), *_body(groups, task, given, path), ""])
+    head = _head(task, _model(path, config.parts.model))
+
+    def put(why: Sequence[str] = ()) -> Forecast:
+        lines = [*head, *map("# {}".format, why), *_body(groups, task, given, path), ""]
+        path.write_text("\n".join(lines), "utf-8")
+        (config,) = builds_of(path)
+        return forecast(config)
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    builds_of(path)  # it is a recipe
+    estimate = put()
+    length = long_enough(estimate)
+    if length is not None:
+        given = {**given, "max_length": length}
+        estimate = put()
+    why = reasons(estimate)
+    if why:
+        put(["As it stands, a build of it is refused:", *(f"  {one}" for one in why)])
+    return why
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> Looks:

@@ -13,7 +13,7 @@ from pipeline.options.command_line import config_from
 from pipeline.options.config import default_cache
 from pipeline.sources import Located
 from stages.contract import Glimpse
-from stages.errors import DataError, PipelineError, UsageError
+from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
 
 Looks: TypeAlias = list[tuple[str, Located, str, Glimpse]]  # as ``forecast.glimpses`` gives them
 
@@ -58,7 +58,7 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
     """The error that helps most: one about the rows, rather than that no format fits them."""
-    knowing = {t: e for t, e in errors.items() if "format fits rows" not in e.what} or errors
+    knowing = {t: e for t, e in errors.items() if not isinstance(e, UnknownFormatError)} or errors
     if len(knowing) == 1:
         (error,) = knowing.values()
         return error

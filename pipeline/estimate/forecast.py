@@ -15,8 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline.estimate.filtered import FilteredSample
+from pipeline.estimate.mixture import MixtureSample, mixture
 from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
+from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
+from pipeline.manifest.source_records import SourceRecord
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
@@ -38,7 +42,7 @@ MOST_FILES = 48
 MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PLANNED = 50_000  # examples that the packing table is worked out on
 _NO_LIMIT = 1 << 30
-_IDS = {"input_ids", "chosen_ids", "rejected_ids"}
+_IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,9 @@ class Sampled:
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
         long: examples that a build refuses for their length, trimmed as it trims them.
+        left: at least so many are neither refused nor left out by a filter.
+        chosen: what filters leave out.
+        mixture: examples by source.
         read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
 
@@ -94,8 +101,11 @@ class Sampled:
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
     long: int = 0
+    left: int = 0
+    chosen: FilteredSample = field(default_factory=FilteredSample)
     read: Counter[int] = field(default_factory=Counter)
     lost: Counter[int] = field(default_factory=Counter)
+    mixture: MixtureSample = field(default_factory=MixtureSample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,13 @@ class Forecast:
         return round(self.rows * len(made.lengths) / max(made.rows, 1))
 
 
+def mixture_of(estimate: Forecast) -> list[SourceRecord]:
+    """What each source of a build would give, about."""
+    made = estimate.sampled
+    rows = {n: estimate.rows_of({n}) / max(read, 1) for n, read in made.read.items()}
+    return mixture(estimate.recipe.config, made.mixture, rows)
+
+
 def glimpses(
     files: Sequence[Located], salvage: Sequence[bool] = (False,), empty: str = "refuse"
 ) -> list[tuple[str, Located, str, Glimpse]]:
@@ -152,7 +169,9 @@ def glimpses(
 
 
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
-    detection = recognise_glimpse(glimpse, file.origin, config.only(file.source))
+    own = config.only(file.source)
+    with said_of_source(*own.sources):
+        detection = recognise_glimpse(glimpse, file.origin, own)
     if detection.change is not None:
         one, other = detection.change
         raise DataError(
@@ -244,7 +263,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         trained=np.zeros(0, np.int64),
         shown=[],
     )
-    lengths, trained, rows, large, tokens, long = [], [], 0, 0, 0, 0
+    lengths, trained, rows, large, tokens, long, left = [], [], 0, 0, 0, 0, 0
     rated = Margins() if recipe.task.kind.compares else None
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
@@ -256,7 +275,12 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         longer = _too_long(own, look, records=records, batch=batch)
         long += longer
         made.lost[look.source] += longer
+        # What is too long is refused before a filter sees it.
+        batch = made.chosen.left(own.config, look.source, batch)
+        fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
+        left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
+        made.mixture.add(look.source, batch, own.config.plan.longest_example)
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
         if own.splits_turns and "messages" in batch.schema.names:
@@ -272,6 +296,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         tokens=tokens,
         margins=rated,
         long=long,
+        left=left,
     )
 
 
@@ -317,7 +342,7 @@ def would_stop(estimate: Forecast) -> bool:
         lost = sum(made.lost[number] for number in limit.sources)
         rows = max(estimate.rows_of(limit.sources), read)
         refused |= too_many(round(lost / max(read, 1) * rows), rows, limit.share)
-    return len(made.lengths) <= made.long or refused or reversed_pairs
+    return not made.left or refused or reversed_pairs
 
 
 def packing_table(estimate: Forecast) -> list[dict[str, Any]]:

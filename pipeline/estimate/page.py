@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -10,8 +11,11 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
-from pipeline.estimate.forecast import Forecast, packing_table, would_stop
+from pipeline.estimate.forecast import Forecast, mixture_of, packing_table, would_stop
+from pipeline.manifest import in_words as mixtures
 from pipeline.manifest.json_records import as_json as of_record
+from pipeline.manifest.json_records import from_json
+from pipeline.manifest.source_records import SourceRecord
 from pipeline.shards.margins import Margins
 from pipeline.sources.local import in_words
 from pipeline.view.drawing import Drawer
@@ -178,6 +182,8 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
                 for code, count in sample.refused.most_common()
             },
         },
+        "filters": [asdict(one) for one in sample.chosen.tallies.values()],
+        "sources": [of_record(one) for one in mixture_of(forecast)],
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
@@ -241,6 +247,16 @@ def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 
 
+def _filter_lines(plan: dict[str, Any]) -> Iterator[str]:
+    for number, one in enumerate(plan["filters"]):
+        null = f", {one['null']} of them because it is null" if one["null"] else ""
+        name = f"{one['source']}: " if one["source"] else ""
+        yield (
+            f"{'' if number else 'filters':<9} {name}{one['expression']} leaves out "
+            f"{one['examples']} of {one['of']} sampled examples{null}"
+        )
+
+
 def _margin_lines(plan: dict[str, Any]) -> Iterator[str]:
     margins = plan["margins"]
     if margins and margins["present"]:
@@ -280,6 +296,8 @@ def as_text(forecast: Forecast) -> str:
         *_input_lines(plan),
         f"stages    {' -> '.join(plan['stages'])}",
         *_reject_lines(plan),
+        *_filter_lines(plan),
+        *mixtures.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
         *_margin_lines(plan),
         *_length_lines(plan),
     ]

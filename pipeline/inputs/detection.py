@@ -12,6 +12,7 @@ from dataclasses import replace
 from pipeline import tasks
 from pipeline.inputs.questions import ask
 from pipeline.inputs.reading import format_options, selection_of
+from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
 from stages import formats, readers
@@ -143,6 +144,10 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
         for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
+    if config.source.filter:
+        from pipeline.inputs.filter_names import require_known  # few builds have a filter
+
+        require_known(config, rows, where)
     for option, column in missing:
         raise UsageError(
             f"{option}: no sampled row of {where} has {column}.",
@@ -267,9 +272,10 @@ def recognise_all(sources: Sequence[Input], config: Config) -> list[Detection]:
     found: dict[int, Detection] = {}
     for number, source in enumerate(sources):
         own = config.only(source.source)
-        glimpse = _glimpse(source, own, each)
-        if not is_empty(glimpse):
-            found[number] = _of_glimpse(source, glimpse, own)
+        with said_of_source(*own.sources):
+            glimpse = _glimpse(source, own, each)
+            if not is_empty(glimpse):
+                found[number] = _of_glimpse(source, glimpse, own)
     empty = [source.origin for number, source in enumerate(sources) if number not in found]
     refuse_empty(empty, len(sources), config.judge.empty)
     return [

@@ -23,4 +23,10 @@ def format_options(config: Config) -> FormatOptions:
 
 def selection_of(config: Config) -> Selection:
     """Which rows and columns are read."""
-    return Selection(tuple(map(condition, config.source.where)), config.source.ignore)
+    source = config.source
+    filtered: tuple[str, ...] = ()
+    if source.filter:
+        from stages.rows.expressions import parse  # few builds have a filter
+
+        filtered = tuple(path for text in source.filter for path in parse(text).columns)
+    return Selection(tuple(map(condition, source.where)), source.ignore, filtered)

@@ -75,12 +75,39 @@ class ExampleCounts(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class FilterCounts(JsonRecord):
+    """What one ``--filter`` left out of what those before it left.
+
+    Attributes:
+        source: of a build of named sources; None otherwise.
+        examples: left out; ``null``: those of them for which it is null.
+        rows: rows that it was the last to leave nothing of.
+    """
+
+    expression: str
+    source: str | None
+    examples: int
+    null: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleCounts(JsonRecord):
+    """Examples of one source that ``--dedup`` left out for equal ones of another, or of its own."""
+
+    source: str
+    kept_in: str
+    examples: int
+
+
+@dataclass(frozen=True, slots=True)
 class SidesRecord(JsonRecord):
     """How examples were split into train and test.
 
     Attributes:
-        by: ``question`` or ``column``: rows that are equal in it are on one side; ``source``
-            where sources of the build differ in this.
+        by: ``question`` or ``column``: rows that are equal in it are on one side; ``source`` where
+            sources of the build differ in this; ``files`` where ``--test`` names those of the test
+            split.
         column: of ``--group-by``.
         asked: the share of ``--test-size``; ``share``: of the examples that are in test.
         deviation: the standard deviation of that share over seeds, which follows from the groups.

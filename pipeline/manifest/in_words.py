@@ -25,6 +25,8 @@ def sides(record: SidesRecord | None) -> list[str]:
     """Lines for the summary of a build with a test split."""
     if record is None:
         return []
+    if record.by == "files":
+        return [f"test      {record.share:.2%} of the examples: those of the named files"]
     named = {"question": "questions", "column": f"values of {record.column}"}
     what = named.get(record.by, "questions or values of columns")
     lines = [
@@ -39,20 +41,45 @@ def sides(record: SidesRecord | None) -> list[str]:
     return lines
 
 
-def sources(records: Sequence[SourceRecord]) -> list[str]:
-    """Lines for the summary of a build of named sources."""
+def choice(manifest: Manifest) -> list[str]:
+    """Lines for the summary of a build that filters, or that drops doubles of named sources."""
+    lines = []
+    for number, one in enumerate(manifest.filters):
+        null = f", {one.null} of them because it is null" if one.null else ""
+        name = f"{one.source}: " if one.source else ""
+        label = "" if number else "filters"
+        lines.append(
+            f"{label:<9} {name}{one.expression} leaves out {one.examples} examples{null} "
+            f"({one.rows} whole rows)"
+        )
+    for number, pair in enumerate(manifest.doubles):
+        label = "" if number else "doubles"
+        kept = "itself" if pair.source == pair.kept_in else pair.kept_in
+        lines.append(f"{label:<9} {pair.examples} examples of {pair.source} are in {kept} too")
+    return lines
+
+
+def sources(records: Sequence[SourceRecord], about: str = "") -> list[str]:
+    """Lines for the summary of a build of named sources; ``about`` stands before numbers that are
+    not exact."""
     lines: list[str] = []
     for one in records:
         train = one.splits["train"]
-        copies = f" from {one.has.examples}" if train.examples != one.has.examples else ""
-        asked = ", ".join(f"{name} {value:g}" for name, value in one.asked.items())
+        if not one.has.examples and "test" in one.splits:
+            lines.append(
+                f"{'' if lines else 'sources':<9} {one.name}: {one.splits['test'].examples} "
+                "examples of the test split"
+            )
+            continue
+        has = f" from {one.has.examples}" if train.examples != one.has.examples else ""
+        asked = ", ".join(f"{name} {value:,.10g}" for name, value in one.asked.items())
         lines.append(
-            f"{'' if lines else 'sources':<9} {one.name}: {train.examples} examples{copies}, "
-            f"{train.trained} trained tokens, {one.share:.2%} of them"
+            f"{'' if lines else 'sources':<9} {one.name}: {about}{train.examples} examples{has}, "
+            f"{about}{train.trained} trained tokens, {one.share:.2%} of them"
             + (f" (asked: {asked})" if asked else "")
         )
     return lines + [
-        f"warning   {one.name} gives {one.given:g} of the {one.amount:g} "
+        f"warning   {one.name} gives {one.given:,.10g} of the {one.amount:,.10g} "
         f"{one.unit.replace('_', ' ')} asked for: add data, or give it more epochs"
         for one in records
         if one.short

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from pipeline.manifest.counts import (
     AnswerTokens,
+    DoubleCounts,
     ExampleCounts,
+    FilterCounts,
     Inference,
     MarginCounts,
     PackingCounts,
@@ -211,13 +213,13 @@ class PublishedRecord(JsonRecord):
 
     Attributes:
         of: ``content_sha256`` of the manifest of the build that it is a copy of.
-        license, sources: as its publisher gave them.
+        license, origins: as its publisher or its recipe gave them.
         with_rejects: ``rejects.jsonl`` has the text of refused rows.
     """
 
     of: str
     license: str | None
-    sources: tuple[str, ...]
+    origins: tuple[str, ...]
     with_rejects: bool
 
 
@@ -232,6 +234,8 @@ class Manifest(Sealed):
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
         sides: None without ``--test-size``; ``sources``: empty where they have no names.
+        filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
+            out, by the sources of what it left out and of what stays.
         for_: the trainer of ``--for``.
         export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
@@ -258,6 +262,8 @@ class Manifest(Sealed):
     splits: Mapping[str, SplitRecord]
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
     sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
+    filters: tuple[FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
+    doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
@@ -96,18 +95,4 @@ def _own(name: str, value: v.Value, sentence: str) -> Option:
 
 
 NAME = _own("name", v.Text(), "What a source or build is called in messages and in --set.")
-FILTER = _own("filter", v.Text(), "Use only examples for which this expression is true.")
-OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET, "filter": FILTER}
-
-
-def require_planned(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse keys that are declared, and that nothing plans by yet.
-
-    Raises:
-        UsageError: one of them is given.
-    """
-    if given.get("filter") is not None:
-        raise UsageError(
-            f"filter of source {name!r} is not built by this version.",
-            "Leave it out: every row is then used.",
-        )
+OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET}

@@ -82,9 +82,10 @@ def of_task(task: Task) -> tuple[Decorator, ...]:
     return tuple(option for name, option in _BY_NAME.items() if name not in others)
 
 
-def of_phase(phase: str) -> tuple[Decorator, ...]:
-    """The options of one phase."""
-    return tuple(option for name, option in _BY_NAME.items() if PHASE_OF[name] == phase)
+def of_phase(phase: str, but: tuple[str, ...] = ()) -> tuple[Decorator, ...]:
+    """The options of one phase, without some."""
+    names = [name for name in _BY_NAME if PHASE_OF[name] == phase and name not in but]
+    return tuple(_BY_NAME[name] for name in names)
 
 
 def not_read(name: str, task: str) -> str | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.phases import (
     PHASE_OF,
     PHASES,
     RECORDED,
+    UNLESS_DEFAULT,
     JudgeOptions,
     PartOptions,
     PlanOptions,
@@ -25,6 +26,9 @@ from pipeline.options.phases import (
     default_cache,
 )
 from stages.errors import UsageError
+
+if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
+    from stages.rows.carried import Carried
 
 __all__ = [
     "PHASES",
@@ -40,6 +44,8 @@ __all__ = [
     "default_cache",
     "from_record",
 ]
+
+TRAIN, TEST = "train", "test"  # the sources of a command that names files of its test split
 
 # The order of a manifest's first options. Files that were written keep their order of keys, so this
 # is never changed; an option that is not listed comes after them, in the order of its phase.
@@ -66,18 +72,25 @@ class Source:
         name: empty for the one source of a command.
         max_reject: share of its refused rows that fails the build; None where they count with
             those of the other sources, towards the limit of the build.
+        license, origin: for the dataset card; None where they are those of the build.
+        test: its examples are the test split.
     """
 
     options: SourceOptions
     name: str = ""
     max_reject: float | None = None
     budget: Budget = field(default_factory=Budget)
+    license: str | None = None
+    origin: str | None = None
+    test: bool = False
 
     @property
     def recorded(self) -> dict[str, object]:
         """The source in a manifest's options."""
-        own = {"name": self.name, "max_reject": self.max_reject}
-        return own | _in_order(_recorded(self.options)) | _recorded(self.budget)
+        own: dict[str, object] = {"name": self.name, "max_reject": self.max_reject}
+        own |= {"test": True} if self.test else {}
+        said = {"license": self.license, "origin": self.origin}
+        return own | _in_order(_recorded(self.options)) | _recorded(self.budget) | said
 
     @classmethod
     def of_record(cls, recorded: Mapping[str, Any], data: tuple[str, ...]) -> Source:
@@ -88,7 +101,29 @@ class Source:
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
-        return cls(options, str(values["name"]), values["max_reject"], budget)
+        said = {name: values.get(name) for name in ("license", "origin")}
+        test = bool(values.get("test"))
+        return cls(options, str(values["name"]), values["max_reject"], budget, test=test, **said)
+
+
+def with_test(
+    sources: tuple[Source, ...], test: tuple[str, ...], common: SourceOptions
+) -> tuple[Source, ...]:
+    """The same, and the source that is the test split, where files of it are named.
+
+    Args:
+        common: how its rows are read, but for ``data``.
+
+    Raises:
+        UsageError: another source has its name.
+    """
+    if not test:
+        return sources
+    if not sources[0].name:  # the one source of a command
+        sources = (replace(sources[0], name=TRAIN),)
+    if TEST in (one.name for one in sources):
+        raise UsageError("A source is called 'test', as that of --test is.", "Rename it.")
+    return (*sources, Source(replace(common, data=test), TEST, test=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +139,8 @@ class Config:
     def __post_init__(self) -> None:
         for one in self.sources:
             self._require_fitting(one.options)
-        require_mixture({one.name: one.budget for one in self.sources}, self.plan.total)
+        trained = {one.name: one.budget for one in self.sources if not one.test}
+        require_mixture(trained, self.plan.total)
 
     def _require_fitting(self, source: SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
@@ -118,6 +154,7 @@ class Config:
                 f"--reasoning mask is not for {self.task}.",
                 "Leave it out, or use --reasoning strip.",
             )
+        _require_figures(source, self.parts)
         if source.group_by is not None and not self.plan.test_size:
             raise UsageError(
                 "--group-by is for builds with a test split.", "Give --test-size, or leave it out."
@@ -137,7 +174,8 @@ class Config:
         values = by_phase(given)
         source = Source(SourceOptions(**values.pop("source")))
         made = {phase: PHASES[phase](**values[phase]) for phase in values}
-        return cls(sources=(source,), **made)
+        sources = with_test((source,), made["plan"].test, source.options)
+        return cls(sources=sources, **made)
 
     @classmethod
     def of_record(
@@ -218,10 +256,24 @@ class Config:
         return bool(self.sources[0].name)
 
     @property
+    def carried(self) -> Carried:
+        """What the parts of the one source have of a row because something chooses by it."""
+        from pipeline.options.asked import carried  # few builds do
+
+        return carried(self.source, self.plan)
+
+    @property
     def for_parts(self) -> dict[str, object]:
         """What the parts of one source depend on beside the model and the bytes of their splits."""
-        derived = {"longest_example": self.plan.longest_example, "groups": self.groups}
-        return _in_order(_recorded(self.source) | _recorded(self.parts)) | derived
+        carried = self.carried
+        derived = {
+            "longest_example": self.plan.longest_example,
+            "groups": self.groups,
+            "carried": [carried.paths, carried.counts],
+        }
+        # Not the filters: a part has what they read, whatever they say about it.
+        source = {name: x for name, x in _recorded(self.source).items() if name != "filter"}
+        return _in_order(source | _recorded(self.parts)) | derived
 
     @property
     def for_build(self) -> dict[str, object]:
@@ -233,6 +285,21 @@ class Config:
         if self.sources == (Source(self.sources[0].options),):
             return _in_order(_recorded(self.sources[0].options) | common)
         return _in_order(common) | {"sources": [one.recorded for one in self.sources]}
+
+
+def _require_figures(source: SourceOptions, parts: PartOptions) -> None:
+    """The examples of the task have the figures that filters read."""
+    kind = parts.kind
+    foreign = {"margin": not kind.compares, "n_steps": not kind.marks, "n_turns": kind.marks}
+    for text in source.filter:
+        from stages.rows.expressions import parse  # few builds have a filter
+
+        for name in parse(text).figures:
+            if foreign.get(name):
+                raise UsageError(
+                    f"--filter {text!r} reads {name}, which examples of {parts.task} do not have.",
+                    f'For a column of that name write "{name}" in double quotes.',
+                )
 
 
 def by_phase(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -254,8 +321,10 @@ def _recorded(options: Any) -> dict[str, object]:
     recorded = {}
     for option in fields(options):
         written = option.metadata.get(RECORDED, _plain)
-        if written is not None:
-            recorded[option.name] = written(getattr(options, option.name))
+        value = getattr(options, option.name)
+        default = option.metadata.get(UNLESS_DEFAULT) and value == option.default
+        if written is not None and not default:
+            recorded[option.name] = written(value)
     return recorded
 
 

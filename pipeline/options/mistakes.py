@@ -36,7 +36,8 @@ class Mistakes:
         line = self._line(place)
         there = self._elsewhere(place) or (f"{self.where}:{line}" if line else self.where)
         sentence = what if what.endswith((".", "?")) else f"{what}."
-        entry = (line, f"{there}: {_table(place)}{sentence}", remedy)
+        where = "" if sentence.startswith(f"{there} ") else f"{there}: "
+        entry = (line, f"{where}{_table(place)}{sentence}", remedy)
         if entry not in self._found:
             self._found.append(entry)
 
@@ -74,7 +75,7 @@ class Mistakes:
 
 def _table(place: Sequence[str | int]) -> str:
     """Which of several tables a key is in."""
-    if len(place) > 2 and place[0] in ("source", "build"):
+    if len(place) > 1 and place[0] in ("source", "build"):
         return f"{place[0]} {int(place[1]) + 1}: "
     return ""
 

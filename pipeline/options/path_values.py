@@ -129,7 +129,7 @@ class Data(Texts):
 
     @property
     def words(self) -> str:
-        return "paths"
+        return "one path or several"
 
     def of_pydantic(self) -> Any:
         from typing import Annotated

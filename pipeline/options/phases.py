@@ -19,6 +19,7 @@ from pipeline.options import many_values as many
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
+from pipeline.options.keeping import FIRST, Keep
 from pipeline.options.shell import Command
 from stages import catalog, layouts
 from stages.errors import UsageError
@@ -27,6 +28,8 @@ from stages.rows.selection import condition
 
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts
+UNLESS_DEFAULT = "recorded unless it is the default"  # so files without the option stay as they are
+_GIVEN = {UNLESS_DEFAULT: True}
 _OPTION = "option"
 
 
@@ -113,6 +116,13 @@ def _limits(limits: Mapping[str, float]) -> None:
     with_tolerances(limits)
 
 
+def _expression(text: str) -> None:
+    """Raises UsageError where a text is no expression."""
+    from stages.rows.expressions import parse  # few builds have a filter
+
+    parse(text)
+
+
 def _trainers() -> list[str]:
     return [name.replace("_", "-") for name in catalog.names("pipeline.exports")]
 
@@ -139,6 +149,7 @@ class SourceOptions:
     map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
     ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
     where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
+    filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which it is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.")
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.")
@@ -155,6 +166,8 @@ class SourceOptions:
     def __post_init__(self) -> None:
         for text in self.where:
             condition(text)  # raises where it cannot be read
+        for text in self.filter:
+            _expression(text)
         if self.group_by == "":
             raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
         if self.reasoning == "mask" and self.train_on == "all":
@@ -213,8 +226,10 @@ class PlanOptions:
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
     stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.")
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
+    dedup_keep: str = option(FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN)
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
+    test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
     total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
 
@@ -236,8 +251,14 @@ class PlanOptions:
             raise UsageError(
                 f"--pack-within part is not for layout {self.layout}.", "Leave it out."
             )
+        if Keep.of(self.dedup_keep).column and not self.dedup:
+            raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+        if self.test and self.test_size:
+            raise UsageError(
+                "--test and --test-size both say what the test split is.", "Leave one out."
+            )
         if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
@@ -257,12 +278,16 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """What a build is held to before it is published; no row of a shard depends on it."""
+    """What a build is held to before it is published, and what its dataset card says of it; no row
+    of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.")
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
+    title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].")
+    license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True)
+    origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject <= 1:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.options import recipe_file
-from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget, require_planned
+from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
 from pipeline.options.command_line import default_output, not_read
-from pipeline.options.config import PHASES, Config, Source, SourceOptions
+from pipeline.options.config import PHASES, Config, Source, SourceOptions, with_test
 from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
-from pipeline.options.recipe_check import checked
 from stages.errors import UsageError
 from stages.files.toml_lines import Place
 
@@ -24,17 +23,22 @@ _NEEDED = ("task", "data", "model")
 _EVERY = {**OPTIONS, **OF_SOURCE}
 _BY_KEY = {option.key: name for name, option in _EVERY.items()}
 Values = Mapping[str, Any]
+Check = Callable[[Values, Mistakes], dict[str, Any]]
 Made = TypeVar("Made")
 
 
 def builds_of(
-    path: Path, changes: Sequence[str] = (), flags: Values | None = None
+    path: Path,
+    changes: Sequence[str] = (),
+    flags: Values | None = None,
+    check: Check | None = None,
 ) -> tuple[Config, ...]:
     """The builds that a recipe describes, in its order.
 
     Args:
         changes: ``KEY=VALUE`` of ``--set``.
         flags: options of the command line, by name; each replaces what the recipe says of it.
+        check: does what ``recipe_check.checked`` does.
 
     Raises:
         UsageError: the file is not TOML, or something in it is no recipe; all mistakes are named.
@@ -46,7 +50,7 @@ def builds_of(
             inner.pop(option.key, None)
         table[option.key] = value
         mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
-    return configs_of(table, mistakes, path.parent, path.stem)
+    return configs_of(table, mistakes, path.parent, path.stem, check)
 
 
 def notified_by(path: Path) -> str | None:
@@ -60,18 +64,22 @@ def notified_by(path: Path) -> str | None:
 
 
 def configs_of(
-    table: Values, mistakes: Mistakes, folder: Path, stem: str = ""
+    table: Values,
+    mistakes: Mistakes,
+    folder: Path,
+    stem: str = "",
+    check: Check | None = None,
 ) -> tuple[Config, ...]:
     """The builds of a recipe's table.
 
     Args:
         folder: where builds go whose output is not said.
-        stem: what builds of named sources are called then.
+        stem: what builds of named sources are called then; ``check``: see ``builds_of``.
 
     Raises:
         UsageError: the table has mistakes.
     """
-    top = checked(table, mistakes)
+    top = (check or _checked)(table, mistakes)
     sources, builds = top.pop("source", None), top.pop("build", None)
     _require_named("source", sources or (), mistakes, needed=("name", "data"))
     _require_named("build", builds or (), mistakes)
@@ -86,6 +94,12 @@ def configs_of(
     return tuple(filter(None, made))
 
 
+def _checked(table: Values, mistakes: Mistakes) -> dict[str, Any]:
+    from pipeline.options import recipe_check  # it imports pydantic
+
+    return recipe_check.checked(table, mistakes)
+
+
 def _require_named(
     kind: str, tables: Sequence[Values], mistakes: Mistakes, needed: Sequence[str] = ()
 ) -> None:
@@ -98,7 +112,7 @@ def _require_named(
                 mistakes.add(place, f"it has no {key}", f"A {kind} needs {' and '.join(needed)}.")
         name = one.get("name")
         if name == "" or name in seen:
-            why = f"{name!r} is the name of two of them" if name else "the name is empty"
+            why = f"two of them are called {name!r}" if name else "the name is empty"
             mistakes.add((*place, "name"), why, "Give each a name of its own.")
         seen |= {name} if name else set()
 
@@ -174,7 +188,11 @@ class _Reading:
         if None in sources or None in made.values():
             return None
         read = tuple(one for one in sources if one is not None)
-        return self._tried(lambda: Config(sources=read, **made), table)
+        return self._tried(lambda: self._config(table, read, made), table)
+
+    def _config(self, table: _Table, read: tuple[Source, ...], made: Values) -> Config:
+        common = SourceOptions(**{"data": (), **_of("source", table.values)})
+        return Config(sources=with_test(read, made["plan"].test, common), **made)
 
     def _lacks(self, name: str) -> bool:
         if name in self.table.values or (name == "data" and self.sources):
@@ -201,11 +219,12 @@ class _Reading:
             return None
         amounts = {name: value for name, value in own.items() if name in BUDGET}
         budget = self._tried(partial(Budget, **amounts), table)
-        self._tried(partial(require_planned, own.get("name", ""), own), table)
         options = self._tried(partial(SourceOptions, **_of("source", table.values)), table)
         if options is None or budget is None:
             return None
-        return Source(options, own.get("name", ""), own.get("max_reject"), budget)
+        # What the top says of these is the build's, so it is no source's own.
+        said: dict[str, Any] = {n: own.get(n) for n in ("max_reject", "license", "origin")}
+        return Source(options, own.get("name", ""), budget=budget, **said)
 
     def _settled(self, table: _Table) -> _Table:
         """The table with values as ``Config`` has them, but for those that are none."""

@@ -98,6 +98,8 @@ def _set(table: dict[str, Any], change: str, mistakes: Mistakes) -> None:
     place = (*place, key)
     if len(keys) > 1:  # an entry of a table; the rest of the name may have dots
         entries = inner.get(key)
+        if entries is None:
+            mistakes.said[place] = f"--set {change}"
         if isinstance(entries, Words) and key in _BY_KEY:
             entries = _BY_KEY[key].value.loosened(entries)
         inner[key] = dict(entries) if isinstance(entries, dict) else {}
@@ -155,7 +157,9 @@ def _replaced(value: Any, place: Place, mistakes: Mistakes) -> Any:
 
 
 def _dotted(place: Place) -> str:
-    return ".".join(map(str, place))
+    """The key of a place, without the table and the items that a message names otherwise."""
+    own = place[2:] if place[0] in _TABLES else place
+    return ".".join(key for key in own if isinstance(key, str))
 
 
 def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mistakes) -> None:

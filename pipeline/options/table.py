@@ -14,9 +14,10 @@ def config_of(task: object, data: object, table: Mapping[str, Any], where: str) 
     """The build that a table describes.
 
     Args:
-        task: its name; ``data``: a path or several.
+        task: its name; ``data``: a path or several; None where the table has sources.
         table: options by their names on the command line, with ``_`` or ``-``; flags as booleans,
-            options that may be given several times as lists, NAME=VALUE options as tables.
+            options that may be given several times as lists, NAME=VALUE options as tables; sources
+            as a list of tables.
         where: what a message calls the table.
 
     Raises:
@@ -25,6 +26,9 @@ def config_of(task: object, data: object, table: Mapping[str, Any], where: str) 
     from pipeline.options import recipe, recipe_file  # what only recipes need takes a while
 
     mistakes = Mistakes(where)
-    spelled = recipe_file.spelled({**table, "task": task, "data": data}, mistakes)
+    given = {**table, "task": task} | ({} if data is None else {"data": data})
+    spelled = recipe_file.spelled(given, mistakes)
+    if spelled.pop("build", None) is not None:
+        mistakes.add(("build",), "a call makes one build", f"Call {where} for each.")
     (config,) = recipe.configs_of(spelled, mistakes, Path())
     return config

@@ -42,7 +42,7 @@ PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
     grouped = (groups.NAME,) if recipe.config.grouped else ()
-    return [*PLAN_COLUMNS, *grouped, *recipe.task.stored]
+    return [*PLAN_COLUMNS, *grouped, *recipe.config.carried.columns, *recipe.task.stored]
 
 
 @dataclass(slots=True)

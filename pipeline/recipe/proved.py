@@ -1,23 +1,19 @@
 """A model as a build has it: what its probes saw, proved now or by a build before.
 
 A verdict is kept in the cache under a hash of all that it depends on: profile, tokenizer, the
-options that probes look at, the versions of the libraries that they ask, and the code. One that is
-damaged, or of another key, is none: then the probes run. A model that fails is never kept.
+options that probes look at, the versions of the libraries that they ask, and the code. A model that
+fails is never kept.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from pipeline import tasks
-from pipeline.manifest import seal
-from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
+from pipeline.recipe import kept_answers
 from pipeline.recipe.declared import resolved
 from pipeline.recipe.fingerprints import code_version, hash_of
 from stages import probes
@@ -82,31 +78,10 @@ def _kept(
     """What was proved of a subject, from the cache or now."""
     versions = [encoders.version_of(name) for name in (*encoders.BACKENDS, "jinja2")]
     key = hash_of([kind, subject, versions, code_version()])
-    path = cache / "proved" / f"{key}.json"
-    found = _read(path, key)
-    if found is not None:
+    folder = cache / "proved"
+    found = kept_answers.read(folder, key)
+    if found is not None and all(isinstance(value, str) for value in found.values()):
         return found
     proved = dict(prove())
-    temporary = path.with_name(f"{key}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(temporary, seal.sealed({"key": key, "proved": proved}))
-        temporary.replace(path)
-    except OSError:  # without a writable cache it is proved again each time
-        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
-            temporary.unlink()
+    kept_answers.write(folder, key, proved)
     return proved
-
-
-def _read(path: Path, key: str) -> dict[str, str] | None:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    if seal.problem(data) is not None:
-        return None
-    content = json.loads(data)
-    proved = content.get("proved")
-    if content.get("key") != key or not isinstance(proved, dict):
-        return None
-    return proved if all(isinstance(value, str) for value in proved.values()) else None

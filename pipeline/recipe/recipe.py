@@ -124,6 +124,7 @@ class Recipe:
             stop_text=config.source.stop_text,
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,
+            carried=config.carried,
         )
 
     @property

@@ -28,6 +28,8 @@ def documents(row: Row) -> list[Row]:
         doc: Row = {n: row[n][span] for n in ("input_ids", "labels", "loss_weights") if n in row}
         if "row_ids" in row:
             doc["row_id"] = row["row_ids"][index]
+        if "sources" in row:
+            doc["source"] = row["sources"][index]
         if "step_positions" in row:
             at = np.asarray(row["step_positions"])
             inside = (at >= start) & (at < span.stop)

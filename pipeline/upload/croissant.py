@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.build_dir.build import Build
 from pipeline.card.front_matter import title
-from pipeline.card.publisher import Publisher
+from pipeline.card.publisher import Publisher, licenses, said_of_sources
 from pipeline.manifest.dataset_files import write_json
 from pipeline.upload import view
 from stages.files import file_hash
@@ -92,13 +92,15 @@ def _field(split: str, column: pa.Field) -> dict[str, Any]:
     return {**field, "repeated": True} if repeated else field
 
 
-def _records(split: str, work: Path) -> dict[str, Any]:
+def _records(split: str, work: Path, *, once: bool) -> dict[str, Any]:
     schema = pq.read_schema(work / view.name_of(split))
+    # Of a source that is used several times, rows have copies.
+    key = {"key": {"@id": f"{split}/row_id"}} if once else {}
     return {
         "@type": "cr:RecordSet",
         "@id": split,
         "name": split,
-        "key": {"@id": f"{split}/row_id"},
+        **key,
         "field": [_field(split, column) for column in schema],
     }
 
@@ -127,15 +129,18 @@ def describe(
         ),
         "keywords": ["posttrain-pipeline", manifest.task, manifest.model.name],
     }
-    if publisher.license:
-        about["license"] = publisher.license
-    if publisher.sources:
-        about["isBasedOn"] = list(publisher.sources)
+    found = licenses(manifest, publisher)
+    if found:
+        about["license"] = found[0] if len(found) == 1 else found
+    origins = [*publisher.origins, *(one.origin for one in said_of_sources(manifest))]
+    if any(origins):
+        about["isBasedOn"] = list(dict.fromkeys(filter(None, origins)))
     about["distribution"] = [
         *(_file(n, files[n], (work / n).stat().st_size, _PARQUET) for n in views),
         *(_file(one.path, one.sha256, one.bytes, _ARROW) for one in shards),
     ]
-    about["recordSet"] = [_records(split, work) for split in build.splits]
+    once = not manifest.examples.copies
+    about["recordSet"] = [_records(split, work, once=once) for split in build.splits]
     return about
 
 

@@ -12,7 +12,7 @@ from pipeline import report as report_page
 from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build
 from pipeline.card.publisher import Publisher
-from pipeline.manifest.json_records import as_json, dump, sealed
+from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.records import REJECTS, RUN, Reject
 from pipeline.upload import croissant, view
@@ -20,10 +20,12 @@ from stages.errors import UsageError
 from stages.files import file_hash
 
 _NO_RUN = "`run.json`, which says on which machine the build was made, is left out."
-_NO_REJECTS = (
-    "In `rejects.jsonl` and `report.html` the text of refused rows is left out; their ids, lines "
-    "and codes are there."
+_NO_TEXTS = (
+    "The text of rows that are not in the dataset is left out of `report.html` and of lists such "
+    "as `rejects.jsonl`; their ids, lines and codes are there."
 )
+# Lists of rows that are not in the dataset: which of their keys quote a row, or what it is like.
+_QUOTES = {REJECTS: ("detail", "raw"), "contaminated.jsonl": ("match", "said", "question")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,23 @@ class _WithoutTexts(Build):
             yield replace(one, raw="", detail="")  # details quote the row
 
 
+def _unquoted(source: Path, target: Path, keys: tuple[str, ...]) -> None:
+    """Copy a list of rows with empty texts in place of these."""
+    with source.open("rb") as lines, target.open("wb") as file:
+        for line in lines:
+            file.write(json.dumps({**json.loads(line), **dict.fromkeys(keys, "")}).encode() + b"\n")
+
+
 def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) -> None:
     """Write the files that are made for readers, and those that are written in another way."""
     view.write(build, work)
     said = [_NO_RUN] if (build.folder / RUN).is_file() else []
-    if (build.folder / REJECTS).is_file() and not with_rejects:  # exports have none
-        said.append(_NO_REJECTS)
+    quoting = [name for name in _QUOTES if (build.folder / name).is_file()]  # exports have none
+    if quoting and not with_rejects:
+        said.append(_NO_TEXTS)
+        for name in quoting:
+            _unquoted(build.folder / name, work / name, _QUOTES[name])
         quiet = _WithoutTexts(build.folder, build.manifest)
-        with (work / REJECTS).open("wb") as lines:
-            for one in quiet.rejects():
-                lines.write(json.dumps(as_json(one)).encode() + b"\n")
         (work / report_page.REPORT).write_bytes(report_page.make(quiet).encode())
     told = replace(publisher, view=f"{view.FOLDER}/*.parquet", left_out=tuple(said))
     (work / card.CARD).write_bytes(card.make(build, told).encode())
@@ -108,6 +117,7 @@ def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bo
         raise UsageError(
             f"{build.folder} is a published copy.", "Publish the build that it was made from."
         )
+    publisher = publisher.about(build.manifest)
     _made(build, work, publisher, with_rejects)
     mine = {p.relative_to(work).as_posix() for p in work.rglob("*") if p.is_file()}
     files = {**build.manifest.files, **{n: file_hash.sha256(work / n) for n in sorted(mine)}}
@@ -115,7 +125,7 @@ def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bo
     record = PublishedRecord(
         of=build.manifest.content_sha256,
         license=publisher.license or None,
-        sources=publisher.sources,
+        origins=publisher.origins,
         with_rejects=with_rejects,
     )
     manifest = sealed(replace(build.manifest, files=dict(sorted(files.items())), published=record))

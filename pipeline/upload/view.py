@@ -22,7 +22,7 @@ from stages.models.encoders import parsed
 
 FOLDER = "view"
 _ROWS = 1024  # examples that are decoded at a time
-_CARRIED = ("step_labels", "margin")
+_CARRIED = ("source", "step_labels", "margin")
 
 
 def name_of(split: str) -> str:

@@ -16,7 +16,7 @@ from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.conversations import templated
 from stages.detection import likely_columns
-from stages.errors import DataError, RowError, UndecidedError
+from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError
 from stages.format import Format
 from stages.kinds import Kind
 from stages.rows.column_names import plain
@@ -134,27 +134,27 @@ def _offered(kind: Kind) -> str:
     return ", ".join(f.name for f in formats.usable_for(kind))
 
 
-def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> DataError:
+def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> UnknownFormatError:
     keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12])
     mapped = _mapped(rows, kind)
     if mapped:
-        return DataError(
+        return UnknownFormatError(
             f"{where}: no format of {kind.words} fits rows with the columns {keys}.",
             f"Did you mean {mapped}?",
         )
     likely = likely_columns.offer(rows, kind)
     if likely:
-        return DataError(
+        return UnknownFormatError(
             f"{where}: no format of {kind.words} fits rows with the columns {keys}.", likely
         )
     near = _nearest(rows, kind)
     if near is not None:
-        return DataError(
+        return UnknownFormatError(
             f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
             f"Fix the values, or name the columns with --map or another format with --format "
             f"({_offered(kind)}).",
         )
-    return DataError(
+    return UnknownFormatError(
         f"{where}: no format of {kind.words} fits rows with the columns {keys or '(none)'}.",
         f"Name the columns with --map, or the format with --format ({_offered(kind)}).",
     )

@@ -31,9 +31,10 @@ from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
-from stages.rows import groups, notes, null_fields
+from stages.rows import carried, groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
-from stages.rows.selection import Selection, renamed, replaced
+from stages.rows.carried import Carried
+from stages.rows.selection import Selection, renamed, replaced, rest
 from stages.rows.unread import Tally, left_over, require_asked
 from stages.rows.watched import EMPTY, Watched
 
@@ -55,6 +56,7 @@ class Normalize:
         stop_text: what to do with the text of a stop token at the end of an answer.
         group_by: what decides which rows are on one side of a split (``rows.groups``); None where
             rows are not split.
+        carried: what is kept of rows because a build chooses by it.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -72,6 +74,7 @@ class Normalize:
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
     group_by: str | None = None
+    carried: Carried = field(default_factory=Carried)
 
     @functools.cached_property
     def example_kind(self) -> Kind:
@@ -85,7 +88,7 @@ class Normalize:
     @property
     def writes(self) -> tuple[str, ...]:
         grouped = () if self.group_by is None else (groups.NAME,)
-        return IDENTITY + self.example_kind.columns + grouped
+        return IDENTITY + self.example_kind.columns + grouped + self.carried.columns
 
     def _treat_reasoning(self, example: Example) -> None:
         for turns in self.example_kind.turns(example):
@@ -148,14 +151,16 @@ class Normalize:
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
-        left = left_over(row, examples, printed=self.printed, taken=self.options.columns.values())
+        taken = (*self.options.columns.values(), *self.carried.paths)
+        left = left_over(row, examples, printed=self.printed, taken=taken)
         decided = {*self.selection.decided, self.group_by}
         left = [one for one in left if one.path not in decided]
         for one in left:
             if one.path not in self._settled:
                 require_asked(one, self.kind, examples)
         for one in left:
-            self.tally.add(one.path, one.value)
+            if one.path not in self.carried.paths:
+                self.tally.add(one.path, one.value)
 
     def _account_replaced(self, data: Row) -> None:
         """Count what ``--map`` replaced."""
@@ -195,7 +200,7 @@ class Normalize:
         return (
             self.kind.plain
             and not self.options.columns
-            and self.selection == Selection()
+            and not self.selection.changes
             and not self.fans_out
             and self.train_on != "all"
             and not self.strip_reasoning
@@ -234,6 +239,11 @@ class Normalize:
 
     def _columns(self, records: Sequence[Record], some: plain.Plain) -> Batch:
         for column, values in some.unread.items():
+            if any(f"{path}.".startswith(f"{column}.") for path in self.carried.paths):
+                left = (one for value in values for one in rest(column, value, self.carried.paths))
+                for path, value in left:
+                    self.tally.add(path, value)
+                continue
             for value in values:
                 if value not in EMPTY:
                     self.tally.add(column, value)
@@ -244,6 +254,11 @@ class Normalize:
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         batch = self._normalized(records)
+        if self.carried.columns:
+            kind = self.example_kind
+            # The steps of a raw PRM row begin with its problem.
+            texts = kind.texts[1:] if self.raw and kind.marks else kind.texts
+            batch = carried.put(batch, self.carried, texts, kind.compares, records)
         if self.group_by is None:
             return batch
         return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)

@@ -24,6 +24,7 @@ from stages.rows.selection import lookup
 
 NAME = "group"
 BY_QUESTION = ""
+NO_QUESTION = 0  # the group of rows that ask nothing
 NO_GROUP = "no_group"  # the code of rows without a value in the column of --group-by
 _OTHERS = re.compile(r"\W+")
 
@@ -87,4 +88,6 @@ def put(
         missing = np.array([line not in found for line in lines], bool)
         details = [f"no value in {by!r}, by which rows are grouped"] * int(missing.sum())
         batch = columns.refuse(batch, missing, NO_GROUP, details)
-    return columns.put(batch, NAME, pa.array([found.get(line, 0) for line in lines], pa.uint64()))
+    return columns.put(
+        batch, NAME, pa.array([found.get(line, NO_QUESTION) for line in lines], pa.uint64())
+    )

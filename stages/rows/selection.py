@@ -101,10 +101,17 @@ class Selection:
         where: all of them must be true of a row.
         ignore: columns that are removed; ``messages[].name`` is a key of every object in a list,
             ``tree.**.state`` a key of every object in a tree, at any depth.
+        filtered: columns that filters of examples read.
     """
 
     where: tuple[Condition, ...] = ()
     ignore: tuple[str, ...] = ()
+    filtered: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether rows or columns are left out before rows become examples."""
+        return bool(self.where or self.ignore)
 
     def takes(self, row: Row) -> bool:
         """Whether the row is to be used."""
@@ -118,8 +125,8 @@ class Selection:
 
     @property
     def decided(self) -> frozenset[str]:
-        """Columns of conditions: they were used, so they do not count as unread."""
-        return frozenset(condition.column for condition in self.where)
+        """Columns of conditions and filters: they were used, so they do not count as unread."""
+        return frozenset((*(condition.column for condition in self.where), *self.filtered))
 
 
 def renamed(row: Row, mapping: Mapping[str, str]) -> Row:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.choice.examples import PlannedExamples
-from pipeline.choice.fates import Asked, Fate
+from pipeline.choice.fates import Asked, Choice, Fate
 from pipeline.choice.sides import TEST, TRAIN
 from pipeline.manifest.source_records import Portion, SourceRecord
 from pipeline.options.config import Config, Source
-from pipeline.shards.plan import ShardPlan
 
 Sources: TypeAlias = npt.NDArray[np.int16]
 Times: TypeAlias = npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]]
@@ -37,16 +36,16 @@ def _asked(source: Source, total: int | None) -> dict[str, float]:
     return {name.replace("_", "-"): value for name, value in source.budget.given.items()}
 
 
-def records(config: Config, plan: ShardPlan) -> tuple[SourceRecord, ...]:
+def records(config: Config, examples: PlannedExamples, choice: Choice) -> tuple[SourceRecord, ...]:
     """The manifest's ``sources``; empty where the one source has no name, and is used whole."""
-    choice, sources, of = plan.choice, config.sources, plan.examples.source
+    sources, of = config.sources, examples.source
     total = config.plan.total
     if of is None:
         if total is None:
             return ()
-        of = np.zeros(len(plan.examples), np.int16)
-    counted = partial(_portions, plan.examples, of, len(sources))
-    test = np.zeros(len(plan.examples), bool) if choice.test is None else choice.test
+        of = np.zeros(len(examples), np.int16)
+    counted = partial(_portions, examples, of, len(sources))
+    test = np.zeros(len(examples), bool) if choice.test is None else choice.test
     stored = choice.used if choice.times is None else choice.times.astype(np.int64)
     # What a budget chose from: whatever it left out, and whatever it took.
     chosen_from = choice.used | (choice.fate == Fate.OVER_BUDGET)

@@ -1,0 +1,57 @@
+"""What filters and ``--dedup`` left out of a build, by filter and by source: for its manifest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline.choice.fates import Fate
+from pipeline.choice.filters import Filtered
+from pipeline.manifest.counts import DoubleCounts, FilterCounts
+from pipeline.options.config import Config
+from pipeline.shards.plan import ShardPlan
+
+
+def filters(config: Config, plan: ShardPlan, filtered: Filtered | None) -> tuple[FilterCounts, ...]:
+    """What each filter left out; empty without filters."""
+    if filtered is None:
+        return ()
+    count = len(filtered.filters) + 1
+    examples = np.bincount(filtered.by, minlength=count).tolist()
+    null = np.bincount(filtered.by[filtered.null], minlength=count).tolist()
+    rows = np.bincount(_of_rows(plan, filtered), minlength=count).tolist()
+    return tuple(
+        FilterCounts(
+            expression=text,
+            source=config.sources[source].name or None,
+            examples=examples[number],
+            null=null[number],
+            rows=rows[number],
+        )
+        for number, (source, text) in enumerate(filtered.filters, 1)
+    )
+
+
+def _of_rows(plan: ShardPlan, filtered: Filtered) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    """Of each row whose examples are all filtered, the last filter that one of them came to."""
+    row = plan.examples.row
+    if not len(row):
+        return filtered.by
+    begin = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+    every = np.logical_and.reduceat(plan.choice.fate == Fate.FILTERED, begin)
+    last: np.ndarray[tuple[int], np.dtype[np.uint16]] = np.maximum.reduceat(filtered.by, begin)
+    return last[every]
+
+
+def doubles(config: Config, plan: ShardPlan) -> tuple[DoubleCounts, ...]:
+    """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
+    source, pairs = plan.examples.source, plan.choice.doubles
+    if source is None or pairs is None or not config.plan.dedup:
+        return ()
+    names = [one.name for one in config.sources]
+    gone, stays = source[pairs[0]].astype(np.int64), source[pairs[1]]
+    counts = np.bincount(gone * len(names) + stays, minlength=len(names) ** 2)
+    return tuple(
+        DoubleCounts(source=names[at // len(names)], kept_in=names[at % len(names)], examples=count)
+        for at, count in enumerate(counts.tolist())
+        if count
+    )

@@ -1,0 +1,310 @@
+"""Expressions of ``--filter``: from text to a tree. They can compare and compute, and nothing else.
+
+The language is the part of SQL's that looks at one row: no query, no sum over rows, no function
+but those of ``FUNCTIONS``. A name is a figure of the example (``FIGURES``) or a column of the row,
+with dots for what is inside; in double quotes it is always a column.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from stages.errors import UsageError
+
+FIGURES = {
+    "n_tokens": "tokens of the example; of a pair, of the longer side",
+    "n_trained": "tokens of it that are trained",
+    "n_turns": "turns of it without system turns; of a pair, of the longer side",
+    "n_characters": "characters of its texts; of a pair, of the longer side",
+    "n_steps": "steps of a solution (prm)",
+    "margin": "margin of a pair (rm)",
+}
+FUNCTIONS = {  # by name: how many values they take, None for any number of them
+    "lower": 1,
+    "upper": 1,
+    "length": 1,
+    "abs": 1,
+    "contains": 2,
+    "starts_with": 2,
+    "ends_with": 2,
+    "coalesce": None,
+}
+_WORDS = ("and", "or", "not", "in", "is", "null", "true", "false", "between")
+_SAME = {"==": "=", "<>": "!="}
+_COMPARING = ("=", "!=", "<", "<=", ">", ">=")
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\w.])
+    | (?P<text>'(?:[^']|'')*')
+    | (?P<column>"(?:[^"]|"")+")
+    | (?P<name>[^\W\d]\w*(?:\.\w+)*)
+    | (?P<sign><=|>=|<>|!=|==|[-+*/%<>=(),])
+    | (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+_LONGEST, _DEEPEST = 10_000, 40  # characters; levels of parentheses, signs and functions
+_WHOLE = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of an expression, and how it is computed.
+
+    Attributes:
+        kind: number, text, truth, column, figure; negate, not, and, or, null (is it?), in,
+            between; a sign; or the name of a function.
+        at: where it begins in the text, from 0.
+        value: of a literal or a name; the values of ``in``.
+    """
+
+    kind: str
+    at: int
+    value: Any = None
+    parts: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        """The node and all below it."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One ``--filter``.
+
+    Attributes:
+        columns: paths of raw columns; ``figures``: names of those that it reads.
+        expected: names that it says a value for where there is none.
+    """
+
+    text: str
+    tree: Node
+    columns: tuple[str, ...]
+    figures: tuple[str, ...]
+    expected: frozenset[str]
+
+
+def refuse(text: str, at: int, why: str, remedy: str = "") -> NoReturn:
+    """Raise UsageError for what stands at a place of an expression."""
+    near = text[at:].split(maxsplit=1)
+    there = f"at {near[0][:30]!r} (character {at + 1})" if near else "at its end"
+    raise UsageError(f"--filter {text!r}, {there}: {why}.", remedy or "See: docs/choosing.md.")
+
+
+def key_of(kind: str, name: str) -> str:
+    """A name with what it is the name of, a column or a figure: the two may share one."""
+    return f"{kind} {name}"
+
+
+class _Parser:
+    """Reads one expression, from the loosest operation to the tightest."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = list(self._cut())
+        self._next = 0
+        self._depth = 0
+
+    def _cut(self) -> Iterator[tuple[str, str, int]]:
+        """Kind, text and place of each token; the last one is the end."""
+        place = 0
+        while True:
+            found = _TOKEN.match(self.text, place)
+            if found is None:
+                start = place + len(self.text[place:]) - len(self.text[place:].lstrip())
+                quote = self.text[start] in "'\""
+                refuse(self.text, start, "this quote is not closed" if quote else _NOTHING)
+            kind = str(found.lastgroup)
+            word, at = found[kind], found.start(kind)
+            if kind == "name" and word.lower() in _WORDS:
+                kind, word = "word", word.lower()
+            yield kind, _SAME.get(word, word), at
+            if kind == "end":
+                return
+            place = found.end()
+
+    def _taken(self, *words: str) -> str | None:
+        """The next token, if it is one of these words or signs."""
+        kind, word, _ = self._tokens[self._next]
+        if kind in ("word", "sign") and word in words:
+            self._next += 1
+            return word
+        return None
+
+    def _require(self, sign: str, why: str) -> None:
+        if self._taken(sign) is None:
+            refuse(self.text, self._tokens[self._next][2], why)
+
+    @property
+    def _at(self) -> int:
+        return self._tokens[self._next][2]
+
+    def whole(self) -> Node:
+        """The expression."""
+        tree = self._either()
+        kind, _, at = self._tokens[self._next]
+        if kind != "end":
+            chained = self._taken(*_COMPARING)
+            why = "comparisons are joined by AND" if chained else "AND, OR or an end is expected"
+            refuse(self.text, at, why)
+        return tree
+
+    def _either(self) -> Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            refuse(self.text, self._at, "it is nested too deeply", "Write several filters.")
+        parts, at = [self._both()], self._at
+        while self._taken("or"):
+            parts.append(self._both())
+        self._depth -= 1
+        return Node("or", at, parts=tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _both(self) -> Node:
+        parts, at = [self._negated()], self._at
+        while self._taken("and"):
+            parts.append(self._negated())
+        return Node("and", at, parts=tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _negated(self) -> Node:
+        at, times = self._at, 0
+        while self._taken("not"):
+            times += 1
+        node = self._compared()
+        if not times:
+            return node
+        once = Node("not", at, parts=(node,))
+        return once if times % 2 else Node("not", at, parts=(once,))
+
+    def _compared(self) -> Node:
+        left, at = self._sum(), self._at
+        sign = self._taken(*_COMPARING)
+        if sign:
+            return Node(sign, at, parts=(left, self._sum()))
+        if self._taken("is"):
+            return self._is(left, at)
+        turned = self._taken("not")
+        if self._taken("in"):
+            node = Node("in", at, self._literals(), (left,))
+        elif self._taken("between"):
+            low = self._sum()
+            self._require("and", "BETWEEN is followed by two values with AND between them")
+            node = Node("between", at, parts=(left, low, self._sum()))
+        elif turned:
+            refuse(self.text, self._at, "IN or BETWEEN is expected after NOT")
+        else:
+            return left
+        return Node("not", at, parts=(node,)) if turned else node
+
+    def _is(self, left: Node, at: int) -> Node:
+        turned = self._taken("not")
+        self._require("null", "NULL is expected after IS")
+        node = Node("null", at, parts=(left,))
+        return Node("not", at, parts=(node,)) if turned else node
+
+    def _literals(self) -> tuple[Node, ...]:
+        """The numbers or texts of an IN."""
+        self._require("(", "IN is followed by values in parentheses")
+        found: list[Node] = []
+        while not found or self._taken(","):
+            minus = self._taken("-")
+            node = self._primary()
+            if node.kind not in ("number", "text") or (minus and node.kind == "text"):
+                refuse(self.text, node.at, "IN takes numbers or texts")
+            found.append(Node("number", node.at, -node.value) if minus else node)
+        self._require(")", "a comma or a closing parenthesis is expected")
+        return tuple(found)
+
+    def _sum(self) -> Node:
+        node = self._product()
+        while (at := self._at) >= 0 and (sign := self._taken("+", "-")):
+            node = Node(sign, at, parts=(node, self._product()))
+        return node
+
+    def _product(self) -> Node:
+        node = self._signed()
+        while (at := self._at) >= 0 and (sign := self._taken("*", "/", "%")):
+            node = Node(sign, at, parts=(node, self._signed()))
+        return node
+
+    def _signed(self) -> Node:
+        at, times = self._at, 0
+        while sign := self._taken("-", "+"):
+            times += sign == "-"
+        node = self._primary()
+        return Node("negate", at, parts=(node,)) if times % 2 else node
+
+    def _primary(self) -> Node:
+        kind, word, at = self._tokens[self._next]
+        self._next += kind != "end"
+        if kind == "number":
+            return Node("number", at, _number(word))
+        if kind == "text":
+            return Node("text", at, word[1:-1].replace("''", "'"))
+        if kind == "column":
+            return Node("column", at, word[1:-1].replace('""', '"'))
+        if kind == "name":
+            called = self._taken("(")
+            return self._call(word, at) if called else _named(word, at)
+        if word in ("true", "false") and kind == "word":
+            return Node("truth", at, word == "true")
+        if word == "(":
+            node = self._either()
+            self._require(")", "a closing parenthesis is expected")
+            return node
+        null = word == "null" and kind == "word"
+        refuse(self.text, at, "write IS NULL or IS NOT NULL" if null else "a value is expected")
+
+    def _call(self, word: str, at: int) -> Node:
+        name = word.lower()
+        if name not in FUNCTIONS:
+            known = ", ".join(FUNCTIONS)
+            refuse(self.text, at, f"there is no function {word}", f"There are {known}.")
+        values = [self._either()]
+        while self._taken(","):
+            values.append(self._either())
+        self._require(")", "a comma or a closing parenthesis is expected")
+        wanted = FUNCTIONS[name]
+        if wanted not in (None, len(values)):
+            refuse(self.text, at, f"{name} takes {wanted} value{'s' * (wanted != 1)}")
+        return Node(name, at, parts=tuple(values))
+
+
+_NOTHING = "this is no name, number, text or sign"
+
+
+def _number(word: str) -> int | float:
+    value = int(word) if word.isdigit() else float(word)
+    return value if abs(value) < _WHOLE else float(value)
+
+
+def _named(word: str, at: int) -> Node:
+    return Node("figure" if word in FIGURES else "column", at, word)
+
+
+@functools.lru_cache(maxsize=256)
+def parse(text: str) -> Expression:
+    """The expression of a text.
+
+    Raises:
+        UsageError: it is none; the message names the place.
+    """
+    if len(text) > _LONGEST:
+        raise UsageError(f"A --filter has {len(text)} characters.", "Write several filters.")
+    if not text.strip():
+        raise UsageError("--filter is empty.", 'For example --filter "n_tokens <= 2048".')
+    tree = _Parser(text).whole()
+    every = list(tree.walk())
+    columns = dict.fromkeys(str(one.value) for one in every if one.kind == "column")
+    figures = dict.fromkeys(str(one.value) for one in every if one.kind == "figure")
+    if not columns and not figures:
+        known = ", ".join(FIGURES)
+        refuse(text, 0, "it reads no column and no figure", f"Figures are {known}.")
+    asking = [below for one in every if one.kind in ("null", "coalesce") for below in one.walk()]
+    expected = frozenset(str(one.value) for one in asking if one.kind in ("column", "figure"))
+    return Expression(text, tree, tuple(columns), tuple(figures), expected)

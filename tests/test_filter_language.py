@@ -1,0 +1,386 @@
+"""The language of ``--filter``: what it says of a row is what a naive reading of it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.choice.filters import SourceFilters
+from pipeline.choice.values import Seen
+from pipeline.options.asked import carried
+from pipeline.options.phases import PlanOptions, SourceOptions
+from stages.contract import Record
+from stages.errors import DataError, UsageError
+from stages.rows import carried as carrying
+from stages.rows.expressions import FIGURES, FUNCTIONS, parse
+
+Row = dict[str, Any]
+Said = tuple[str, Callable[[Row], Any]]  # an expression, and what it means
+WHOLE = st.integers(-50, 50)
+FLOATS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 2))
+TEXTS = st.text(st.sampled_from("aB c'é"), max_size=4)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {"n_tokens": st.integers(1, 60), "n_trained": st.integers(0, 60)},
+        optional={
+            "a": st.none() | WHOLE,
+            "f": st.none() | WHOLE | FLOATS,
+            "t": st.none() | TEXTS,
+            "b": st.none() | st.booleans(),
+            "meta": st.none() | st.fixed_dictionaries({}, optional={"q": FLOATS}),
+        },
+    ),
+    max_size=12,
+)
+
+
+def _get(row: Row, path: str) -> Any:
+    here: Any = row
+    for key in path.split("."):
+        here = here.get(key) if isinstance(here, dict) else None
+    return here
+
+
+def _column(path: str) -> Said:
+    return path, lambda row: _get(row, path)
+
+
+def _literal(value: Any) -> Said:
+    text = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+    return text, lambda row: value
+
+
+def _lifted(text: str, function: Callable[..., Any], *parts: Said) -> Said:
+    """Null where a part is null."""
+
+    def value(row: Row) -> Any:
+        values = [part[1](row) for part in parts]
+        return None if None in values else function(*values)
+
+    return text.format(*(part[0] for part in parts)), value
+
+
+def _computed(sign: str, left: Said, right: Said) -> Said:
+    def compute(x: float, y: float) -> float | None:
+        x, y = float(x), float(y)
+        if sign in "/%" and y == 0:
+            return None
+        found = {
+            "+": lambda: x + y,
+            "-": lambda: x - y,
+            "*": lambda: x * y,
+            "/": lambda: x / y,
+            "%": lambda: x % y,
+        }[sign]()
+        return None if math.isnan(found) else found
+
+    return _lifted("({} " + sign + " {})", compute, left, right)
+
+
+def _first(*parts: Said) -> Said:
+    def value(row: Row) -> Any:
+        return next((x for part in parts if (x := part[1](row)) is not None), None)
+
+    return f"coalesce({', '.join(part[0] for part in parts)})", value
+
+
+NUMBERS = st.recursive(
+    st.sampled_from(["a", "f", "meta.q", "n_tokens", "n_trained"]).map(_column)
+    | (WHOLE | FLOATS).filter(lambda x: x >= 0).map(_literal),
+    lambda inner: st.one_of(
+        st.builds(_computed, st.sampled_from("+-*/%"), inner, inner),
+        inner.map(lambda one: _lifted("(-{})", lambda x: -float(x), one)),
+        inner.map(lambda one: _lifted("abs({})", lambda x: abs(float(x)), one)),
+        st.builds(_first, inner, inner),
+        st.just(_lifted("length({})", len, _column("t"))),
+    ),
+    max_leaves=3,
+)
+WORDS = st.one_of(
+    st.just(_column("t")),
+    TEXTS.map(_literal),
+    st.just(_lifted("lower({})", str.lower, _column("t"))),
+    st.just(_lifted("upper({})", str.upper, _column("t"))),
+    TEXTS.map(lambda text: _first(_column("t"), _literal(text))),
+)
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda x, y: x == y,
+    "==": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+    "<>": lambda x, y: x != y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+}
+FIND: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, part: part in text,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
+
+
+def _and(left: Said, right: Said) -> Said:
+    def value(row: Row) -> Any:
+        both = (left[1](row), right[1](row))
+        return False if False in both else None if None in both else True
+
+    return f"({left[0]} and {right[0]})", value
+
+
+def _or(left: Said, right: Said) -> Said:
+    def value(row: Row) -> Any:
+        both = (left[1](row), right[1](row))
+        return True if True in both else None if None in both else False
+
+    return f"({left[0]} OR {right[0]})", value
+
+
+def _is_null(one: Said, turned: bool) -> Said:
+    words = "is not null" if turned else "IS NULL"
+    return f"{one[0]} {words}", lambda row: (one[1](row) is None) != turned
+
+
+def _among(one: Said, values: list[Any], turned: bool) -> Said:
+    words = f"{{}} {'not ' * turned}in ({', '.join(_literal(x)[0] for x in values)})"
+    return _lifted(words, lambda x: (x in values) != turned, one)
+
+
+CONDITIONS = st.recursive(
+    st.one_of(
+        st.sampled_from(sorted(COMPARE)).flatmap(
+            lambda sign: st.one_of(
+                st.builds(lambda x, y: _lifted(f"{{}} {sign} {{}}", COMPARE[sign], x, y), N, N)
+                for N in (NUMBERS, WORDS)
+            )
+        ),
+        st.just(_column("b")),
+        st.sampled_from(["= true", "!= FALSE"]).map(
+            lambda words: _lifted(f"{{}} {words}", bool, _column("b"))
+        ),
+        st.builds(
+            lambda name, x, y: _lifted(f"{name}({{}}, {{}})", FIND[name], x, y),
+            st.sampled_from(sorted(FIND)),
+            WORDS,
+            WORDS,
+        ),
+        st.builds(
+            lambda x, low, high: _lifted(
+                "{} between {} and {}", lambda x, low, high: low <= x <= high, x, low, high
+            ),
+            st.just(_column("a")),
+            WHOLE.map(_literal),
+            WHOLE.map(_literal),
+        ),
+        st.builds(_is_null, NUMBERS | WORDS, st.booleans()),
+        st.builds(_among, st.just(_column("a")), st.lists(WHOLE, min_size=1), st.booleans()),
+        st.builds(_among, WORDS, st.lists(TEXTS, min_size=1), st.booleans()),
+    ),
+    lambda inner: st.one_of(
+        st.builds(_and, inner, inner),
+        st.builds(_or, inner, inner),
+        inner.map(lambda one: _lifted("not ({})", lambda x: not x, one)),
+    ),
+    max_leaves=4,
+)
+
+
+def _options(*filters: str) -> SourceOptions:
+    return SourceOptions(("x.jsonl",), filter=filters)
+
+
+def _batch(rows: list[Row], asked: carrying.Carried) -> pa.RecordBatch:
+    """What parts have of rows."""
+    data = [{k: x for k, x in row.items() if not k.startswith("n_")} for row in rows]
+    records = [Record(line, None, b"", one) for line, one in enumerate(data)]
+    columns = {
+        "line": pa.array(range(len(rows)), pa.int64()),
+        "length": pa.array([row["n_tokens"] for row in rows], pa.int32()),
+        "trained": pa.array([row["n_trained"] for row in rows], pa.int32()),
+    }
+    return carrying.put(pa.RecordBatch.from_pydict(columns), asked, (), False, records)
+
+
+def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
+    """The number of the filter that drops each row, and whether that one is null."""
+    asked = carried(_options(*filters), PlanOptions())
+    batch = _batch(rows, asked)
+    seen = Seen(asked.paths)
+    if asked.paths:
+        seen.add(batch, lambda at: f"x.jsonl:{at + 1}")
+    machine = SourceFilters(tuple(map(parse, filters)), asked.paths, seen)
+    by, null = machine.apply(batch)
+    return by.tolist(), null.tolist()
+
+
+@settings(max_examples=150)
+@given(CONDITIONS, ROWS)
+def test_a_filter_says_what_a_naive_reading_says(said: Said, rows: list[Row]) -> None:
+    text, meaning = said
+    try:
+        parse(text)
+    except UsageError as error:
+        assert "reads no column" in error.what  # noqa: PT017  # literals alone
+        return
+    by, null = applied(rows, text)
+    wanted = [meaning(row) for row in rows]
+    assert by == [int(value is not True) for value in wanted], text
+    assert null == [value is None for value in wanted], text
+
+
+@settings(max_examples=40)
+@given(CONDITIONS, CONDITIONS, ROWS, st.randoms())
+def test_the_order_of_rows_and_pieces_changes_nothing(
+    one: Said, other: Said, rows: list[Row], random: Any
+) -> None:
+    """A row counts for the first filter that is not true for it."""
+    texts = []
+    for text, _ in (one, other):
+        try:
+            parse(text)
+        except UsageError:
+            return
+        texts.append(text)
+    by, null = applied(rows, *texts)
+    alone = [applied(rows, text)[0] for text in texts]
+    assert by == [1 if first else 2 if second else 0 for first, second in zip(*alone, strict=True)]
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    again = applied([rows[at] for at in order], *texts)
+    assert again == ([by[at] for at in order], [null[at] for at in order])
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "why"),
+    [
+        ("n_tokens >", "at its end", "a value is expected"),
+        ("n_tokens > 3 $ 4", "at '$' (character 14)", "no name, number, text or sign"),
+        ("t = 'x", 'at "\'x" (character 5)', "quote is not closed"),
+        ("(a = 1", "at its end", "closing parenthesis"),
+        ("a = 1)", "at ')' (character 6)", "AND, OR or an end"),
+        ("a = 1 b", "at 'b' (character 7)", "AND, OR or an end"),
+        ("1 < a < 3", "at '<' (character 7)", "joined by AND"),
+        ("a = null", "at 'null' (character 5)", "IS NULL"),
+        ("a is 3", "at '3' (character 6)", "NULL is expected"),
+        ("a in 3", "at '3' (character 6)", "parentheses"),
+        ("a in ()", "at ')' (character 7)", "a value is expected"),
+        ("a in (b)", "at 'b)' (character 7)", "numbers or texts"),
+        ("a not 3", "at '3' (character 7)", "IN or BETWEEN"),
+        ("a between 3", "at its end", "AND between"),
+        ("lower(t, t) = 'x'", "at 'lower(t,' (character 1)", "takes 1 value"),
+        ("1 = 1", "at '1' (character 1)", "no column and no figure"),
+        ("12a = 1", "at '12a' (character 1)", "no name, number"),
+        ("(" * 60 + "a" + ")" * 60, "character 41", "nested too deeply"),
+        # What SQL has beyond one row, or code:
+        ("sum(a) > 3", "at 'sum(a)' (character 1)", "no function sum"),
+        ("random() > 0.5", "at 'random()'", "no function random"),
+        ("read_csv('x') = 1", "at \"read_csv('x')\"", "no function read_csv"),
+        ("row_number() over (order by a) > 1", "at 'row_number()'", "no function"),
+        ("a in (select 1)", "at 'select' (character 7)", "numbers or texts"),
+        ("__import__('os')", "at \"__import__('os')\"", "no function"),
+        ("a; drop", "at ';'", "no name, number"),
+        ("cast(a as int) = 1", "at 'cast(a'", "no function cast"),
+    ],
+)
+def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse(text)
+    assert at in raised.value.what
+    assert why in f"{raised.value.what} {raised.value.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a > 'x'", "at '>' (character 3): a number is compared with a text"),
+        ("a", "it gives a number, not true or false"),
+        ("t", "it gives a text"),
+        ("a and b", "at 'a' (character 1): true or false is needed here, and this is a number"),
+        ("not t", "true or false is needed here, and this is a text"),
+        ("b > true", "never more or less"),
+        ("a in ('x')", "a number is compared with a text"),
+        ("a in (1, 'x')", "a number is compared with a text"),
+        ("length(a) > 1", "a text is needed here, and this is a number"),
+        ("a + t > 1", "a number is needed here, and this is a text"),
+        ("coalesce(a, 'x') = 1", "a number is needed here, and this is a text"),
+        ("a between 'x' and 'y'", "a number is compared with a text"),
+    ],
+)
+def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
+    rows: list[Row] = [{"n_tokens": 1, "n_trained": 1, "a": 1, "t": "x", "b": True}]
+    with pytest.raises(UsageError) as raised:
+        applied(rows, text)
+    assert why in raised.value.what
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1, "x"], "a number in x.jsonl:1 and a text in x.jsonl:2"),
+        ([None, True, 3.5], "a number in x.jsonl:3 and true or false in x.jsonl:2"),
+        ([1, [2]], "a list or an object in x.jsonl:2"),
+        ([{"b": 1}], "a list or an object in x.jsonl:1"),
+    ],
+)
+def test_a_column_of_several_types_is_refused_with_rows(values: list[Any], said: str) -> None:
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
+    with pytest.raises(DataError, match=said):
+        applied(rows, "a = 1")
+
+
+def test_whole_numbers_are_compared_as_they_are() -> None:
+    """2**53 + 1 is no double."""
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": 2**53 + n} for n in range(3)]
+    assert applied(rows, f"a = {2**53 + 1}")[0] == [1, 0, 1]
+    assert applied(rows, "a < 99999999999999999999")[0] == [0, 0, 0]
+    assert applied(rows, "a > -99999999999999999999")[0] == [0, 0, 0]
+
+
+def test_a_name_in_double_quotes_is_a_column() -> None:
+    rows = [{"n_tokens": 5, "n_trained": 1, "and": 3, "x y": 4}]
+    assert applied(rows, '"and" = 3 and "x y" = 4')[0] == [0]
+    named = parse('"n_tokens" > n_trained and "a ""b""" = 1')
+    assert (named.columns, named.figures) == (("n_tokens", 'a "b"'), ("n_trained",))
+
+
+def test_a_nan_is_no_value() -> None:
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in (float("nan"), 2.0)]
+    assert applied(rows, "a > 1") == ([1, 0], [True, False])
+
+
+def test_every_function_and_figure_is_documented() -> None:
+    from pathlib import Path
+
+    text = (Path(__file__).parent.parent / "docs" / "choosing.md").read_text("utf-8")
+    assert all(f"`{name}" in text for name in (*FUNCTIONS, *FIGURES))
+
+
+def test_counts_of_turns_and_characters() -> None:
+    said = [("system", "Hi"), ("user", "é?"), ("assistant", None), ("user", "ab")]
+    turns = [
+        {"role": role, "content": text, "fields": None, "trained": False} for role, text in said
+    ]
+    from stages import columns
+
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "line": pa.array([0, 1], pa.int64()),
+            "one": pa.array([turns, turns[1:2]], columns.MESSAGES),
+            "other": pa.array([turns[:1], turns], columns.MESSAGES),
+        }
+    )
+    asked = carrying.Carried(counts=carrying.COUNTS)
+    alone = carrying.put(batch, asked, ("one",), False, [])
+    assert alone.column("n_turns").to_pylist() == [3, 1]
+    assert alone.column("n_characters").to_pylist() == [6, 2]
+    pair = carrying.put(batch, asked, ("one", "other"), True, [])
+    assert pair.column("n_turns").to_pylist() == [3, 3]
+    assert pair.column("n_characters").to_pylist() == [6, 6]
+    assert np.all(carrying.put(batch, asked, (), False, []).column("n_turns").is_null())
