@@ -125,6 +125,8 @@ class Recipe:
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,
             carried=config.carried,
+            search=config.search,
+            likeness=config.likeness,
         )
 
     @property
