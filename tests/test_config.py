@@ -46,6 +46,8 @@ OTHER: dict[str, Any] = {
     "padding_side": "right",
     "pad_to": "max-length",
     "pack_within": "part",
+    "filter": ("language = 'en'",),
+    "dedup_keep": "highest:score",
     "total": 1000,
     "tolerance": {"shortcuts.fail": 1.0},
     "expectations": (("mine.json", "[]"),),
@@ -73,6 +75,7 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "step_tag": {"task": "prm"},
     "thinking": {"model": "qwen3-8b"},
     "group_by": {"test_size": 0.1},
+    "dedup_keep": {"dedup": True},
     "overlap_words": {"decontaminate": EVALS},
     "overlap_share": {"decontaminate": EVALS},
     "overlap_in": {"decontaminate": EVALS},
@@ -140,12 +143,8 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
-    bound |= overlaps.search_of(changed.plan) != overlaps.search_of(
-        base.plan
-    )  # rows are searched for other questions
-    bound |= overlaps.likeness_of(changed.plan) != overlaps.likeness_of(
-        base.plan
-    )  # or compared in another way
+    bound |= changed.carried != base.carried and phase == "plan"  # parts have what is compared
+    bound |= _compared(changed.plan) != _compared(base.plan)
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
@@ -168,7 +167,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     phase = PHASE_OF[name]
     assert (one.fingerprint != two.fingerprint) == (phase != "run")
     bound = one.config.plan.longest_example != two.config.plan.longest_example
-    bound |= one.config.groups != two.config.groups
+    bound |= one.config.groups != two.config.groups or one.config.carried != two.config.carried
     bound |= _compared(one.config.plan) != _compared(two.config.plan)
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)

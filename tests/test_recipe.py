@@ -46,6 +46,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "total": ('"5M"', "0"),
     "map": ('{ question = "problem" }', "{ question = 3 }"),
     "ignore": ('["id", "meta"]', "[1]"),
+    "filter": ("""["n_tokens < 9", "lang = 'en'"]""", '"score >"'),
     "where": ('["score>=4", "lang!=en"]', '"score"'),
     "null-fields": ('"drop"', '"dropp"'),
     "system": ('"Be brief."', "1"),
@@ -74,6 +75,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "max-length": ("2048", "7"),
     "stop": ('["</a>"]', "[true]"),
     "dedup": ("true", '"yes"'),
+    "dedup-keep": ('"highest:score"', '"best"'),
     "test-size": ("0.1", "1"),
     "shuffle": ("false", "0"),
     "seed": ("-7", "1.5"),
@@ -104,6 +106,7 @@ KEYS: dict[str, tuple[str, str]] = {
 _EVALS = 'decontaminate = ["{dir}/a.txt"]\n'
 NEEDS = {  # what must stand beside a key
     "group-by": "test-size = 0.1\n",
+    "dedup-keep": "dedup = true\n",
     **dict.fromkeys(("overlap-words", "overlap-share", "overlap-in"), _EVALS),
     **dict.fromkeys(("near-words", "near-in"), "near-dedup = 0.8\n"),
 }
@@ -165,7 +168,7 @@ def test_the_schema_takes_what_the_program_takes(key: str) -> None:
     """So that an editor shows the mistake while it is typed."""
     right, wrong = KEYS[key]
     assert VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {right}\n"))
-    if key != "where":  # a schema does not read conditions
+    if key not in ("where", "filter", "dedup-keep"):  # a schema reads no conditions
         assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {wrong}\n"))
     assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key}x = {right}\n"))
 

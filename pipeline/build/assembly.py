@@ -22,10 +22,11 @@ from pipeline.build.shards import lines_of_parts, pieces_of, sources_of, write_d
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters, scores
-from pipeline.choice.examples import read_examples, rows_left_out
+from pipeline.choice.examples import PlannedExamples, read_examples, rows_left_out
 from pipeline.choice.filters import Filtered
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
+from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
 from pipeline.shards.collect import PartSource
@@ -99,13 +100,7 @@ def assemble(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)
-    pieces = pieces_of(works, reports, sources)
-    filtered = filters.over_parts(prepared.config, pieces)
-    examples = replace(
-        read_examples(works, reports, prepared.config),
-        filtered=None if filtered is None else filtered.by,
-        score=scores.over_parts(prepared.config, pieces),
-    )
+    examples, filtered = _examples(prepared.config, works, reports, sources)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     plan = make_plan(prepared.config, examples)
@@ -130,6 +125,20 @@ def assemble(
     report("check", 1, 1)
     build = _completed(outcome, folder, verdict, audits)
     return Assembled(build, verdict, _unwritten(folder, shards))
+
+
+def _examples(
+    config: Config, works: list[Work], reports: list[PartReport], sources: Sequence[PartSource]
+) -> tuple[PlannedExamples, Filtered | None]:
+    """What is chosen from, and what filters leave out of it."""
+    pieces = pieces_of(works, reports, sources)
+    filtered = filters.over_parts(config, pieces)
+    examples = replace(
+        read_examples(works, reports, config),
+        filtered=None if filtered is None else filtered.by,
+        score=scores.over_parts(config, pieces),
+    )
+    return examples, filtered
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
