@@ -196,7 +196,8 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
         builds_of(path)
     line = path.read_text().count("\n")
     assert f"mix.toml:{line}: source 1: " in raised.value.what
-    assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
+    unread = ("where", "filter", "dedup-keep")  # a schema reads no conditions
+    assert key in unread or not VALIDATOR.is_valid(_json(path.read_text()))
 
 
 @pytest.mark.parametrize("key", sorted(declared.keys(declared.BUILD).keys() & KEYS.keys()))
@@ -219,7 +220,8 @@ def test_a_build_has_every_key_but_data(key: str, tmp_path: Path) -> None:
         builds_of(path)
     line = path.read_text().count("\n")
     assert f"mix.toml:{line}: build 1: " in raised.value.what
-    assert key == "where" or not VALIDATOR.is_valid(_json(path.read_text()))
+    unread = ("where", "filter", "dedup-keep")  # a schema reads no conditions
+    assert key in unread or not VALIDATOR.is_valid(_json(path.read_text()))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline.estimate import overlaps
 from pipeline.estimate.filtered import FilteredSample
 from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.said_of_source import said_of_source
@@ -36,7 +37,6 @@ from stages.tokens.folded_labels import unfold
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
 MOST_FILES = 48
-MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 _NO_LIMIT = 1 << 30
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
@@ -75,6 +75,7 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
+        contaminated: names of the examples that ask what an evaluation asks.
         long: examples that a build refuses for their length, trimmed as it trims them.
         left: at least so many are neither refused nor left out by a filter.
         chosen: what filters leave out.
@@ -93,6 +94,7 @@ class Sampled:
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
+    contaminated: list[str] = field(default_factory=list)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
@@ -214,6 +216,8 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
+    batch, asked = overlaps.split_off(batch, recipe.config)
+    made.contaminated.extend(look.row_name(records[line]) for line in asked)
     _show(look, records, batch=batch, made=made)
     return batch
 

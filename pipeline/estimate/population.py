@@ -18,7 +18,7 @@ from pipeline.choice.doubles import DIGEST
 from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice
 from pipeline.choice.sides import mixed
-from pipeline.estimate.forecast import MAX_LENGTHS, Forecast
+from pipeline.estimate.forecast import Forecast
 from pipeline.manifest.source_records import Portion, SourceRecord
 from pipeline.options.budgets import Budget
 from pipeline.options.config import Config
@@ -27,6 +27,7 @@ from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 
 MOST = 50_000  # examples; of a larger build they stand for several each
+MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)  # of the packing table
 _SALT = 1
 
 
