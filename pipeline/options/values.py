@@ -1,8 +1,8 @@
 """How an option's value is written: as words of a command line, and typed in a recipe.
 
 Each kind of value is declared once. The command line takes its type of click, a recipe its type of
-pydantic, whose JSON Schema editors read. Neither library is imported before it is needed. Values are
-never compared, and every command makes these classes, so they have no more methods than they need.
+pydantic, whose JSON Schema editors read. Neither library is imported before it is needed. Nothing
+compares values, and every command makes these classes, so they have no more methods than they need.
 """
 
 from __future__ import annotations
