@@ -46,6 +46,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "total": ('"5M"', "0"),
     "map": ('{ question = "problem" }', "{ question = 3 }"),
     "ignore": ('["id", "meta"]', "[1]"),
+    "filter": ("""["n_tokens < 9", "lang = 'en'"]""", '"score >"'),
     "where": ('["score>=4", "lang!=en"]', '"score"'),
     "null-fields": ('"drop"', '"dropp"'),
     "system": ('"Be brief."', "1"),
@@ -74,9 +75,17 @@ KEYS: dict[str, tuple[str, str]] = {
     "max-length": ("2048", "7"),
     "stop": ('["</a>"]', "[true]"),
     "dedup": ("true", '"yes"'),
+    "dedup-keep": ('"highest:score"', '"best"'),
     "test-size": ("0.1", "1"),
     "shuffle": ("false", "0"),
     "seed": ("-7", "1.5"),
+    "decontaminate": ('["name={dir}/a.txt", "{dir}/b.txt#text"]', "[1]"),
+    "overlap-words": ("13", "2"),
+    "overlap-share": ("0.4", "1"),
+    "overlap-in": ('"row"', '"answer"'),
+    "near-dedup": ("0.8", "2"),
+    "near-words": ("3", "0"),
+    "near-in": ('"question"', '"answer"'),
     "max-reject": ("0.5", "2"),
     "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
     "expectations": ('["{dir}/a.txt"]', "3"),
@@ -94,7 +103,13 @@ KEYS: dict[str, tuple[str, str]] = {
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
 }
-NEEDS = {"group-by": "test-size = 0.1\n"}  # what must stand beside a key
+_EVALS = 'decontaminate = ["{dir}/a.txt"]\n'
+NEEDS = {  # what must stand beside a key
+    "group-by": "test-size = 0.1\n",
+    "dedup-keep": "dedup = true\n",
+    **dict.fromkeys(("overlap-words", "overlap-share", "overlap-in"), _EVALS),
+    **dict.fromkeys(("near-words", "near-in"), "near-dedup = 0.8\n"),
+}
 TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
 
 
@@ -108,7 +123,8 @@ def _head(key: str) -> str:
 
 
 def _write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
-    (folder / "a.txt").write_text("x")
+    for other in ("a.txt", "b.txt"):
+        (folder / other).write_text("x")
     path = folder / name
     path.write_text(text.replace("{dir}", str(folder)), "utf-8")
     return path
@@ -152,7 +168,7 @@ def test_the_schema_takes_what_the_program_takes(key: str) -> None:
     """So that an editor shows the mistake while it is typed."""
     right, wrong = KEYS[key]
     assert VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {right}\n"))
-    if key != "where":  # a schema does not read conditions
+    if key not in ("where", "filter", "dedup-keep"):  # a schema reads no conditions
         assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {wrong}\n"))
     assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key}x = {right}\n"))
 

@@ -22,17 +22,20 @@ from pipeline.build.shards import lines_of_parts, pieces_of, sources_of, write_d
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters, scores
-from pipeline.choice.examples import read_examples, rows_left_out
+from pipeline.choice.examples import PlannedExamples, read_examples, rows_left_out
 from pipeline.choice.filters import Filtered
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
+from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
+from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
+from pipeline.shards.margins import Margins
 from pipeline.shards.measured import METRICS
 from pipeline.shards.plan import ShardPlan, make_plan
 from pipeline.trainers import exporting
-from pipeline.verdict import data_docs, gate, rejects
+from pipeline.verdict import contaminated, data_docs, gate, near_duplicates, rejects
 from pipeline.verdict.gate import Evidence
 from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
@@ -97,19 +100,12 @@ def assemble(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)
-    pieces = pieces_of(works, reports, sources)
-    filtered = filters.over_parts(prepared.config, pieces)
-    examples = replace(
-        read_examples(works, reports, prepared.config),
-        filtered=None if filtered is None else filtered.by,
-        score=scores.over_parts(prepared.config, pieces),
-    )
+    examples, filtered = _examples(prepared.config, works, reports, sources)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
-    lines = lines_of_parts(plan, reports)
-    ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
+    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_parts(plan, reports))
     planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
     _refuse_too_many(prepared, planned)
     shards = write_shards(
@@ -123,12 +119,26 @@ def assemble(
         report=report,
     )
     write_dataset(folder, prepared, shards)
-    outcome = replace(_outcome(prepared, planned, shards), margins=rated)
+    outcome = _listed(_outcome(prepared, planned, shards, rated), folder, sources)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
     build = _completed(outcome, folder, verdict, audits)
     return Assembled(build, verdict, _unwritten(folder, shards))
+
+
+def _examples(
+    config: Config, works: list[Work], reports: list[PartReport], sources: Sequence[PartSource]
+) -> tuple[PlannedExamples, Filtered | None]:
+    """What is chosen from, and what filters leave out of it."""
+    pieces = pieces_of(works, reports, sources)
+    filtered = filters.over_parts(config, pieces)
+    examples = replace(
+        read_examples(works, reports, config),
+        filtered=None if filtered is None else filtered.by,
+        score=scores.over_parts(config, pieces),
+    )
+    return examples, filtered
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
@@ -147,7 +157,19 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 
 
-def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
+def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Outcome:
+    """The same, after what was left out for being like something else was written down."""
+    recipe, plan = outcome.recipe, outcome.plan
+    return replace(
+        outcome,
+        decontamination=contaminated.write(folder, recipe.config, plan, sources),
+        near_duplicates=near_duplicates.write(folder, recipe, plan, sources),
+    )
+
+
+def _outcome(
+    prepared: Prepared, planned: _Planned, shards: list[ShardReport], rated: Margins | None
+) -> Outcome:
     examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
@@ -159,6 +181,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         shards=shards,
         ledger=planned.ledger,
         filtered=planned.filtered,
+        margins=rated,
         rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 

@@ -9,12 +9,19 @@ from pipeline.choice.filters import Filtered
 from pipeline.manifest.counts import DoubleCounts, FilterCounts
 from pipeline.options.config import Config
 from pipeline.shards.plan import ShardPlan
+from stages.errors import PipelineError
 
 
 def filters(config: Config, plan: ShardPlan, filtered: Filtered | None) -> tuple[FilterCounts, ...]:
-    """What each filter left out; empty without filters."""
+    """What each filter left out; empty without filters.
+
+    Raises:
+        PipelineError: the build does not leave out just what the filters say.
+    """
     if filtered is None:
         return ()
+    if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
+        raise PipelineError("What the filters leave out is not what was left out.")
     count = len(filtered.filters) + 1
     examples = np.bincount(filtered.by, minlength=count).tolist()
     null = np.bincount(filtered.by[filtered.null], minlength=count).tolist()

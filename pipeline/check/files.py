@@ -70,6 +70,12 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
         ("kept examples", examples.kept + examples.copies, sum(side.examples for side in sides)),
         ("tokens", tokens.total, sum(side.tokens for side in sides)),
     ]
+    if manifest.filters:
+        left_out = sum(one.examples for one in manifest.filters)
+        sums.append(("filtered examples", examples.filtered, left_out))
+    if manifest.doubles:
+        left_out = sum(one.examples for one in manifest.doubles)
+        sums.append(("duplicates of sources", examples.duplicates, left_out))
     for name, side in manifest.splits.items():
         sums.append((f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)))
         sums.append((f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.choice.near import NearDoubles
 from pipeline.choice.sides import SplitRule
 from stages.columns import Ints
 
@@ -63,6 +64,7 @@ class Choice:
         times: how often each example is stored, 0 where it is left out; None for once.
         rule: how the sides were made; None where there is one side.
         doubles: the examples in ``duplicate``, and for each the one that it equals and that stays.
+        near: those that are like another; None where rows are not compared.
         asked: of each source, what its budget came to; empty where no source has a budget.
     """
 
@@ -73,6 +75,7 @@ class Choice:
     rule: SplitRule | None = None
     asked: tuple[Asked, ...] = ()
     doubles: tuple[Ints, Ints] | None = None
+    near: NearDoubles | None = None
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.estimate.forecast import MAX_LENGTHS, Forecast, would_stop
+from pipeline.estimate.forecast import Forecast, would_stop
+from pipeline.estimate.population import MAX_LENGTHS
 
 
 def long_enough(estimate: Forecast) -> int | None:

@@ -133,9 +133,11 @@ def run_until(config: Config, until: str) -> int:
     Raises:
         UsageError: the task has no such stage.
     """
-    if config.plan.dedup or config.plan.shuffle or config.plan.test_size:
+    plan = config.plan
+    if plan.dedup or plan.shuffle or plan.test_size or config.source.filter:
         raise UsageError(
-            "A stage sees one row at a time; --dedup, --shuffle and --test-size need all rows.",
+            "A stage sees one row at a time; --dedup, --filter, --shuffle and --test-size need all "
+            "rows.",
             "Leave them out, or use: pipeline run",
         )
     inputs = scan(config)
