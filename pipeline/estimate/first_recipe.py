@@ -36,9 +36,7 @@ _SHOWN = {"output": '"build"', "trainer": '"trl"', "system": '"You are helpful."
 
 
 # Names of files that nobody means to train on, where others are named too.
-_TEST = re.compile(
-    r"(test|valid(ation)?|val|dev|eval(uation)?|hold-?out|held-?out)([-_.]|$)", re.I
-)
+_TEST = re.compile(r"(test|valid(ation)?|val|dev|eval(uation)?|hold-?out|held-?out)([-_.]|$)", re.I)
 _NOWHERE = "\0"  # a folder without files: paths count from it, addresses and ids do not
 
 
