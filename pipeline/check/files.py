@@ -78,10 +78,8 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
         sums.append(("duplicates of sources", examples.duplicates, left_out))
     for name, side in manifest.splits.items() if manifest.sources else ():
         parts = [one.splits[name] for one in manifest.sources if name in one.splits]
-        sums.append(
-            (f"examples of sources in {name}", side.examples, sum(p.examples for p in parts))
-        )
-        sums.append((f"tokens of sources in {name}", side.tokens, sum(p.tokens for p in parts)))
+        given = sum(part.examples for part in parts)
+        sums.append((f"examples of sources in {name}", side.examples, given))
     for name, side in manifest.splits.items():
         sums.append((f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)))
         sums.append((f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)))
