@@ -640,6 +640,33 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
 
 
+def test_the_text_of_contaminated_rows_stays_here_unless_asked_for(
+    pipeline: Run, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Neither what the row says nor what the evaluation asks."""
+    lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:6]
+    words = "which of the seven zebras hides the golden umbrella behind an orange lighthouse"
+    lines.append(json.dumps({"question": f"{words}?", "answer": "#### 3"}))
+    rows = [json.loads(line) for line in lines]
+    asked = [{"question": f"{words.upper()}!"}]
+    for name, those in (("rows", rows), ("evals", asked)):
+        text = "".join(json.dumps(row) + "\n" for row in those)
+        (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
+    command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "out")
+    ran = pipeline(*command, "--decontaminate", "evals.jsonl")
+    assert ran.status == 0, ran.err
+    assert read_manifest(tmp_path / "out")["rows"]["contaminated"] == 1
+    for words_, there in (((), set()), (("--with-rejects",), {"contaminated.jsonl"})):
+        ran = pipeline("publish", "out", "copy", *words_)
+        assert ran.status == 0, ran.err
+        files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+        quoting = {p.name for p in files if b"golden umbrella" in p.read_bytes().lower()}
+        assert quoting == there
+        (hit,) = (tmp_path / "copy" / "contaminated.jsonl").read_text("utf-8").splitlines()
+        assert json.loads(hit)["id"] == "rows.jsonl:7"
+    assert check(tmp_path / "copy", cache_dir).faults == []
+
+
 def test_a_damaged_build_is_not_published(
     pipeline: Run, builds: dict[str, Path], tmp_path: Path
 ) -> None:
