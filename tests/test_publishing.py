@@ -469,6 +469,7 @@ def test_a_build_is_published_to_the_hub_by_the_command(
     assert len(hub_stub.puts) == len(set(hub_stub.puts))
     assert hub_stub.private == {NAME: False}
     assert set(hub_stub.branches) == {"nightly"}
+    assert f'load_dataset("{NAME}")'.encode() in hub_stub.files(NAME)["README.md"]
 
 
 def test_the_hub_is_asked_for_the_hashes_of_what_arrived(
