@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -387,7 +388,9 @@ def test_a_folder_is_exchanged_at_once(
     assert len(done.names) == len(copies["new"].all) - 3
     assert check(target, tmp_path).faults == []
     assert [path.name for path in target.parent.iterdir()] == ["data"]
+    shutil.copytree(builds["old"], target.with_name(".data.publishing"))  # killed at its very end
     assert folder.publish(target, builds["new"], copies["new"], quiet).names == ()
+    assert [path.name for path in target.parent.iterdir()] == ["data"]
     with pytest.raises(UsageError, match="in the build"):
         folder.publish(builds["new"] / "copy", builds["new"], copies["new"], quiet)
 
@@ -814,11 +817,14 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     make: Callable[..., Path],
     cache_dir: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     task: str,
     name: str,
     columns: list[str],
 ) -> None:
     """All checked where they are; the view of an export is that of its build."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     source = make(task, SAMPLES / name)
     export_build("trl", source, tmp_path / "trl")
     said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
@@ -826,7 +832,11 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
         target = tmp_path / "published" / at.name
         publish(at, str(target), said, cache_dir=cache_dir, report=quiet)
         assert check(target, cache_dir).faults == []
-        assert pq.read_schema(target / "view" / "train.parquet").names == columns
+        loaded = datasets.load_dataset(str(target))["train"]
+        assert loaded.to_list() == datasets.load_from_disk(str(target))["train"].to_list()
+        viewed = pq.read_table(target / "view" / "train.parquet")
+        assert viewed.column_names == columns
+        assert len(viewed) == read_manifest(target)["splits"]["train"]["examples"]
         found = DatasetCard.load(target / "README.md")
         assert found.data.license == "cc-by-4.0"
         assert "https://example" in found.text.replace("\\", "")

@@ -194,8 +194,9 @@ def page(build: Build, publisher: Publisher) -> str:
     load = block(_LOAD_FROM_HUB.format(name=hub) if hub else _LOAD, "python")
     lines = [f"# {plain(title(manifest, publisher))}", "", _summary(manifest), "", load, ""]
     if publisher.view:
-        view = code(publisher.view)
-        lines += [f"The same examples as text, for people and viewers: {view}.", ""]
+        place = f"hf://datasets/{hub}" if hub else "DIR"
+        view = code(f"{place}/{publisher.view}")
+        lines += [f"The same examples as text, in Parquet, for people and viewers: {view}.", ""]
     lines += ["## Splits", "", _splits(manifest), "", "## Columns", "", _columns(build), ""]
     lines += ["## Tokens", "", _tokens(manifest), ""]
     lines += ["## Sources", "", *_inputs(manifest, publisher), "", _ledger(manifest), ""]
