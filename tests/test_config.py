@@ -11,8 +11,9 @@ import click
 import pytest
 from conftest import NAME
 
+from pipeline.options import overlaps
 from pipeline.options.command_line import BUILD, with_options
-from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.config import PHASE_OF, PHASES, Config, PlanOptions, from_record
 from pipeline.options.phases import UNLESS_DEFAULT
 from pipeline.options.table import config_of
 from pipeline.recipe.recipe import Recipe, resolve_recipe
@@ -99,6 +100,11 @@ def _config(tmp_path: Path, cache_dir: Path, **options: Any) -> Config:
     return Config.of(data=("data.jsonl",), cache_dir=cache_dir, **given)
 
 
+def _compared(plan: PlanOptions) -> object:
+    """What rows are searched for, and how they are compared with each other."""
+    return overlaps.search_of(plan), overlaps.likeness_of(plan)
+
+
 RECIPES: dict[str, Recipe] = {}
 
 
@@ -138,8 +144,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
     bound |= changed.carried != base.carried and phase == "plan"  # parts have what is compared
-    bound |= changed.search != base.search  # rows are searched for other questions
-    bound |= changed.likeness != base.likeness  # or compared in another way
+    bound |= _compared(changed.plan) != _compared(base.plan)
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
@@ -163,8 +168,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     assert (one.fingerprint != two.fingerprint) == (phase != "run")
     bound = one.config.plan.longest_example != two.config.plan.longest_example
     bound |= one.config.groups != two.config.groups or one.config.carried != two.config.carried
-    bound |= one.config.search != two.config.search
-    bound |= one.config.likeness != two.config.likeness
+    bound |= _compared(one.config.plan) != _compared(two.config.plan)
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
 

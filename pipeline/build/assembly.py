@@ -25,13 +25,13 @@ from pipeline.choice import filters, scores
 from pipeline.choice.examples import PlannedExamples, read_examples, rows_left_out
 from pipeline.choice.filters import Filtered
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
+from pipeline.shards.margins import Margins
 from pipeline.shards.measured import METRICS
 from pipeline.shards.plan import ShardPlan, make_plan
 from pipeline.trainers import exporting
@@ -105,10 +105,7 @@ def assemble(
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     plan = make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
-    lines = lines_of_parts(plan, reports)
-    overlaps = contaminated.write(folder / CONTAMINATED, prepared.config, plan, sources)
-    alike = near_duplicates.write(folder / NEAR_DUPLICATES, prepared.recipe, plan, sources)
-    ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
+    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_parts(plan, reports))
     planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
     _refuse_too_many(prepared, planned)
     shards = write_shards(
@@ -122,8 +119,7 @@ def assemble(
         report=report,
     )
     write_dataset(folder, prepared, shards)
-    outcome = _outcome(prepared, planned, shards)
-    outcome = replace(outcome, margins=rated, decontamination=overlaps, near_duplicates=alike)
+    outcome = _listed(_outcome(prepared, planned, shards, rated), folder, sources)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
@@ -161,7 +157,19 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 
 
-def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
+def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Outcome:
+    """The same, after what was left out for being like something else was written down."""
+    recipe, plan = outcome.recipe, outcome.plan
+    return replace(
+        outcome,
+        decontamination=contaminated.write(folder, recipe.config, plan, sources),
+        near_duplicates=near_duplicates.write(folder, recipe, plan, sources),
+    )
+
+
+def _outcome(
+    prepared: Prepared, planned: _Planned, shards: list[ShardReport], rated: Margins | None
+) -> Outcome:
     examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
@@ -173,6 +181,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         shards=shards,
         ledger=planned.ledger,
         filtered=planned.filtered,
+        margins=rated,
         rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 

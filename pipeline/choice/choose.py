@@ -43,11 +43,13 @@ def _near(options: PlanOptions, examples: PlannedExamples, fate: Fates) -> NearD
     return found
 
 
-def _joined(options: PlanOptions, examples: PlannedExamples) -> PlannedExamples:
+def _joined(config: Config, examples: PlannedExamples) -> PlannedExamples:
     """The same, with rows in one group where what they ask is alike."""
-    if examples.questions is None or examples.group is None:
+    named = any(source.options.group_by for source in config.sources)
+    # Who names a column says with it what belongs together.
+    if examples.questions is None or examples.group is None or named:
         return examples
-    firsts = near.clusters(examples.questions, options.near_dedup)
+    firsts = near.clusters(examples.questions, config.plan.near_dedup)
     return replace(examples, group=near.joined(examples.group, firsts, NO_QUESTION))
 
 
@@ -118,7 +120,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     """
     options = config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
-    examples = _joined(options, examples)
+    examples = _joined(config, examples)
     if examples.filtered is not None:
         _drop(fate, examples.filtered > 0, Fate.FILTERED)
     if examples.overlap is not None:

@@ -16,6 +16,7 @@ from pipeline.choice.contaminated import Shares
 from pipeline.choice.doubles import Digests
 from pipeline.choice.fates import LEFT_OUT, Fate, Fates
 from pipeline.choice.sides import Groups
+from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from stages.columns import Ints, offsets_of
@@ -105,9 +106,9 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
     named = config.named
     grouped = config.grouped
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
-    searched = () if config.search is None else (search.NAME,)
+    searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
     overlap: list[Shares] = []
-    likeness = config.likeness
+    likeness = overlaps.likeness_of(config.plan)
     alike: dict[str, list[Signatures]] = {
         name: [] for name, _ in (likeness.columns if likeness else ())
     }

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.choice.contaminated import most_shared
+from pipeline.options import overlaps
 from pipeline.options.config import Config
 from stages.contract import Batch
 from stages.overlap import search
@@ -14,7 +15,7 @@ from stages.overlap import search
 
 def split_off(batch: Batch, config: Config) -> tuple[Batch, list[int]]:
     """The examples that stay, and the lines of those that would be left out."""
-    if config.search is None:
+    if overlaps.search_of(config.plan) is None:
         return batch, []
     shared = most_shared(pa.chunked_array([batch.column(search.NAME)]))
     gone = shared > config.plan.overlap_share
@@ -24,7 +25,7 @@ def split_off(batch: Batch, config: Config) -> tuple[Batch, list[int]]:
 
 def as_json(left_out: list[str], config: Config) -> dict[str, Any]:
     """What ``plan --json`` has of it: nothing where no evaluation is named."""
-    if config.search is None:
+    if overlaps.search_of(config.plan) is None:
         return {}
     return {"contaminated": {"examples": len(left_out), "first": left_out[:3]}}
 

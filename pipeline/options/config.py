@@ -27,7 +27,6 @@ from pipeline.options.phases import (
     default_cache,
 )
 from stages.errors import UsageError
-from stages.overlap.settings import Likeness, Search
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
     from stages.rows.carried import Carried
@@ -57,9 +56,6 @@ _FIRST = (
     "prompt_separator step_tag salvage already_templated stop_text reasoning_in reasoning thinking "
     "stop add_token tolerance dedup test_size shuffle seed expectations"
 ).split()
-
-
-_HASHED = ("expectations", "decontaminate", "overlap_words", "overlap_share", "overlap_in")
 
 
 def _plain(value: object) -> object:
@@ -262,25 +258,6 @@ class Config:
         return bool(self.sources[0].name)
 
     @property
-    def search(self) -> Search | None:
-        """The evaluations that rows are searched for; None without any."""
-        plan = self.plan
-        if not plan.decontaminate:
-            return None
-        return Search(plan.decontaminate, plan.overlap_words, plan.overlap_in == "row")
-
-    @property
-    def likeness(self) -> Likeness | None:
-        """How rows are compared with each other; None where they are not."""
-        plan = self.plan
-        if not plan.near_dedup:
-            return None
-        # Who names a column says with it what belongs together.
-        by_question = not any(one.options.group_by for one in self.sources)
-        split = bool(plan.test_size or plan.test)
-        return Likeness(plan.near_words, plan.near_in == "row", sides=split and by_question)
-
-    @property
     def carried(self) -> Carried:
         """What the parts of the one source have of a row because something chooses by it."""
         from pipeline.options.asked import carried  # few builds do
@@ -291,18 +268,11 @@ class Config:
     def for_parts(self) -> dict[str, object]:
         """What the parts of one source depend on beside the model and the bytes of their splits."""
         carried = self.carried
-        derived: dict[str, object] = {
+        derived = overlaps.for_parts(self.plan) | {
             "longest_example": self.plan.longest_example,
             "groups": self.groups,
             "carried": [carried.paths, carried.counts],
         }
-        if self.search is not None:
-            derived["overlaps"] = self.search.content
-        if self.likeness is not None:
-            from stages.overlap import signatures  # which imports a library
-
-            columns = [list(one) for one in self.likeness.columns]
-            derived["likeness"] = [self.likeness.size, columns, signatures.version()]
         # Not the filters: a part has what they read, whatever they say about it.
         source = {name: x for name, x in _recorded(self.source).items() if name != "filter"}
         return _in_order(source | _recorded(self.parts)) | derived
@@ -374,5 +344,5 @@ def from_record(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in recorded.items()
-        if name in PHASE_OF and PHASE_OF[name] != "run" and name not in _HASHED
+        if name in PHASE_OF and PHASE_OF[name] != "run" and name not in overlaps.NOT_READ_BACK
     }

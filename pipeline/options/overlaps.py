@@ -9,15 +9,34 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.options.many_values import Texts
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.overlap.settings import Evaluation
+from stages.overlap.settings import Evaluation, Likeness, Search
 
-__all__ = ["Evaluation", "EvaluationFiles", "recorded", "require_fitting"]
+if TYPE_CHECKING:
+    from pipeline.options.phases import PlanOptions
 
+__all__ = [
+    "NOT_READ_BACK",
+    "Evaluation",
+    "EvaluationFiles",
+    "columns_of",
+    "for_parts",
+    "likeness_of",
+    "recorded",
+    "require_fitting",
+    "search_of",
+]
+
+# A manifest has the hashes of users' files alone, and no row is compared again from it.
+NOT_READ_BACK = (
+    "expectations",
+    *("decontaminate", "overlap_words", "overlap_share", "overlap_in"),
+    *("near_dedup", "near_words", "near_in"),
+)
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
@@ -115,7 +134,46 @@ def recorded(files: tuple[Evaluation, ...]) -> list[dict[str, str | None]]:
     return [{"name": one.name, "sha256": one.sha256, "column": one.column} for one in files]
 
 
-def require_fitting(plan: Any) -> None:
+def search_of(plan: PlanOptions) -> Search | None:
+    """The evaluations that rows are searched for; None without any."""
+    if not plan.decontaminate:
+        return None
+    return Search(plan.decontaminate, plan.overlap_words, plan.overlap_in == "row")
+
+
+def likeness_of(plan: PlanOptions) -> Likeness | None:
+    """How rows are compared with each other; None where they are not."""
+    if not plan.near_dedup:
+        return None
+    return Likeness(plan.near_words, plan.near_in == "row", sides=bool(plan.test_size or plan.test))
+
+
+def columns_of(plan: PlanOptions) -> tuple[str, ...]:
+    """The columns of parts that rows are compared by."""
+    searched = ("overlaps",) if plan.decontaminate else ()
+    likeness = likeness_of(plan)
+    return searched + (tuple(name for name, _ in likeness.columns) if likeness else ())
+
+
+def for_parts(plan: PlanOptions) -> dict[str, object]:
+    """What parts depend on of it, ready for JSON.
+
+    Raises:
+        UsageError: the library that makes signatures is not installed.
+    """
+    found: dict[str, object] = {}
+    search, likeness = search_of(plan), likeness_of(plan)
+    if search is not None:
+        found["overlaps"] = search.content
+    if likeness is not None:
+        from stages.overlap import signatures  # which imports the library
+
+        columns = [list(one) for one in likeness.columns]
+        found["likeness"] = [likeness.size, columns, signatures.version()]
+    return found
+
+
+def require_fitting(plan: PlanOptions) -> None:
     """The options of a plan go together.
 
     Raises:

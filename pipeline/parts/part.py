@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
+from pipeline.options import overlaps
 from pipeline.parts import chain, checks
 from pipeline.recipe.recipe import Recipe
 from stages import columns, readers
@@ -30,7 +31,6 @@ from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
-from stages.overlap import search
 from stages.parity.sample import Witness
 from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
@@ -43,11 +43,8 @@ PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
     grouped = (groups.NAME,) if recipe.config.grouped else ()
-    config = recipe.config
-    searched = () if config.search is None else (search.NAME,)
-    alike = () if config.likeness is None else [name for name, _ in config.likeness.columns]
-    asked = [*grouped, *config.carried.columns, *searched, *alike]
-    return [*PLAN_COLUMNS, *asked, *recipe.task.stored]
+    asked = (*recipe.config.carried.columns, *overlaps.columns_of(recipe.config.plan))
+    return [*PLAN_COLUMNS, *grouped, *asked, *recipe.task.stored]
 
 
 @dataclass(slots=True)

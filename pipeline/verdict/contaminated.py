@@ -10,7 +10,8 @@ import numpy as np
 
 from pipeline.choice.fates import Fate
 from pipeline.manifest.json_records import one_line
-from pipeline.manifest.overlap_records import Decontamination, EvaluationRecord, Hit
+from pipeline.manifest.overlap_records import CONTAMINATED, Decontamination, EvaluationRecord, Hit
+from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.plan import ShardPlan
@@ -32,8 +33,8 @@ def _hits(
         picked = collect.picks(order)
         names = collect.row_ids(picked)(0, len(order)).to_pylist()
         found = collect.blocks(picked, search.NAME)(0, len(order)).to_pylist()
-        for example, name, overlaps in zip(order.tolist(), names, found, strict=True):
-            yield example, name, [one for one in overlaps if one["share"] > share]
+        for example, name, every in zip(order.tolist(), names, found, strict=True):
+            yield example, name, [one for one in every if one["share"] > share]
 
 
 def _hit(name: str, overlap: dict[str, Any], asked: Search, items: Items) -> Hit:
@@ -52,24 +53,24 @@ def _hit(name: str, overlap: dict[str, Any], asked: Search, items: Items) -> Hit
 
 
 def write(
-    path: Path, config: Config, plan: ShardPlan, sources: Sequence[PartSource]
+    folder: Path, config: Config, plan: ShardPlan, sources: Sequence[PartSource]
 ) -> Decontamination | None:
     """Write the file, in input order; what is counted of it. None where nothing is searched for.
 
     Args:
         sources: of the parts.
     """
-    asked = config.search
+    asked = overlaps.search_of(config.plan)
     if asked is None:
         return None
     items = evaluations.items(asked.evaluations)
     found: list[set[int]] = [set() for _ in asked.evaluations]
     examples: list[list[int]] = [[] for _ in asked.evaluations]
-    with path.open("w", encoding="utf-8") as file:
-        for example, name, overlaps in _hits(plan, sources, config.plan.overlap_share):
-            for number in sorted({items.evaluation[one["item"]] for one in overlaps}):
+    with (folder / CONTAMINATED).open("w", encoding="utf-8") as file:
+        for example, name, hits in _hits(plan, sources, config.plan.overlap_share):
+            for number in sorted({items.evaluation[one["item"]] for one in hits}):
                 examples[number].append(example)
-            for overlap in overlaps:
+            for overlap in hits:
                 found[items.evaluation[overlap["item"]]].add(overlap["item"])
                 file.write(one_line(_hit(name, overlap, asked, items)) + "\n")
     records = [

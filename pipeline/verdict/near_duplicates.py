@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.manifest.json_records import one_line
-from pipeline.manifest.overlap_records import Likeness, NearDuplicate
+from pipeline.manifest.overlap_records import NEAR_DUPLICATES, Likeness, NearDuplicate
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.plan import ShardPlan
@@ -52,7 +52,7 @@ class _Texts:
 
 
 def write(
-    path: Path, recipe: Recipe, plan: ShardPlan, sources: Sequence[PartSource]
+    folder: Path, recipe: Recipe, plan: ShardPlan, sources: Sequence[PartSource]
 ) -> Likeness | None:
     """Write the file, in input order; what is counted of it. None where rows are not compared.
 
@@ -64,7 +64,7 @@ def write(
         return None
     texts = _Texts(recipe)
     collect = Collector(sources, plan.examples.starts)
-    with path.open("w", encoding="utf-8") as file:
+    with (folder / NEAR_DUPLICATES).open("w", encoding="utf-8") as file:
         for start in range(0, len(found.dropped), _BLOCK):
             some = slice(start, start + _BLOCK)
             both = (found.dropped[some], found.kept[some])
