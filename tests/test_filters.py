@@ -205,6 +205,7 @@ def test_the_best_of_equal_examples_stays(pipeline: Run, tmp_path: Path) -> None
         (("--dedup", "--dedup-keep", "best"), 2, "is not first, highest:COLUMN or lowest:COLUMN"),
         (("--dedup", "--dedup-keep", "highest:language"), 3, "which is a text in data.jsonl:1"),
         (("--dedup", "--dedup-keep", "highest:zzz"), 2, "no row has a number in it"),
+        (("--dedup", "--dedup-keep", "highest:meta.scor"), 2, "Did you mean meta.score?"),
     ],
 )
 def test_what_cannot_be_chosen_by_is_refused(
@@ -367,7 +368,7 @@ filter = "n_tokens >= LIMIT"
     ]
     lost = 23 - sum(row["language"] is None for row in (*rows[20:], *rows[:3]))
     assert manifest["doubles"] == [{"source": "second", "kept_in": "first", "examples": lost}]
-    assert f"{lost} examples of second are in first too" in ran.err
+    assert f"{lost} examples of second equal examples of first" in ran.err
     before = _parts(cache)
     recipe.write_text(text.replace("LIMIT", "35"))
     ran = pipeline("build", recipe, "--cache-dir", cache)

@@ -29,10 +29,11 @@ from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
+from pipeline.shards import plan as planning
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
-from pipeline.shards.plan import ShardPlan, make_plan
+from pipeline.shards.plan import ShardPlan
 from pipeline.trainers import exporting
 from pipeline.verdict import data_docs, gate, rejects
 from pipeline.verdict.gate import Evidence
@@ -102,7 +103,7 @@ def assemble(
     examples, filtered = _examples(prepared.config, works, reports, sources)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = make_plan(prepared.config, examples)
+    plan = planning.make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     lines = lines_of_parts(plan, reports)
     ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
