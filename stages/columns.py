@@ -46,6 +46,18 @@ CARRIED = pa.list_(
     )
 )
 
+OVERLAPS = pa.list_(
+    pa.struct(
+        [
+            ("item", pa.int32()),
+            ("share", pa.float64()),
+            ("contained", pa.bool_()),
+            ("match", pa.string()),
+            ("said", pa.string()),
+        ]
+    )
+)
+
 TYPES: dict[str, pa.DataType] = {
     # where a row comes from: relative to its split, so that a part depends on bytes alone
     "line": pa.int64(),
@@ -64,6 +76,10 @@ TYPES: dict[str, pa.DataType] = {
     "carried": CARRIED,
     "n_turns": pa.int32(),
     "n_characters": pa.int64(),
+    "overlaps": OVERLAPS,  # what it shares with evaluation files, where some are named
+    # of rows that are compared with each other: overlap.signatures
+    "signature": pa.binary(512),
+    "question_signature": pa.binary(512),
     # after normalize
     "messages": MESSAGES,
     "chosen_messages": MESSAGES,

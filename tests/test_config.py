@@ -11,11 +11,14 @@ import click
 import pytest
 from conftest import NAME
 
+from pipeline.options import overlaps
 from pipeline.options.command_line import BUILD, with_options
-from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.config import PHASE_OF, PHASES, Config, PlanOptions, from_record
+from pipeline.options.phases import UNLESS_DEFAULT
 from pipeline.options.table import config_of
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from stages.errors import UsageError
+from stages.overlap.settings import Evaluation
 from stages.profiles import all_profiles
 
 # Another value of each option, where one example cannot be made up from its type; with it come the
@@ -53,11 +56,18 @@ OTHER: dict[str, Any] = {
     "drift": {"rows": 0.1},
     "test_size": 0.25,
     "group_by": "topic",
+    "decontaminate": (Evaluation("other", "e.jsonl", "0" * 64),),
+    "overlap_share": 0.25,
+    "overlap_in": "row",
+    "near_dedup": 0.75,
+    "near_words": 3,
+    "near_in": "question",
     "cache_dir": Path("cache"),
     "output": Path("other"),
     "data_docs": Path("docs"),
     "engine": "elsewhere",
 }
+EVALS = (Evaluation("evals", "e.jsonl", "1" * 64),)
 BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the option has a meaning
     "neutral": {"task": "prm"},
     "prm_template": {"task": "prm"},
@@ -66,6 +76,11 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "thinking": {"model": "qwen3-8b"},
     "group_by": {"test_size": 0.1},
     "dedup_keep": {"dedup": True},
+    "overlap_words": {"decontaminate": EVALS},
+    "overlap_share": {"decontaminate": EVALS},
+    "overlap_in": {"decontaminate": EVALS},
+    "near_words": {"near_dedup": 0.5},
+    "near_in": {"near_dedup": 0.5},
 }
 
 
@@ -76,13 +91,18 @@ def other(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return value + 64
+        return value + (64 if value > 64 or not value else 1)
     return (*value, "<x>") if isinstance(value, tuple) else "<x>"
 
 
 def _config(tmp_path: Path, cache_dir: Path, **options: Any) -> Config:
     given = {"task": "sft", "model": NAME, "output": tmp_path / "out", **options}
     return Config.of(data=("data.jsonl",), cache_dir=cache_dir, **given)
+
+
+def _compared(plan: PlanOptions) -> object:
+    """What rows are searched for, and how they are compared with each other."""
+    return overlaps.search_of(plan), overlaps.likeness_of(plan)
 
 
 RECIPES: dict[str, Recipe] = {}
@@ -124,6 +144,7 @@ def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
     bound = changed.plan.longest_example != base.plan.longest_example
     bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
     bound |= changed.carried != base.carried and phase == "plan"  # parts have what is compared
+    bound |= _compared(changed.plan) != _compared(base.plan)
     assert (changed.for_parts != base.for_parts) == (
         (phase in ("source", "parts") and not spelled) or bound
     )
@@ -147,6 +168,7 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
     assert (one.fingerprint != two.fingerprint) == (phase != "run")
     bound = one.config.plan.longest_example != two.config.plan.longest_example
     bound |= one.config.groups != two.config.groups or one.config.carried != two.config.carried
+    bound |= _compared(one.config.plan) != _compared(two.config.plan)
     parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
     assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
 
@@ -174,9 +196,10 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
     later = "group_by pack_within total empty title license origin"
     assert names[first:] == later.split()
-    # Those of filters and doubles are written where they are given.
-    unwritten = {"data", "model", "test", "filter", "dedup_keep"}
-    assert set(names) == {n for n in PHASE_OF if PHASE_OF[n] != "run"} - unwritten
+    every = [one for phase in PHASES.values() for one in fields(phase)]
+    where_given = {one.name for one in every if one.metadata.get(UNLESS_DEFAULT)}
+    others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
+    assert set(names) == others - where_given
 
 
 def test_recorded_options_are_read_back(tmp_path: Path) -> None:

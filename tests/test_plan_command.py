@@ -14,10 +14,10 @@ from support import SAMPLES, Ran, read_manifest
 from transformers import AutoTokenizer
 
 from pipeline.cli import cli
-from pipeline.estimate import packs
+from pipeline.estimate import population
 from pipeline.estimate.forecast import Forecast, forecast
-from pipeline.estimate.packs import packing_table
 from pipeline.estimate.page import as_json, as_text
+from pipeline.estimate.population import packing_table
 from pipeline.options.config import Config
 from stages.errors import DataError
 
@@ -103,7 +103,7 @@ def test_the_packing_table_is_the_builds(pipeline: Run, tmp_path: Path, cache_di
     """Of a file that is sampled whole, packs and fill are exactly what a build gives."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     table = packing_table(planned(cache_dir, "sft", data, max_length=256))
-    assert [entry["max_length"] for entry in table] == [256, *packs.MAX_LENGTHS]
+    assert [entry["max_length"] for entry in table] == [256, *population.MAX_LENGTHS]
     options = ("--model", MODEL, "--max-length", "256", "--max-reject", "1", "-o", "out")
     assert pipeline("run", "sft", data, *options).status == 0
     manifest = read_manifest(tmp_path / "out")
@@ -176,7 +176,7 @@ def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
     options = ("--model", MODEL, "--cache-dir", cache_dir, "--json")
     said = json.loads(invoked("plan", data, *options))
     assert said["inputs"][0]["format"] == "query_response"
-    assert [entry["max_length"] for entry in said["packing"]] == list(packs.MAX_LENGTHS)
+    assert [entry["max_length"] for entry in said["packing"]] == list(population.MAX_LENGTHS)
     assert json.loads(invoked("run", "sft", data, *options, "--dry-run")) == said
 
 

@@ -28,6 +28,7 @@ from pipeline.card.publisher import NOTHING, Publisher
 from pipeline.check.check import check
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
+from pipeline.publish import history, versions
 from pipeline.trainers.exporting import export_build
 from pipeline.upload import folder, hub, store
 from pipeline.upload.publication import Publication, assemble
@@ -443,6 +444,7 @@ def test_stopped_at_each_large_file_the_next_call_finishes(
     assert check(tmp_path / "copy", tmp_path).faults == []
 
 
+@pytest.mark.slow
 def test_a_build_is_published_to_the_hub_by_the_command(
     pipeline: Run, builds: dict[str, Path], hub_stub: HubStub
 ) -> None:
@@ -571,8 +573,15 @@ def test_a_build_is_published_to_s3_by_the_command(
     ran = pipeline("check", "copy")
     assert ran.status == 0, ran.err
     assert "published copy" in ran.err
-    missing = pipeline("publish", builds["new"], "s3://no-such-bucket/x", **credentials)
-    assert (missing.status, "no such bucket" in missing.err) == (2, True), missing.err
+
+
+@pytest.mark.slow
+def test_a_bucket_that_is_not_there_is_a_usage_error(
+    pipeline: Run, builds: dict[str, Path], credentials: dict[str, str]
+) -> None:
+    """It is not made."""
+    ran = pipeline("publish", builds["new"], "s3://no-such-bucket/x", **credentials)
+    assert (ran.status, "no such bucket" in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.slow
@@ -686,6 +695,53 @@ def test_an_address_is_no_output(pipeline: Run, tmp_path: Path) -> None:
         elsewhere = "--data-docs" in command or "stage" in command
         assert elsewhere or "pipeline publish DIR" in ran.err
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
+
+
+def test_of_a_folder_of_versions_the_current_one_is_published(
+    pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
+) -> None:
+    """It is held while it is sent, also from what a killed call left; the history has a line."""
+    rows = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines(keepends=True)
+    command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "r", "--keep", "1")
+    ids = []
+    for count in (4, 8):
+        (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
+        ran = pipeline(*command)
+        assert ran.status == 0, ran.err
+        ids.append(versions.current_id(tmp_path / "r"))
+        target = tmp_path / f"copy-{count}"
+        if count == 4:
+            ran = pipeline("publish", "r", target, "--json")
+            assert ran.status == 0, ran.err
+            assert json.loads(ran.out)["build_id"] == ids[0]
+            assert check(target, cache_dir).faults == []
+    assert ids[0] != ids[1]
+
+    send, seen = store.Store.send, []
+
+    def killed(self: store.Store, piece: Any) -> None:
+        seen.extend(one.holds for one in versions.versions(tmp_path / "r"))
+        raise KeyboardInterrupt
+
+    given = {"cache_dir": cache_dir, "report": quiet}
+    monkeypatch.setattr(store.Store, "send", killed)
+    monkeypatch.setattr(versions, "release", lambda *_: False)  # as where the process is killed
+    with pytest.raises(KeyboardInterrupt):
+        publish(tmp_path / "r" / "current", str(tmp_path / "copy"), NOTHING, **given)
+    monkeypatch.undo()
+    ((name,),) = seen
+    assert name.startswith("publish-")
+    assert [one.holds for one in versions.versions(tmp_path / "r")] == [(name,)]
+    assert store.Store.send is send
+    publish(tmp_path / "r", str(tmp_path / "copy"), NOTHING, **given)
+    assert read_manifest(tmp_path / "copy")["build_id"] == ids[1]
+    assert [one.holds for one in versions.versions(tmp_path / "r")] == [()]
+    lines = history.read(tmp_path / "r")
+    assert [one["status"] for one in lines] == ["built", "published", "built", "published"]
+    assert lines[-1]["message"] == f"published at {tmp_path / 'copy'}"
+    (tmp_path / "r" / "current").unlink()
+    ran = pipeline("publish", "r", "copy")
+    assert (ran.status, "no current version" in ran.err) == (2, True), ran.err
 
 
 def test_the_view_has_every_example_as_text(

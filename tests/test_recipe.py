@@ -79,6 +79,13 @@ KEYS: dict[str, tuple[str, str]] = {
     "test-size": ("0.1", "1"),
     "shuffle": ("false", "0"),
     "seed": ("-7", "1.5"),
+    "decontaminate": ('["name={dir}/a.txt", "{dir}/b.txt#text"]', "[1]"),
+    "overlap-words": ("13", "2"),
+    "overlap-share": ("0.4", "1"),
+    "overlap-in": ('"row"', '"answer"'),
+    "near-dedup": ("0.8", "2"),
+    "near-words": ("3", "0"),
+    "near-in": ('"question"', '"answer"'),
     "max-reject": ("0.5", "2"),
     "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
     "expectations": ('["{dir}/a.txt"]', "3"),
@@ -96,10 +103,13 @@ KEYS: dict[str, tuple[str, str]] = {
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
 }
-NEEDS = {
+_EVALS = 'decontaminate = ["{dir}/a.txt"]\n'
+NEEDS = {  # what must stand beside a key
     "group-by": "test-size = 0.1\n",
     "dedup-keep": "dedup = true\n",
-}  # what must stand beside a key
+    **dict.fromkeys(("overlap-words", "overlap-share", "overlap-in"), _EVALS),
+    **dict.fromkeys(("near-words", "near-in"), "near-dedup = 0.8\n"),
+}
 TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
 
 
@@ -113,7 +123,8 @@ def _head(key: str) -> str:
 
 
 def _write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
-    (folder / "a.txt").write_text("x")
+    for other in ("a.txt", "b.txt"):
+        (folder / other).write_text("x")
     path = folder / name
     path.write_text(text.replace("{dir}", str(folder)), "utf-8")
     return path

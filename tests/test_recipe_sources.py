@@ -13,7 +13,10 @@ from support import SAMPLES, Ran
 from test_recipe import KEYS, NEEDS, TASK_OF, VALIDATOR, _json
 
 from pipeline.build_dir.build import Build
+from pipeline.estimate import page, population
+from pipeline.estimate.forecast import forecast
 from pipeline.inputs.scan import scan
+from pipeline.manifest.json_records import as_json as of_record
 from pipeline.options import recipe_model as declared
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
@@ -356,6 +359,43 @@ def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
     counts = [pipeline("plan", data, *asked, "--json") for data in (WORDS, CHAT)]
     assert said["rows"] == sum(json.loads(one.out)["rows"] for one in counts)
     assert pipeline("plan", WORDS).status == 2
+
+
+def test_plan_says_what_sources_would_give(
+    pipeline: Run, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the arithmetic of the build; a few examples may stand for all of them."""
+    text = f"{TOP}{_source('math', WORDS, rows='4')}{_source('talk', CHAT, epochs='2')}"
+    path = _recipe(tmp_path, f"max-reject = 1\n{text}")
+    ran = pipeline("build", path, "-o", "out", "--quiet", "--cache-dir", cache)
+    assert ran.status == 0, ran.err
+    (_, given), manifest = _manifest(tmp_path / "out")["sources"], _manifest(tmp_path / "out")
+    (config,) = builds_of(path, flags={"cache_dir": cache})
+    estimate = forecast(config)
+    (words, talk) = (of_record(one) for one in population.sources(estimate))
+    assert words["splits"]["train"]["examples"] == 4
+    assert (talk["splits"], talk["has"]) == (given["splits"], given["has"])
+    table = {one["max_length"]: one["packs"] for one in population.packing_table(estimate)}
+    assert table[4096] == manifest["packing"]["packs"]
+    assert "math: about 4 examples from 10" in page.as_text(estimate)
+    monkeypatch.setattr(population, "MOST", 12)
+    (words, talk) = (of_record(one) for one in population.sources(estimate))
+    assert abs(words["splits"]["train"]["examples"] - 4) <= 2
+    assert abs(talk["splits"]["train"]["examples"] - given["splits"]["train"]["examples"]) <= 4
+
+
+def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
+    """As many rows of each are sampled, and the build has all of them."""
+    for name, rows, words in (("many", 9000, 3), ("few", 90, 300)):
+        row = {"question": "q", "answer": "a " * words}
+        lines = (json.dumps({**row, "id": n}) + "\n" for n in range(rows))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    text = "".join(_source(n, tmp_path / f"{n}.jsonl", ignore='"id"') for n in ("many", "few"))
+    (config,) = builds_of(_recipe(tmp_path, TOP + text), flags={"cache_dir": cache})
+    many, few = population.sources(forecast(config))
+    assert abs(many.has.examples - 9000) <= 90
+    assert few.has.examples == 90
+    assert 0.4 < many.share < 0.7
 
 
 def test_lengths_of_answers_are_known_or_not_said(

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,10 @@ def test_an_interruption_is_an_object_and_a_line(
     process = _start(data, cache_home, "--notify", "cat > told.json", start_new_session=True)
     lock = tmp_path / "r" / ".current.lock"
     until = time.monotonic() + 60
-    while not lock.exists() and process.poll() is None and time.monotonic() < until:
+    while process.poll() is None and time.monotonic() < until:
+        with suppress(OSError):
+            if lock.read_text():
+                break
         time.sleep(0.005)
     os.killpg(process.pid, kind)
     found = _ended(process)

@@ -83,6 +83,12 @@ def test_limits_of_a_recipe(make: Make, tmp_path: Path) -> None:
     rows(two, 100)
     make("sft", one.parent)
     rows(two, 130)
+    with pytest.raises(DataError) as refused:
+        make("sft", one.parent, drift={"rows": 0.14, "trained_tokens": 9.0, "source_share": 0.05})
+    assert refused.value.remedy.startswith(
+        "If this is meant, publish it with --replace, or allow it with --drift rows=0.15 "
+        "--drift trained_tokens=9 --drift source_share=0.07. Why the build was refused is in"
+    )
     for limit, value, says in (
         ("rows", 0.14, "rows: 200 -> 230"),
         ("trained_tokens", 0.1, "trained_tokens: "),
@@ -94,6 +100,29 @@ def test_limits_of_a_recipe(make: Make, tmp_path: Path) -> None:
     rows(two, 10, words=50)
     made = make("sft", one.parent, drift={"rows": 0.0}, replace=True)
     assert read_manifest(made)["rows"]["used"] == 110
+
+
+def test_limits_of_sources(pipeline: Run, tmp_path: Path) -> None:
+    """By name, whatever their files are called: the share of what is trained on."""
+    rows(tmp_path / "a.jsonl", 50)
+    rows(tmp_path / "b.jsonl", 50, words=3)
+    sources = "".join(
+        f'[[source]]\nname = "{name}"\ndata = ["{file}.jsonl"]\n'
+        for name, file in (("math", "a"), ("talk", "b"))
+    )
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\ndrift.source_share = 0.05\n'
+    (tmp_path / "r.toml").write_text(head + sources)
+    assert pipeline("build", "r.toml").status == 0
+    before = {one["name"]: one["share"] for one in read_manifest(tmp_path / "out")["sources"]}
+    (tmp_path / "b.jsonl").rename(tmp_path / "c.jsonl")
+    (tmp_path / "r.toml").write_text(head + sources.replace("b.jsonl", "c.jsonl"))
+    assert pipeline("build", "r.toml").status == 0
+    rows(tmp_path / "c.jsonl", 80, words=3)
+    ran = pipeline("build", "r.toml", "--json")
+    over = json.loads(ran.out)["figures"]["drift"]
+    assert set(over) == {"source_share of math", "source_share of talk"}
+    assert over["source_share of math"]["before"] == before["math"]
+    assert pipeline("build", "r.toml", "--drift", "source_share=0.2").status == 0
 
 
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
@@ -139,6 +168,12 @@ def test_limits_are_what_they_say(
     for name, one, other in (("rows", old, new), ("trained_tokens", before, after)):
         changed = abs(other - one) / one if one else (float("inf") if other else 0.0)
         assert (name in over) == (changed > limit) or abs(changed - limit) < 1e-9
+    flags = limits.allowing(over, {"rows": limit, "trained_tokens": limit})
+    if flags:  # those that a message offers are enough
+        offered = dict(flag.split("=") for flag in flags.replace("--drift", "").split())
+        assert not limits.exceeded(*pair, {name: float(one) for name, one in offered.items()})
+    else:
+        assert (old == 0 < new) or (before == 0 < after)
     lost = old - new >= 100 and new < old * 0.5
     assert ("rows" in limits.exceeded(*pair, {})) == lost
 

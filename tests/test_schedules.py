@@ -68,11 +68,11 @@ class Project:
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def require_published(self) -> None:
+    def require_published(self, build: str = "releases/current") -> None:
         """The build is there, and so is its copy."""
         published = self.folder.parent / "published"
         assert check(published, self.folder).faults == []
-        build_id = read_manifest(self.folder / "build")["build_id"]
+        build_id = read_manifest(self.folder / build)["build_id"]
         assert read_manifest(published)["build_id"] == build_id
 
 
@@ -144,6 +144,7 @@ def unit_commands(project: Project) -> Iterable[list[str]]:
         yield line.replace("${PUBLISH_TO}", project.variables["PUBLISH_TO"]).split()
 
 
+@pytest.mark.slow
 def test_systemd_runs_its_commands(project: Project) -> None:
     """One after another, as a service of type oneshot."""
     for command in unit_commands(project):
@@ -166,6 +167,7 @@ def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
     assert (done.returncode, mine) == (0, []), done.stderr
 
 
+@pytest.mark.slow
 def test_github_actions_runs_its_steps(project: Project) -> None:
     """Those that are commands, but for the installation."""
     workflow = yaml.safe_load((SCHEDULES / "github-actions.yml").read_text("utf-8"))
@@ -185,6 +187,7 @@ def test_github_actions_is_valid() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_kubernetes_runs_its_container(project: Project) -> None:
     """Its command and arguments, in the folder that the volume stands for."""
     cronjob = yaml.safe_load((SCHEDULES / "kubernetes-cronjob.yaml").read_text("utf-8"))
@@ -204,6 +207,7 @@ def test_kubernetes_is_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_slurm(project: Project) -> None:
     """bash runs it as Slurm would; a stand-in for sbatch notes the next run."""
     shutil.copyfile(SCHEDULES / "slurm.sbatch", project.folder / "slurm.sbatch")
@@ -231,7 +235,7 @@ def test_dvc(project: Project) -> None:
     own = {"DVC_NO_ANALYTICS": "1", "HOME": str(project.folder.parent)}
     project.run(program, "init", "--no-scm", "--quiet", **own)
     project.run(program, "repro", **own)
-    project.require_published()
+    project.require_published("build")
     assert json.loads((project.folder / "published.json").read_text())["status"] == "published"
     assert "up to date" in project.run(program, "repro", **own)
     with (project.folder / "data" / "a.jsonl").open("a") as data:
@@ -241,7 +245,7 @@ def test_dvc(project: Project) -> None:
     before = read_manifest(project.folder / "build")["build_id"]
     project.run(program, "repro", **own)
     assert read_manifest(project.folder / "build")["build_id"] != before
-    project.require_published()
+    project.require_published("build")
 
 
 def by_python(project: Project, program: str, code: str, **more: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from transformers import AutoTokenizer
 
 from pipeline.choice import sides
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import columns, formats
 from stages.contract import FormatOptions, Record
 from stages.errors import PipelineError
 from stages.normalize.stage import Normalize
@@ -265,3 +266,42 @@ def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Pat
     ran = pipeline(*command, data, "--test", again)
     assert ran.status == 2
     assert "leave nothing to train on" in ran.err
+
+
+TURNS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["system", "user", "assistant", "tool"]),
+            "content": st.none() | st.sampled_from(["", "a", "b c"]),
+            "fields": st.none(),
+            "trained": st.just(False),
+        }
+    ),
+    max_size=5,
+)
+
+
+def _asked(turns: list[dict[str, Any]]) -> str:
+    """What is said before the first answer; without anything before it, all that is said."""
+    said = [turn for turn in turns if turn["role"] != "system"]
+    roles = [turn["role"] for turn in said]
+    before = said[: roles.index("assistant")] if "assistant" in roles else said
+    return "\n".join(turn["content"] or "" for turn in before or said)
+
+
+@settings(deadline=None)
+@given(st.lists(TURNS, max_size=8), st.integers(0, 3))
+def test_a_question_is_what_is_asked_before_the_first_answer(
+    conversations: list[list[dict[str, Any]]], skipped: int
+) -> None:
+    column = pa.array(conversations, columns.MESSAGES)[skipped:]
+    assert groups.first_questions(column) == [_asked(one) for one in conversations[skipped:]]
+
+
+@given(st.text(st.characters(max_codepoint=0x2FF)))
+def test_texts_are_compared_by_letters_and_digits(text: str) -> None:
+    """Fast and slow alike: a letter that is no ASCII takes the slow way."""
+    slow = groups.comparable(text + "\u00df")
+    alone = re.sub(r"\W+", "", unicodedata.normalize("NFKD", text).casefold())
+    assert slow == alone + "ss"
+    assert groups.comparable(text) == (alone or unicodedata.normalize("NFKD", text))

@@ -38,7 +38,7 @@ def training_data() -> None:
 
     @task
     def publish() -> None:
-        pipeline("publish", "build", PUBLISH_TO)
+        pipeline("publish", "releases", PUBLISH_TO)
 
     build() >> publish()
 

@@ -16,30 +16,33 @@ AGAIN = dg.RetryPolicy(max_retries=2, delay=600)
 
 
 def pipeline(*words: str) -> dict[str, Any]:
-    """Run a command, and read the object that it prints."""
+    """Run a command, and read the object that it prints, whatever happens."""
     command = ["pipeline", *words, "--quiet", "--json"]
     done = subprocess.run(command, cwd=FOLDER, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise dg.Failure(
-            f"pipeline {words[0]} ended with status {done.returncode}",
-            allow_retries=done.returncode == SURROUNDINGS,
-        )
     found: dict[str, Any] = json.loads(done.stdout)
+    if found["code"]:
+        raise dg.Failure(
+            f"{found['status']}: {found['message']}",
+            metadata={"remedy": found["remedy"], "paths": dg.MetadataValue.json(found["paths"])},
+            allow_retries=found["code"] == SURROUNDINGS,
+        )
     return found
 
 
 @dg.asset(retry_policy=AGAIN)
 def training_data() -> dg.MaterializeResult:
     """The build, with its counts as metadata."""
-    manifest = pipeline("build", "recipe.toml")
-    counts = {"rows": manifest["rows"]["used"], "tokens": manifest["tokens"]["trained"]}
-    return dg.MaterializeResult(metadata={"build_id": manifest["build_id"], **counts})
+    done = pipeline("build", "recipe.toml")
+    figures = done["figures"]
+    counts = {"rows": figures["rows"]["used"], "tokens": figures["tokens"]["trained"]}
+    told = {"status": done["status"], "build_id": done["build_id"], "path": done["paths"]["build"]}
+    return dg.MaterializeResult(metadata={**told, **counts})
 
 
 @dg.asset(deps=[training_data], retry_policy=AGAIN)
 def published_data() -> dg.MaterializeResult:
     """The copy of it that others read."""
-    done = pipeline("publish", "build", PUBLISH_TO)
+    done = pipeline("publish", "releases", PUBLISH_TO)
     return dg.MaterializeResult(metadata={"files_sent": done["sent"], "bytes": done["bytes"]})
 
 

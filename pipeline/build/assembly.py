@@ -32,10 +32,11 @@ from pipeline.shards import dedup, margins
 from pipeline.shards import plan as planning
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
+from pipeline.shards.margins import Margins
 from pipeline.shards.measured import METRICS
 from pipeline.shards.plan import ShardPlan
 from pipeline.trainers import exporting
-from pipeline.verdict import data_docs, gate, rejects
+from pipeline.verdict import contaminated, data_docs, gate, near_duplicates, rejects
 from pipeline.verdict.gate import Evidence
 from pipeline.verdict.judge import Judge
 from pipeline.verdict.reject_limit import refuse_too_many
@@ -105,8 +106,7 @@ def assemble(
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     plan = planning.make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
-    lines = lines_of_parts(plan, reports)
-    ledger = rejects.write(folder / REJECTS, works=works, sources=sources, encoded=lines)
+    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_parts(plan, reports))
     planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
     _refuse_too_many(prepared, planned)
     shards = write_shards(
@@ -120,7 +120,7 @@ def assemble(
         report=report,
     )
     write_dataset(folder, prepared, shards)
-    outcome = replace(_outcome(prepared, planned, shards), margins=rated)
+    outcome = _listed(_outcome(prepared, planned, shards, rated), folder, sources)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
@@ -158,7 +158,19 @@ def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
     refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
 
 
-def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -> Outcome:
+def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Outcome:
+    """The same, after what was left out for being like something else was written down."""
+    recipe, plan = outcome.recipe, outcome.plan
+    return replace(
+        outcome,
+        decontamination=contaminated.write(folder, recipe.config, plan, sources),
+        near_duplicates=near_duplicates.write(folder, recipe, plan, sources),
+    )
+
+
+def _outcome(
+    prepared: Prepared, planned: _Planned, shards: list[ShardReport], rated: Margins | None
+) -> Outcome:
     examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
@@ -170,6 +182,7 @@ def _outcome(prepared: Prepared, planned: _Planned, shards: list[ShardReport]) -
         shards=shards,
         ledger=planned.ledger,
         filtered=planned.filtered,
+        margins=rated,
         rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 

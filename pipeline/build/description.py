@@ -45,6 +45,7 @@ from pipeline.manifest.manifest import (
     UnreadColumn,
     ValidationSummary,
 )
+from pipeline.manifest.overlap_records import Decontamination, Likeness
 from pipeline.parts.part import PartReport
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
@@ -73,6 +74,8 @@ class Outcome:
     rows_left_out: Mapping[str, int]
     margins: Margins | None = None  # rm only
     filtered: Filtered | None = None
+    decontamination: Decontamination | None = None
+    near_duplicates: Likeness | None = None
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -326,6 +329,8 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         sources=given.records(config, outcome.plan.examples, outcome.plan.choice),
         filters=left_out.filters(config, outcome.plan, outcome.filtered),
         doubles=left_out.doubles(config, outcome.plan),
+        decontamination=outcome.decontamination,
+        near_duplicates=outcome.near_duplicates,
         probes={name: ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,

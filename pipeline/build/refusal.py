@@ -26,6 +26,7 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     if folder is None:
         return error
     paths = failed.paths_of(output)
-    rejects = f"Every refused row is in {paths['rejects']}; why" if "rejects" in paths else "Why"
+    some = "rejects" in paths and Path(paths["rejects"]).stat().st_size
+    rejects = f"Every refused row is in {paths['rejects']}; why" if some else "Why"
     where = f"{rejects} the build was refused is in {paths['report']}."
     return type(error)(error.what, f"{error.remedy} {where}".lstrip(), error.figures)

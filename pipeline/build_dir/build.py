@@ -27,6 +27,7 @@ from pipeline.manifest.manifest import (
     ShardRecord,
     SplitRecord,
 )
+from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, Hit, NearDuplicate
 from pipeline.manifest.records import (
     AUDITS,
     REJECTS,
@@ -223,15 +224,36 @@ class Build:
         Raises:
             DataError: ``rejects.jsonl`` is missing or damaged; the line is named.
         """
+        return self._lines(Reject, REJECTS)
+
+    def contaminated(self) -> Iterator[Hit]:
+        """What was left out for a question of an evaluation file, in input order, one at a time.
+
+        Raises:
+            DataError: ``contaminated.jsonl`` is missing or damaged; the line is named.
+        """
+        asked = self.manifest.decontamination is not None
+        return self._lines(Hit, CONTAMINATED) if asked else iter(())
+
+    def near_duplicates(self) -> Iterator[NearDuplicate]:
+        """What was left out for an example that is like it, in input order, one at a time.
+
+        Raises:
+            DataError: ``near_duplicates.jsonl`` is missing or damaged; the line is named.
+        """
+        asked = self.manifest.near_duplicates is not None
+        return self._lines(NearDuplicate, NEAR_DUPLICATES) if asked else iter(())
+
+    def _lines(self, kind: type[_R], name: str) -> Iterator[_R]:
         try:
-            with (self.folder / REJECTS).open("rb") as lines:
+            with (self.folder / name).open("rb") as lines:
                 for number, line in enumerate(lines, 1):
                     try:
-                        yield load(Reject, line)
+                        yield load(kind, line)
                     except MalformedError as error:
-                        raise _damaged(self.folder, f"{REJECTS}:{number}", error) from error
+                        raise _damaged(self.folder, f"{name}:{number}", error) from error
         except OSError as error:
-            raise _missing(self.folder, REJECTS, error) from error
+            raise _missing(self.folder, name, error) from error
 
     def differences(
         self, sha256: Callable[[Path], str] = file_hash.sha256

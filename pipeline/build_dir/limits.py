@@ -37,23 +37,31 @@ def require_same_kind(before: Manifest, task: str, model: str, shown: object) ->
         )
 
 
-def _shares(build: Build) -> dict[str, float]:
-    """The share of each source in the tokens of all examples, or of each input where there are no
-    sources; only of the largest where there are many."""
+def _shares(one: Build, other: Build) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """What two builds are made of: the share of each source in the trained tokens of the train
+    split, where both have sources; else of each input in all tokens, of those that both list."""
+    first, second = one.manifest.sources, other.manifest.sources
+    if first and second:
+        return {s.name: s.share for s in first}, {s.name: s.share for s in second}
+    old, new = _of_inputs(one), _of_inputs(other)
+    left_out = _unlisted(one.manifest, old) | _unlisted(other.manifest, new)
+    listed = {*old, *new} - left_out
+    return {n: old.get(n, 0.0) for n in listed}, {n: new.get(n, 0.0) for n in listed}
+
+
+def _of_inputs(build: Build) -> dict[str, float]:
+    """The share of each input in the tokens of all examples; only of the largest of many."""
     try:
         audits = build.audits.audits
     except PipelineError:
         return {}
-    shares: dict[str, float] = {}
-    for figure in (one for audit in audits if audit.name == "sources" for one in audit.figures):
-        if figure.unit == "share":
-            shares[figure.name] = figure.value
-    return shares
+    figures = (figure for audit in audits if audit.name == "sources" for figure in audit.figures)
+    return {figure.name: figure.value for figure in figures if figure.unit == "share"}
 
 
 def _unlisted(manifest: Manifest, shares: Mapping[str, float]) -> set[str]:
-    """What a build was made of, too small to be among the shares that it lists."""
-    return {named for i in manifest.inputs if (named := i.source or i.path) not in shares}
+    """Inputs of a build that are too small to be among the shares that it lists."""
+    return {one.path for one in manifest.inputs if one.path not in shares}
 
 
 def _change(before: float, after: float) -> float:
@@ -70,8 +78,8 @@ def exceeded(before: Build, after: Build, limits: Mapping[str, float]) -> dict[s
 
     def compare(name: str, old: float, new: float, change: float, limit: float) -> None:
         if abs(change) > limit:
-            shown = round(change, 6) if math.isfinite(change) else None
-            over[name] = {"before": old, "after": new, "change": shown, "limit": limit}
+            exact = change if math.isfinite(change) else None
+            over[name] = {"before": old, "after": new, "change": exact, "limit": limit}
 
     rows = (one.rows.used, two.rows.used)
     if ROWS in limits:
@@ -82,9 +90,8 @@ def exceeded(before: Build, after: Build, limits: Mapping[str, float]) -> dict[s
         tokens = (one.tokens.trained, two.tokens.trained)
         compare(TRAINED, *tokens, _change(*tokens), limits[TRAINED])
     if SHARE in limits:
-        old, new = _shares(before), _shares(after)
-        listed = {*old, *new} - _unlisted(one, old) - _unlisted(two, new)
-        for name in sorted(listed):
+        old, new = _shares(before, after)
+        for name in sorted({*old, *new}):
             pair = (old.get(name, 0.0), new.get(name, 0.0))
             compare(f"{SHARE} of {name}", *pair, pair[1] - pair[0], limits[SHARE])
     return over
@@ -105,17 +112,32 @@ def require_within(before: Build, after: Build, limits: Mapping[str, float]) -> 
         f"the limit is {one['limit']:.1%})"
         for name, one in over.items()
     )
-    first = next(iter(over)).partition(" ")[0]
-    most = max(
-        (abs(one["change"]) for name, one in over.items() if one["change"] and first in name),
-        default=1.0,
-    )
-    least = math.ceil(100 * most) / 100
+    allowed = allowing(over, limits)
+    flags = f", or allow it with {allowed}" if allowed else ""
     raise DataError(
         f"The build differs more from the one before than it may:\n{lines}",
-        f"{_AGREE}, or allow it with --drift {first}={least:g}.",
-        {"drift": over},
+        f"{_AGREE}{flags}.",
+        {"drift": {name: _rounded(one) for name, one in over.items()}},
     )
+
+
+def _rounded(one: Mapping[str, Any]) -> dict[str, Any]:
+    change = one["change"]
+    return {**one, "change": None if change is None else round(change, 6)}
+
+
+def allowing(over: Mapping[str, Mapping[str, Any]], limits: Mapping[str, float]) -> str:
+    """The flags with which the build passes, those of the other limits too, since flags take the
+    place of a recipe's table; empty where no share is enough."""
+    raised = dict(limits)
+    for name, one in over.items():
+        if one["change"] is None:  # from nothing
+            return ""
+        limit = name.partition(" ")[0]
+        change = abs(one["change"])
+        least = math.ceil(100 * change - 1e-9) / 100
+        raised[limit] = max(raised.get(limit, 0.0), least if change <= least else least + 0.01)
+    return " ".join(f"--drift {name}={limit:.12g}" for name, limit in raised.items())
 
 
 def opened(folder: Any) -> Build | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pipeline import exports
 from pipeline.build_dir import drift
 from pipeline.build_dir.built import Built
-from pipeline.manifest import in_words
+from pipeline.manifest import in_words, overlap_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
@@ -79,6 +79,7 @@ def _lines(manifest: Manifest) -> list[str]:
     lines += in_words.choice(manifest)
     lines += in_words.sides(manifest.sides)
     lines += in_words.sources(manifest.sources)
+    lines += overlap_records.in_words(manifest.decontamination, manifest.near_duplicates)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]

@@ -234,7 +234,9 @@ def _rebuild_sample(
             output=build.folder,
             cache_dir=cache_dir,
         )
-        remade = remake.remake(config, build.manifest, metrics, shards)
+        left_out = {hit.id for hit in build.contaminated()}
+        left_out |= {one.id for one in build.near_duplicates()}
+        remade = remake.remake(config, build.manifest, metrics, shards, left_out)
     except (PipelineError, OSError, KeyError, TypeError) as error:
         result.notes.append(f"No row was rebuilt from the source: {error}")
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -78,11 +78,18 @@ def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
     return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 
 
-def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]) -> Remade:
+def remake(
+    config: Config,
+    said: Manifest,
+    metrics: Path,
+    shards: list[Measured],
+    left_out: Container[str] = (),
+) -> Remade:
     """Make a sample again and compare ids, labels, ratings and weights by their keys.
 
     Args:
         said: the build's manifest.
+        left_out: ids of examples that the build lists as left out.
 
     Raises:
         PipelineError: the source is gone or changed, or the model cannot be found here.
@@ -97,11 +104,9 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
     stored = _stored(metrics, shards)
     # Of equal examples only the first is stored, so under --dedup another may stand for this one.
     known = set(stored.values()) if config.plan.dedup else set()
-    # Filters are tried again. Which examples something else left out, a budget for one, is written
-    # nowhere: those are not looked for.
-    counted = said.examples
-    whole = counted.kept + counted.rejected + counted.duplicates + counted.filtered
-    any_left_out = whole != counted.made
+    # Filters are tried again, and what is like evaluations and other rows is listed. Which examples
+    # a budget left out, or a named test file, is written nowhere: those are not looked for.
+    unlisted = said.examples.left_out > 0 or bool(config.plan.test)
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
@@ -111,9 +116,10 @@ def remake(config: Config, said: Manifest, metrics: Path, shards: list[Measured]
         keys = _keys(recipe, batch)
         for row, line, sequence, made, out in zip(names, *columns, keys, filtered, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
-            if out and there is not None:
-                remade.differ.append((row, "a filter leaves it out, and a shard has it"))
-            elif there is None and not (out or any_left_out or made in known):
+            gone = out or row in left_out
+            if gone and there is not None:
+                remade.differ.append((row, "it is to be left out, and a shard has it"))
+            elif there is None and not (gone or unlisted or made in known):
                 remade.differ.append((row, "the source has it, but no shard has"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))

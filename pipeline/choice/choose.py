@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.choice import doubles, sides
+from pipeline.choice import doubles, near, sides
 from pipeline.choice.budgets import Portions, portions
 from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice, Fate, Fates
+from pipeline.choice.near import NearDoubles
 from pipeline.options.config import Config, PlanOptions
 from stages.columns import Ints
 from stages.errors import UsageError
@@ -28,6 +31,26 @@ def _doubles(examples: PlannedExamples, fate: Fates) -> tuple[Ints, Ints]:
     score = None if examples.score is None else examples.score[left]
     again, stays = doubles.pairs(examples.digest[left], score)
     return left[again], left[stays]
+
+
+def _near(options: PlanOptions, examples: PlannedExamples, fate: Fates) -> NearDoubles | None:
+    """The examples that are like another of those that are left; they are left out."""
+    if examples.signatures is None:
+        return None
+    used = np.equal(fate, Fate.USED)
+    found = near.doubles(examples.signatures, used, options.near_dedup, examples.score)
+    fate[found.dropped] = Fate.NEAR_DUPLICATE
+    return found
+
+
+def _joined(config: Config, examples: PlannedExamples) -> PlannedExamples:
+    """The same, with rows in one group where what they ask is alike."""
+    named = any(source.options.group_by for source in config.sources)
+    # Who names a column says with it what belongs together.
+    if examples.questions is None or examples.group is None or named:
+        return examples
+    firsts = near.clusters(examples.questions, config.plan.near_dedup)
+    return replace(examples, group=near.joined(examples.group, firsts, NO_QUESTION))
 
 
 def _in_test(
@@ -97,8 +120,11 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     """
     options = config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
+    examples = _joined(config, examples)
     if examples.filtered is not None:
         _drop(fate, examples.filtered > 0, Fate.FILTERED)
+    if examples.overlap is not None:
+        _drop(fate, examples.overlap > options.overlap_share, Fate.CONTAMINATED)
     test = _of_test_files(config, examples, fate)
     # Among those that are left, so that a double of one that is left out stays. By default the
     # first in input order does, whatever the order is later.
@@ -107,6 +133,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     duplicate[equal[0]] = True
     if options.dedup:
         _drop(fate, duplicate, Fate.DUPLICATE)
+    alike = _near(options, examples, fate)
     # Only now: what is dropped is no part of a side's share.
     if test is None:
         test = _in_test(options, examples, np.equal(fate, Fate.USED))
@@ -120,4 +147,6 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
             used &= examples.group != NO_QUESTION
         rule = sides.outcome(examples.group[used], test[used], options.test_size)
     times, asked = (given.times, given.asked) if given is not None else (None, ())
-    return Choice(fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal)
+    return Choice(
+        fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal, near=alike
+    )

@@ -11,14 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.choice import doubles
+from pipeline.choice import contaminated, doubles
+from pipeline.choice.contaminated import Shares
 from pipeline.choice.doubles import Digests
 from pipeline.choice.fates import LEFT_OUT, Fate, Fates
 from pipeline.choice.sides import Groups
+from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
+from stages.overlap import search, signatures
+from stages.overlap.signatures import Signatures
 from stages.rows import groups
 
 _COLUMNS = ("line", "length", "trained", "digest")  # of a part, that a plan is made from
@@ -41,6 +45,9 @@ class PlannedExamples:
             without filters.
         score: what it is worth among its equals, more is better and NaN is least; None where the
             first of them stays.
+        overlap: the largest share of an evaluation's question that it has; None without any.
+        signatures: of each part, mapped: what its examples are like; ``questions``: what their
+            questions are like. None where rows are not compared.
     """
 
     starts: Ints
@@ -52,6 +59,9 @@ class PlannedExamples:
     source: npt.NDArray[np.int16] | None = None
     filtered: npt.NDArray[np.uint16] | None = None
     score: npt.NDArray[np.float64] | None = None
+    overlap: Shares | None = None
+    signatures: tuple[Signatures, ...] | None = None
+    questions: tuple[Signatures, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -96,10 +106,16 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
     named = config.named
     grouped = config.grouped
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
+    searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
+    overlap: list[Shares] = []
+    likeness = overlaps.likeness_of(config.plan)
+    alike: dict[str, list[Signatures]] = {
+        name: [] for name, _ in (likeness.columns if likeness else ())
+    }
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
-        table = columns_of(work.path, names)
+        table = columns_of(work.path, (*names, *searched, *alike))
         line = table.column("line").to_numpy()
         if (line[1:] < line[:-1]).any():
             raise PipelineError(f"{work}: the examples are not in the order of their rows.")
@@ -107,6 +123,9 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         for name in set(names) - {"line", "digest"}:
             columns[name].append(table.column(name).to_numpy())
         columns["digest"].append(doubles.digests_of(table.column("digest")))
+        overlap += [contaminated.most_shared(table.column(name)) for name in searched]
+        for name, parts in alike.items():
+            parts.append(signatures.numbers(table.column(name)))
         base += report.lines
     counts = np.array([len(line) for line in columns["line"]], np.int64)
     sources = np.array([work.source for work in works], np.int16)
@@ -118,6 +137,9 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         digest=_joined(columns, "digest", doubles.DIGEST),
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
         source=np.repeat(sources, counts) if named else None,
+        overlap=np.concatenate(overlap) if overlap else None,
+        signatures=tuple(alike[signatures.ROW]) if likeness else None,
+        questions=tuple(alike[likeness.by_question]) if likeness and likeness.sides else None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.choice.near import NearDoubles
 from pipeline.choice.sides import SplitRule
 from stages.columns import Ints
 
@@ -44,12 +45,16 @@ class Asked:
         unit: ``rows`` (examples), ``tokens``, ``trained_tokens`` or ``epochs``.
         amount: in that unit; ``given``: of it.
         short: the source has less than that, in as many passes as are allowed.
+        rated: a share or a weight says how much, or the total of the build.
+        scarcest: all that it may give is used, and nothing but the sources says how much.
     """
 
     unit: str
     amount: float
     given: float
     short: bool
+    rated: bool = False
+    scarcest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Choice:
         times: how often each example is stored, 0 where it is left out; None for once.
         rule: how the sides were made; None where there is one side.
         doubles: the examples in ``duplicate``, and for each the one that it equals and that stays.
+        near: those that are like another; None where rows are not compared.
         asked: of each source, what its budget came to; empty where no source has a budget.
     """
 
@@ -73,6 +79,7 @@ class Choice:
     rule: SplitRule | None = None
     asked: tuple[Asked, ...] = ()
     doubles: tuple[Ints, Ints] | None = None
+    near: NearDoubles | None = None
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:

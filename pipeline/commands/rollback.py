@@ -26,6 +26,7 @@ def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
             "time": history.stamp(),
             "status": history.ROLLED_BACK,
             "code": 0,
+            "message": f"{now.build_id[: versions.SHORT]} is current again",
             "build_id": now.build_id,
             "rolled_back_from": before,
             "current": now.build_id,

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline.estimate import overlaps
 from pipeline.estimate.filtered import FilteredSample
-from pipeline.estimate.mixture import MixtureSample, mixture
 from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, reader_of, short_names
-from pipeline.manifest.source_records import SourceRecord
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
@@ -76,10 +75,11 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
+        contaminated: names of the examples that ask what an evaluation asks.
         long: examples that a build refuses for their length, trimmed as it trims them.
         left: at least so many are neither refused nor left out by a filter.
         chosen: what filters leave out.
-        mixture: examples by source.
+        of_looks: rows of each input that went in, and the examples that ``lengths`` has of them.
         read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
 
@@ -94,15 +94,16 @@ class Sampled:
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
+    contaminated: list[str] = field(default_factory=list)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
     long: int = 0
     left: int = 0
     chosen: FilteredSample = field(default_factory=FilteredSample)
+    of_looks: tuple[tuple[int, int], ...] = ()
     read: Counter[int] = field(default_factory=Counter)
     lost: Counter[int] = field(default_factory=Counter)
-    mixture: MixtureSample = field(default_factory=MixtureSample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +129,16 @@ class Forecast:
     @property
     def examples(self) -> int:
         """Examples of the whole build, about."""
-        made = self.sampled
-        return round(self.rows * len(made.lengths) / max(made.rows, 1))
+        return round(sum(self.examples_of))
 
-
-def mixture_of(estimate: Forecast) -> list[SourceRecord]:
-    """What each source of a build would give, about."""
-    made = estimate.sampled
-    rows = {n: estimate.rows_of({n}) / max(read, 1) for n, read in made.read.items()}
-    return mixture(estimate.recipe.config, made.mixture, rows)
+    @property
+    def examples_of(self) -> list[float]:
+        """The same of each input that was looked at, and of those that it stands for."""
+        more = self.files / len(self.looks)
+        return [
+            look.glimpse.rows * more * made / max(rows, 1)
+            for look, (rows, made) in zip(self.looks, self.sampled.of_looks, strict=True)
+        ]
 
 
 def glimpses(
@@ -214,6 +216,8 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
+    batch, asked = overlaps.split_off(batch, recipe.config)
+    made.contaminated.extend(look.row_name(records[line]) for line in asked)
     _show(look, records, batch=batch, made=made)
     return batch
 
@@ -260,12 +264,11 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         trained=np.zeros(0, np.int64),
         shown=[],
     )
-    lengths, trained, rows, large, tokens, long, left = [], [], 0, 0, 0, 0, 0
+    lengths, trained, of_looks, large, tokens, long, left = [], [], [], 0, 0, 0, 0
     rated = Margins() if recipe.task.kind.compares else None
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
-        rows += len(records)
         made.read[look.source] += len(records)
         batch = _through(machine.of_source(look.source), look, records=records, made=made)
         own = recipe.of_source(look.source)
@@ -276,8 +279,8 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         batch = made.chosen.left(own.config, look.source, batch)
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
         left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
+        of_looks.append((len(records), batch.num_rows))
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
-        made.mixture.add(look.source, batch, own.config.plan.longest_example)
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
         tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
         if own.splits_turns and "messages" in batch.schema.names:
@@ -286,7 +289,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
             rated += of_column(batch.column("margin"))
     return replace(
         made,
-        rows=rows,
+        rows=sum(rows for rows, _ in of_looks),
         large=large,
         lengths=np.concatenate(lengths),
         trained=np.concatenate(trained),
@@ -294,6 +297,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         margins=rated,
         long=long,
         left=left,
+        of_looks=tuple(of_looks),
     )
 
 

@@ -11,14 +11,16 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
-from pipeline.estimate.forecast import Forecast, mixture_of, would_stop
-from pipeline.estimate.packs import packing_table
-from pipeline.manifest import in_words as mixtures
+from pipeline.estimate import overlaps
+from pipeline.estimate.forecast import Forecast, would_stop
+from pipeline.estimate.population import packing_table, sources
+from pipeline.manifest import in_words
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.source_records import SourceRecord
+from pipeline.recipe.recipe import Recipe
 from pipeline.shards.margins import Margins
-from pipeline.sources.local import in_words
+from pipeline.sources import local
 from pipeline.view.drawing import Drawer
 from stages.chat_template import turn_split
 from stages.columns import IGNORED
@@ -161,12 +163,16 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
     }
 
 
+def _stages(recipe: Recipe) -> dict[str, list[str]]:
+    """The columns that each stage writes."""
+    written = {"normalize": list(recipe.normalize(recipe.formats[0]).writes)}
+    stages = recipe.stages(recipe.formats[0])
+    return written | {stage.name: list(stage.writes) for stage in stages}
+
+
 def as_json(forecast: Forecast) -> dict[str, Any]:
     """The forecast as ``--json`` prints it; the page is made from the same dictionary."""
     recipe, sample = forecast.recipe.of_source(forecast.looks[0].source), forecast.sampled
-    normalize = recipe.normalize(recipe.formats[0])
-    stages = {"normalize": list(normalize.writes)}
-    stages.update({stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])})
     return {
         "task": recipe.config.task,
         "layout": recipe.config.plan.layout,
@@ -189,13 +195,14 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         ],
         "rejects": _rejects(forecast),
         "filters": [asdict(one) for one in sample.chosen.tallies.values()],
-        "sources": [of_record(one) for one in mixture_of(forecast)],
+        "sources": [of_record(one) for one in sources(forecast)],
+        **overlaps.as_json(sample.contaminated, recipe.config),
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
         "turn_split": turn_split.figures(sample.split),
         "packing": packing_table(forecast),
-        "stages": stages,
+        "stages": _stages(recipe),
     }
 
 
@@ -227,7 +234,7 @@ def _input_lines(plan: dict[str, Any]) -> Iterator[str]:
     if plan["files"] > len(plan["inputs"]):
         yield f"          {len(plan['inputs'])} of {plan['files']} files were sampled"
     if plan["files_left_out"]:
-        yield f"not read  {in_words(plan['files_left_out'])}"
+        yield f"not read  {local.in_words(plan['files_left_out'])}"
 
 
 def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
@@ -303,7 +310,8 @@ def as_text(forecast: Forecast) -> str:
         f"stages    {' -> '.join(plan['stages'])}",
         *_reject_lines(plan),
         *_filter_lines(plan),
-        *mixtures.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
+        *in_words.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
+        *overlaps.lines(plan),
         *_margin_lines(plan),
         *_length_lines(plan),
     ]

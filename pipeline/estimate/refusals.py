@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.estimate.forecast import Forecast, would_stop
-from pipeline.estimate.packs import MAX_LENGTHS
+from pipeline.estimate.population import MAX_LENGTHS
 
 
 def long_enough(estimate: Forecast) -> int | None:

@@ -24,6 +24,7 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.overlap_records import Decontamination, Likeness
 from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
@@ -236,6 +237,8 @@ class Manifest(Sealed):
         sides: None without ``--test-size``; ``sources``: empty where they have no names.
         filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
             out, by the sources of what it left out and of what stays.
+        decontamination: None where no evaluation files are named; ``near_duplicates``: where rows
+            are not compared with each other.
         for_: the trainer of ``--for``.
         export: None for builds; ``published``: but for what ``pipeline publish`` sent.
     """
@@ -264,6 +267,8 @@ class Manifest(Sealed):
     sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
     filters: tuple[FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
     doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
+    decontamination: Decontamination | None = field(default=None, metadata=OPTIONAL)
+    near_duplicates: Likeness | None = field(default=None, metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: Inference | None = field(default=None, metadata=OPTIONAL)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.options import overlaps
 from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.phases import (
     PHASE_OF,
@@ -141,6 +142,7 @@ class Config:
             self._require_fitting(one.options)
         trained = {one.name: one.budget for one in self.sources if not one.test}
         require_mixture(trained, self.plan.total)
+        overlaps.require_fitting(self.plan)
 
     def _require_fitting(self, source: SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
@@ -266,7 +268,7 @@ class Config:
     def for_parts(self) -> dict[str, object]:
         """What the parts of one source depend on beside the model and the bytes of their splits."""
         carried = self.carried
-        derived = {
+        derived = overlaps.for_parts(self.plan) | {
             "longest_example": self.plan.longest_example,
             "groups": self.groups,
             "carried": [carried.paths, carried.counts],
@@ -336,11 +338,11 @@ def _in_order(recorded: dict[str, object]) -> dict[str, object]:
 def from_record(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Options that a manifest or a stage file holds, as ``Config.of`` takes them.
 
-    Those that this version does not know are left out, and so are the users' suites, of which a
+    Those that this version does not know are left out, and so are the files of users, of which a
     manifest has the hashes alone.
     """
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in recorded.items()
-        if name in PHASE_OF and PHASE_OF[name] != "run" and name != "expectations"
+        if name in PHASE_OF and PHASE_OF[name] != "run" and name not in overlaps.NOT_READ_BACK
     }

@@ -16,6 +16,7 @@ from typing import Any
 
 from pipeline.manifest.drifts import DRIFTS
 from pipeline.options import many_values as many
+from pipeline.options import overlaps
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
@@ -232,6 +233,13 @@ class PlanOptions:
     test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
     total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
+    decontaminate: tuple[overlaps.Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN})
+    overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN)
+    overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN)
+    overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded=_GIVEN)
+    near_dedup: float = option(0.0, v.Number("LIKENESS", least=0, most=1), "Of rows that are at least so alike (Jaccard, of runs of words), only the first is used: 0.8, say. Needs posttrain-pipeline[near].", recorded=_GIVEN)
+    near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: words of a run.", recorded=_GIVEN)
+    near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: what must be alike, all that rows say or their questions.", recorded=_GIVEN)
 
     def __post_init__(self) -> None:
         if self.max_length < 8:

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
+from pipeline.options import overlaps
 from pipeline.parts import chain, checks
 from pipeline.recipe.recipe import Recipe
 from stages import columns, readers
@@ -43,7 +44,8 @@ PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
     grouped = (groups.NAME,) if recipe.config.grouped else ()
-    return [*PLAN_COLUMNS, *grouped, *recipe.config.carried.columns, *recipe.task.stored]
+    asked = (*recipe.config.carried.columns, *overlaps.columns_of(recipe.config.plan))
+    return [*PLAN_COLUMNS, *grouped, *asked, *recipe.task.stored]
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import MalformedError, as_json, load, sealed
@@ -96,40 +96,65 @@ def staging(target: Path) -> Iterator[Path]:
         SurroundingsError: another build of the same target is running.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target) as lock:
-        _recover(target)
+    with _locked(target):
         folder = beside(target, "staging")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
         try:
+            _recover(target)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            lock.unlink(missing_ok=True)
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[Path]:
+def _locked(target: Path) -> Iterator[None]:
     path = beside(target, "lock")
     while True:
         with path.open("a+") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                lock.seek(0)
-                raise SurroundingsError(
-                    f"{target} is being built by another run ({lock.read().strip() or 'unknown'}).",
-                    "Wait for it, or build somewhere else.",
-                ) from error
-            # The run before removes the lock file at its end. If that happened after we opened it,
-            # we have locked a deleted file, which no other run will see: open it again.
-            if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
-                continue
-            lock.truncate(0)
-            lock.write(f"process {os.getpid()}, since {history.stamp()}")
-            lock.flush()
-            yield path
-            return
+                if _locks(lock, path, target):
+                    yield
+                    return
+            finally:  # also where an interruption came before we had it
+                _unlock(lock, path)
+
+
+def _locks(lock: IO[str], path: Path, target: Path) -> bool:
+    """Take the lock; False where the run before has removed its file meanwhile.
+
+    Raises:
+        SurroundingsError: another run has it.
+    """
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        raise SurroundingsError(
+            f"{target} is being built by another run ({lock.read().strip() or 'unknown'}).",
+            "Wait for it, or build somewhere else.",
+        ) from error
+    # The run before removes the lock file at its end. If that happened after we opened it, we have
+    # locked a deleted file, which no other run will see.
+    if not _same(lock, path):
+        return False
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()}, since {history.stamp()}")
+    lock.flush()
+    return True
+
+
+def _same(lock: IO[str], path: Path) -> bool:
+    """Whether an open file is still the one with this name."""
+    return path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino
+
+
+def _unlock(lock: IO[str], path: Path) -> None:
+    """Remove the lock's file, unless another run has the lock."""
+    with suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which nothing changes where we have it
+        if _same(lock, path):
+            path.unlink()
 
 
 def _recover(target: Path) -> None:

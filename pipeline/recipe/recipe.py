@@ -14,6 +14,7 @@ from pipeline import tasks
 from pipeline.inputs.detection import recognise_all
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.scan import Input
+from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.recipe.declared import fingerprint_of, fitted, layout_of
 from pipeline.recipe.fingerprints import code_version, hash_of
@@ -125,6 +126,8 @@ class Recipe:
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,
             carried=config.carried,
+            search=overlaps.search_of(config.plan),
+            likeness=overlaps.likeness_of(config.plan),
         )
 
     @property

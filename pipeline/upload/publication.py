@@ -14,6 +14,7 @@ from pipeline.build_dir.build import Build
 from pipeline.card.publisher import Publisher
 from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
+from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.manifest.records import REJECTS, RUN, Reject
 from pipeline.upload import croissant, view
 from stages.errors import UsageError
@@ -25,7 +26,11 @@ _NO_TEXTS = (
     "as `rejects.jsonl`; their ids, lines and codes are there."
 )
 # Lists of rows that are not in the dataset: which of their keys quote a row, or what it is like.
-_QUOTES = {REJECTS: ("detail", "raw"), "contaminated.jsonl": ("match", "said", "question")}
+_QUOTES = {
+    REJECTS: ("detail", "raw"),
+    CONTAMINATED: ("match", "said", "question"),
+    NEAR_DUPLICATES: ("said", "kept_said"),
+}
 
 
 @dataclass(frozen=True, slots=True)

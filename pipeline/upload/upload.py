@@ -18,6 +18,7 @@ from pipeline.check.check import check
 from pipeline.manifest.manifest import Manifest
 from pipeline.sources import remote
 from pipeline.upload import folder, hub, store
+from pipeline.upload.held import held, record
 from pipeline.upload.publication import Publication, assemble
 from pipeline.upload.sent import Report, Sent
 from stages.errors import DataError, UsageError
@@ -141,7 +142,7 @@ def publish(
     """Publish a build or an export.
 
     Args:
-        source: its folder.
+        source: its folder, or a folder of versions, of which it is the current one.
         address: ``hf://org/name``, ``s3://bucket/path`` and the like, or a folder.
         cache_dir: where the check finds the tokenizer, and what was read back is noted.
         with_rejects: with the text of refused rows.
@@ -154,14 +155,16 @@ def publish(
         SurroundingsError: the connection, the credentials, or the bytes that arrived.
     """
     place = _place(address)
-    build = _require_sound(source, cache_dir)
-    with tempfile.TemporaryDirectory(prefix="publish-") as name:
-        publication = assemble(build, Path(name), publisher, with_rejects=with_rejects)
+    shown = os.fspath(place) if isinstance(place, Path) else remote.redacted(address)
+    with held(source, shown) as origin, tempfile.TemporaryDirectory(prefix="publish-") as work:
+        build = _require_sound(origin, cache_dir)
+        publication = assemble(build, Path(work), publisher, with_rejects=with_rejects)
         if isinstance(place, Path):
-            sent = folder.publish(place, source, publication, report)
+            sent = folder.publish(place, origin, publication, report)
         elif isinstance(place, hub.Repository):
             sent = hub.publish(place, publication, private=private, report=report)
         else:
             sent = _to_store(place, publication, report, cache_dir, verify)
-    shown = os.fspath(place) if isinstance(place, Path) else remote.redacted(address)
-    return Published(shown, publication.manifest, len(publication.all), sent)
+    done = Published(shown, publication.manifest, len(publication.all), sent)
+    record(source, done.status, done.manifest.build_id, shown)
+    return done

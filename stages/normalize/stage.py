@@ -31,6 +31,8 @@ from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
+from stages.overlap import search, signatures
+from stages.overlap.settings import Likeness, Search
 from stages.rows import carried, groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.carried import Carried
@@ -57,6 +59,8 @@ class Normalize:
         group_by: what decides which rows are on one side of a split (``rows.groups``); None where
             rows are not split.
         carried: what is kept of rows because a build chooses by it.
+        search: the evaluations that rows are searched for (``overlap.search``); None without any.
+        likeness: what the likeness of rows is estimated from; None where they are not compared.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -75,6 +79,8 @@ class Normalize:
     step_separator: str = "\n"
     group_by: str | None = None
     carried: Carried = field(default_factory=Carried)
+    search: Search | None = None
+    likeness: Likeness | None = None
 
     @functools.cached_property
     def example_kind(self) -> Kind:
@@ -88,7 +94,10 @@ class Normalize:
     @property
     def writes(self) -> tuple[str, ...]:
         grouped = () if self.group_by is None else (groups.NAME,)
-        return IDENTITY + self.example_kind.columns + grouped + self.carried.columns
+        searched = () if self.search is None else (search.NAME,)
+        alike = () if self.likeness is None else tuple(name for name, _ in self.likeness.columns)
+        asked = grouped + self.carried.columns + searched + alike
+        return IDENTITY + self.example_kind.columns + asked
 
     def _treat_reasoning(self, example: Example) -> None:
         for turns in self.example_kind.turns(example):
@@ -259,6 +268,10 @@ class Normalize:
             # The steps of a raw PRM row begin with its problem.
             texts = kind.texts[1:] if self.raw and kind.marks else kind.texts
             batch = carried.put(batch, self.carried, texts, kind.compares, records)
+        if self.search is not None:
+            batch = search.put(batch, self.example_kind, self.search)
+        if self.likeness is not None:
+            batch = signatures.put(batch, self.example_kind, self.likeness)
         if self.group_by is None:
             return batch
         return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)

@@ -11,14 +11,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from stages import columns
+from stages.columns import list_parts
 from stages.contract import Batch, Record
 from stages.rows.selection import lookup
 
@@ -27,12 +30,16 @@ BY_QUESTION = ""
 NO_QUESTION = 0  # the group of rows that ask nothing
 NO_GROUP = "no_group"  # the code of rows without a value in the column of --group-by
 _OTHERS = re.compile(r"\W+")
+# The same for ASCII, ten times as fast: what is removed, and what each byte becomes.
+_OTHER_BYTES = bytes(byte for byte in range(128) if _OTHERS.match(chr(byte)))
+_LOWER_BYTES = bytes(range(256)).lower()
 
 
 def comparable(text: str) -> str:
     """Letters and digits of a text, without case and accents; the text itself if it has none."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKD", text)
+    if text.isascii():
+        return text.encode().translate(_LOWER_BYTES, _OTHER_BYTES).decode() or text
+    text = unicodedata.normalize("NFKD", text)
     return _OTHERS.sub("", text.casefold()) or text
 
 
@@ -42,13 +49,24 @@ def first_questions(conversations: pa.ListArray) -> list[str]:
     System turns are left out, since a template may print one that the row does not have. Where
     nothing is asked first, it is all that is said.
     """
-    questions: list[str] = []
-    for turns in conversations.to_pylist():
-        said = [(turn["role"], turn["content"] or "") for turn in turns if turn["role"] != "system"]
-        roles = [role for role, _ in said]
-        stop = roles.index("assistant") if "assistant" in roles else len(said)
-        questions.append("\n".join(content for _, content in said[: stop or None]))
-    return questions
+    offsets, turns = list_parts(conversations)
+    role = turns.field("role")
+    content = turns.field("content").fill_null("")
+    row = np.repeat(np.arange(len(conversations)), np.diff(offsets))
+    place = np.arange(len(turns))
+    said = ~pc.equal(role, "system").to_numpy(zero_copy_only=False)
+    answered = pc.equal(role, "assistant").to_numpy(zero_copy_only=False)
+    answers = np.append(place[answered], len(turns))
+    first_answer = answers[np.searchsorted(answers, offsets[:-1])]
+    asked = said & (place < first_answer[row])
+    counts = np.bincount(row[asked], minlength=len(conversations))
+    asked |= said & (counts == 0)[row]
+    counts = np.bincount(row[asked], minlength=len(conversations))
+    texts = content.filter(pa.array(asked)).to_pylist()
+    if (counts == 1).all():  # nothing has to be joined
+        return list(texts)
+    bounds = np.append(0, np.cumsum(counts)).tolist()
+    return ["\n".join(texts[first:last]) for first, last in pairwise(bounds)]
 
 
 def _of_column(records: Iterable[Record], path: str) -> dict[int, int]:

@@ -1,0 +1,175 @@
+"""The search of a build's rows for the questions of its evaluations: a column of hits.
+
+For every sequence and evaluation the column has the few questions of which it shares most, however
+little that is: how much makes a hit is decided later, so that another limit reads nothing again.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stages import columns
+from stages.columns import Ints
+from stages.contract import Batch
+from stages.kinds import Kind
+from stages.overlap import evaluations, said, words
+from stages.overlap.evaluations import Items
+from stages.overlap.letters import Letters
+from stages.overlap.runs import Runs
+from stages.overlap.settings import Search
+
+NAME = "overlaps"
+MOST = 4  # questions of one evaluation that are kept for a sequence
+EXCERPT = 400  # characters of a text around what it shares
+_BLOCK = 1 << 18  # characters that are searched at once: what is made of them stays in the cache
+
+
+class Overlap(NamedTuple):
+    """What a sequence shares with one question: an entry of the column.
+
+    Attributes:
+        item: the question's number over all evaluations.
+        share: of its words; 1 where it is contained.
+        contained: all of its letters and digits stand there side by side.
+        match: the longest run of shared words; empty where only the letters are shared.
+        said: the text around it.
+    """
+
+    item: int
+    share: float
+    contained: bool
+    match: str
+    said: str
+
+
+class _Pair(NamedTuple):
+    """A row and a question that share something; ``first``, ``stop``: the question's words that
+    are the longest shared stretch."""
+
+    row: int
+    item: int
+    share: float = 0.0
+    contained: bool = False
+    first: int = 0
+    stop: int = 0
+
+
+class Index:
+    """Questions, ready to be found by their runs of so many words and by their letters."""
+
+    def __init__(self, items: Items, size: int) -> None:
+        self._evaluation = items.evaluation
+        self._runs = Runs(items.plain, items.evaluation, size)
+        self._letters = Letters(items.question, items.plain, size)
+
+    def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
+        """What rows share with questions, by row, in the order of the questions.
+
+        Args:
+            rows: of each text, ascending.
+        """
+        found: dict[int, list[Overlap]] = {}
+        for first, last in _blocks(texts, rows):
+            some, own = texts[first:last], rows[first:last]
+            by_row: dict[int, list[_Pair]] = {}
+            for pair in self._pairs(some, own):
+                by_row.setdefault(pair.row, []).append(pair)
+            for row, pairs in by_row.items():
+                turns = [some[i] for i in np.flatnonzero(own == row).tolist()]
+                found[row] = [self._overlap(pair, turns) for pair in self._best(pairs)]
+        return found
+
+    def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
+        """Every row and question that share something."""
+        block = words.joined(texts)
+        every = block.split()
+        ends = np.fromiter((word == words.END for word in every), bool, len(every))
+        shared = self._runs.shared(every, rows[np.cumsum(ends)])
+        numbers = (shared.row, shared.item, shared.share, shared.first, shared.stop)
+        pairs = {
+            (row, item): _Pair(row, item, share, False, first, stop)
+            for row, item, share, first, stop in zip(*(a.tolist() for a in numbers), strict=True)
+        }
+        for text, item in self._letters.find(block, texts):
+            key = (int(rows[text]), item)
+            pairs[key] = pairs.get(key, _Pair(*key))._replace(share=1.0, contained=True)
+        return list(pairs.values())
+
+    def _best(self, pairs: Sequence[_Pair]) -> list[_Pair]:
+        """The pairs of one row of which most is shared, a few of each evaluation."""
+        kept: dict[int, list[_Pair]] = {}
+        for pair in sorted(pairs, key=lambda one: (-one.share, one.item)):
+            same = kept.setdefault(self._evaluation[pair.item], [])
+            if len(same) < MOST:
+                same.append(pair)
+        return sorted((one for some in kept.values() for one in some), key=lambda one: one.item)
+
+    def _overlap(self, pair: _Pair, turns: Sequence[str]) -> Overlap:
+        match = b" ".join(self._runs.words[pair.item][pair.first : pair.stop])
+        letters = self._letters.solid[pair.item] if pair.contained else words.solid(match)
+        return Overlap(
+            item=pair.item,
+            share=pair.share,
+            contained=pair.contained,
+            match=shortened(match.decode()),
+            said=_around(letters, turns),
+        )
+
+
+def shortened(text: str, most: int = EXCERPT) -> str:
+    """The beginning of a text that is longer."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _around(letters: bytes, turns: Sequence[str]) -> str:
+    """The turn that has these letters, or as much of it around them as is shown."""
+    for turn in turns:
+        at = words.solid(words.plain(turn)).find(letters)
+        if at < 0:
+            continue
+        if len(turn) <= EXCERPT:
+            return turn
+        before = words.letters_before(turn)
+        place = bisect.bisect_right(before, at) - 1
+        first = max(0, min(place - EXCERPT // 8, len(turn) - EXCERPT))
+        last = first + EXCERPT
+        return f"{'…' if first else ''}{turn[first:last]}{'…' if last < len(turn) else ''}"
+    return shortened("\n\n".join(turns))
+
+
+def _blocks(texts: Sequence[str], rows: Ints) -> Iterator[tuple[int, int]]:
+    """Runs of texts of about one size; those of a row are in one of them."""
+    first = size = 0
+    for number, text in enumerate(texts):
+        if size > _BLOCK and rows[number] != rows[number - 1]:
+            yield first, number
+            first, size = number, 0
+        size += len(text)
+    if texts:
+        yield first, len(texts)
+
+
+@functools.lru_cache(maxsize=2)
+def index_of(search: Search) -> Index:
+    """The index of a search, made once in a process.
+
+    Raises:
+        UsageError, SurroundingsError, ContainerError: see ``evaluations.read``.
+    """
+    return Index(evaluations.items(search.evaluations), search.size)
+
+
+def put(batch: Batch, kind: Kind, search: Search) -> Batch:
+    """The batch with the column ``overlaps``: a list of hits, empty for almost every sequence."""
+    texts, rows = said.texts(batch, kind, search.whole)
+    found = index_of(search).overlaps(texts, rows)
+    values: list[Any] = [[] for _ in range(batch.num_rows)]
+    for row, overlaps in found.items():
+        values[row] = [overlap._asdict() for overlap in overlaps]
+    return columns.put(batch, NAME, pa.array(values, columns.TYPES[NAME]))

@@ -1,0 +1,270 @@
+"""Builds leave out the rows that ask what an evaluation asks, and list each with both texts."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datasets import load_from_disk
+from support import Ran, read_manifest, table_bytes
+
+Run = Callable[..., Ran]
+NAMES = "Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jun Kim Lea Mia Noor Omar Pia".split()
+THINGS = "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets".split()
+PLACES = "market harbour station library garden bakery museum workshop orchard school".split()
+FULL_WIDTH = {ord(str(n)): chr(0xFF10 + n) for n in range(10)}
+
+
+def _problems(count: int, seed: int) -> list[str]:
+    """Different problems in words of their own."""
+    draw = random.Random(seed)
+    found: dict[str, None] = {}
+    while len(found) < count:
+        one, other = draw.sample(NAMES, 2)
+        first, second = draw.sample(THINGS, 2)
+        place, last = draw.sample(PLACES, 2)
+        numbers = [draw.randint(1000, 9999) for _ in range(3)]
+        parts = [
+            f"{one} carries {numbers[0]:,} {first} to the {place}",
+            f"{other} brings {numbers[1]:,} {second} from the {last}",
+            f"the {draw.choice(PLACES)} already keeps {numbers[2]:,} {draw.choice(THINGS)}",
+        ]
+        draw.shuffle(parts)
+        found[f"{parts[0]}, {parts[1]} and {parts[2]}. How many things are there?"] = None
+    return list(found)
+
+
+def _paraphrased(question: str, way: int) -> str:
+    """The same in another case, with other digits and other spaces."""
+    plain = question.replace(",", "") if way % 2 else question.replace(" and ", "  and\n")
+    spaced = [plain.replace(" ", "  "), plain.replace(" ", ""), plain.replace(" ", "\u00a0")]
+    text = spaced[way % 3]
+    text = text.translate(FULL_WIDTH) if way % 4 < 2 else text
+    return text.upper() if way % 5 < 3 else text.swapcase()
+
+
+ASKED = _problems(40, seed=1)
+INNOCENT = [one for one in _problems(1100, seed=2) if one not in ASKED][:1000]
+SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
+
+
+def _lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def _train(path: Path, questions: list[str]) -> Path:
+    rows = [{"prompt": one, "completion": f"Answer {n}."} for n, one in enumerate(questions)]
+    return _lines(path, rows)
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> tuple[Path, Path, set[str]]:
+    """Rows of which some ask what an evaluation asks, the evaluation, and the ids of those rows."""
+    copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
+    copies += ["what is the capital of peru", "2+2=", "WER SCHRIEB DEN FAUST?!"]
+    questions = INNOCENT + copies
+    order = list(range(len(questions)))
+    random.Random(3).shuffle(order)
+    train = _train(tmp_path / "train.jsonl", [questions[i] for i in order])
+    ids = {f"train.jsonl:{line}" for line, i in enumerate(order, 1) if i >= len(INNOCENT)}
+    asked = [{"id": n, "question": one, "answer": "?"} for n, one in enumerate(ASKED + SHORT)]
+    return train, _lines(tmp_path / "evals.jsonl", asked), ids
+
+
+def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
+    ran = pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words)
+    assert ran.status == 0, ran.err
+    return read_manifest(out)
+
+
+def _hits(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "contaminated.jsonl").read_bytes().splitlines()]
+
+
+def _bytes(out: Path) -> dict[str, bytes]:
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "run.json"]
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+
+
+def test_every_planted_copy_is_found_and_no_innocent_row(
+    planted: tuple[Path, Path, set[str]], pipeline: Run, tmp_path: Path
+) -> None:
+    """Exact copies, and those in another case, with other digits and spaces; short ones too."""
+    train, evals, ids = planted
+    manifest = _build(pipeline, train, tmp_path / "one", "--decontaminate", evals, "--workers", 1)
+    hits = _hits(tmp_path / "one")
+    assert {hit["id"] for hit in hits} == ids
+    assert manifest["rows"] | {"in": 1043, "used": 1000, "contaminated": 43} == manifest["rows"]
+    (record,) = manifest["decontamination"]["evaluations"]
+    assert (record["name"], record["column"]) == ("evals", "question")
+    assert (record["questions"], record["found"], record["rows"]) == (43, 43, 43)
+    asked = ASKED + SHORT
+    assert all(hit["question"] == asked[hit["line"] - 1] for hit in hits)
+    assert {hit["share"] for hit in hits} == {1.0}
+    rows = [json.loads(line) for line in train.read_bytes().splitlines()]
+    for hit in hits:
+        assert hit["said"] == rows[int(hit["id"].rpartition(":")[2]) - 1]["prompt"]
+    assert pipeline("check", tmp_path / "one").status == 0
+    _build(pipeline, train, tmp_path / "two", "--decontaminate", evals, "--workers", 2)
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+
+
+def test_hits_are_shown_with_both_texts(
+    planted: tuple[Path, Path, set[str]], pipeline: Run, tmp_path: Path
+) -> None:
+    """In the order of the rows; as an object for programs."""
+    train, evals, ids = planted
+    _build(pipeline, train, tmp_path / "out", "--decontaminate", f"held-out={evals}")
+    shown = pipeline("overlaps", tmp_path / "out", "--limit", 0).out
+    assert all(name in shown for name in ids)
+    assert "held-out: 43 rows left out for 43 of 43 questions" in shown
+    assert "WER SCHRIEB DEN FAUST?!" in shown
+    assert "Wer schrieb den Faust?" in shown
+    found = json.loads(pipeline("overlaps", tmp_path / "out", "--json", "--limit", 3).out)
+    assert found["contaminated"] == _hits(tmp_path / "out")[:3]
+    assert found["decontamination"] == read_manifest(tmp_path / "out")["decontamination"]
+    refused = pipeline("overlaps", tmp_path / "out", "--evaluation", "none")
+    assert refused.status == 2
+    assert "held-out" in refused.err
+
+
+def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> None:
+    """A part has what each row shares, however little; the limit is for the choice."""
+    question = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    half = "one two three four five six seven eight and then something else"  # 8 of 14 words
+    rows = [{"prompt": text, "completion": "x"} for text in (question, half, "What else is there?")]
+    train = _lines(tmp_path / "t.jsonl", rows)
+    evals = _lines(tmp_path / "e.jsonl", [{"problem": question}])
+    cache = tmp_path / "cache"
+    counts = []
+    for number, share in enumerate(("0.5", "0.6", "0")):
+        words = ("--decontaminate", evals, "--overlap-share", share, "--cache-dir", cache)
+        manifest = _build(pipeline, train, tmp_path / f"out{number}", *words)
+        parts = sorted(path.name for path in (cache / "parts").rglob("*.arrow"))
+        counts.append((manifest["rows"]["contaminated"], len(parts)))
+    assert counts == [(2, 1), (1, 1), (2, 1)]
+    assert [hit["share"] for hit in _hits(tmp_path / "out0")] == [1.0, round(8 / 14, 6)]
+    assert _hits(tmp_path / "out0")[1]["match"] == "one two three four five six seven eight"
+    other = _lines(tmp_path / "e.jsonl", [{"problem": "quite another question, of more words"}])
+    manifest = _build(
+        pipeline, train, tmp_path / "out9", "--decontaminate", other, "--cache-dir", cache
+    )
+    assert manifest["rows"]["contaminated"] == 0
+    assert len(list((cache / "parts").rglob("*.arrow"))) == 2
+
+
+def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None:
+    """A row that quotes a question in its answer asks something else."""
+    rows = [{"prompt": "Invent a problem.", "completion": f"Here is one: {ASKED[0]}"}]
+    rows += [{"prompt": one, "completion": "x"} for one in INNOCENT[:5]]
+    train = _lines(tmp_path / "t.jsonl", rows)
+    evals = _lines(tmp_path / "e.jsonl", [{"problem": ASKED[0]}])
+    assert _build(pipeline, train, tmp_path / "a", "--decontaminate", evals)["rows"]["used"] == 6
+    words = ("--decontaminate", evals, "--overlap-in", "row")
+    assert _build(pipeline, train, tmp_path / "b", *words)["rows"]["used"] == 5
+    (hit,) = _hits(tmp_path / "b")
+    assert hit["id"] == "t.jsonl:1"
+    assert ASKED[0] in hit["said"]
+
+
+def _written(folder: Path, kind: str) -> str:
+    """An evaluation of two questions, one of them planted, and how it is named."""
+    texts = [ASKED[0], ASKED[1]]
+    rows: list[dict[str, Any]] = [{"task_id": "x", "goal_text": text} for text in texts]
+    path = folder / f"e.{kind}"
+    if kind == "parquet":
+        path.write_bytes(table_bytes(pa.Table.from_pylist(rows), "parquet", 1))
+    elif kind == "json":
+        path.write_text(json.dumps(rows))
+    elif kind == "txt":
+        path.write_text("\n".join(texts) + "\n\n")
+        return str(path)
+    else:
+        turns = [
+            [{"role": "user", "content": one}, {"role": "assistant", "content": "x"}]
+            for one in texts
+        ]
+        _lines(path, [{"meta": {"turns": one}} for one in turns])
+        return f"{path}#meta.turns"
+    return f"bench={path}#goal_text"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "txt", "jsonl"])
+def test_evaluations_of_every_kind(kind: str, pipeline: Run, tmp_path: Path) -> None:
+    """The column is named, or known by its name."""
+    train = _train(tmp_path / "t.jsonl", [ASKED[1], *INNOCENT[:4]])
+    out = tmp_path / "out"
+    manifest = _build(pipeline, train, out, "--decontaminate", _written(tmp_path, kind))
+    assert [(hit["id"], hit["line"]) for hit in _hits(out)] == [("t.jsonl:1", 2)]
+    assert manifest["decontamination"]["evaluations"][0]["questions"] == 2
+
+
+def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:
+    """Empty ones, those without letters, and rows that cannot be read."""
+    train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
+    evals = tmp_path / "e.jsonl"
+    good = json.dumps({"question": ASKED[0]})
+    evals.write_text(f'{good}\n{{"question": ""}}\n{{"question": "?!"}}\n{{"other": 1}}\n[1\n')
+    ran = pipeline(
+        "run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals
+    )
+    assert ran.status == 0
+    assert "e: no row could be compared with its lines 2, 3, 4, 5" in ran.err
+    (record,) = read_manifest(tmp_path / "out")["decontamination"]["evaluations"]
+    assert (record["questions"], record["not_judged"]) == (1, [2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--decontaminate", "none.jsonl"], "There is no evaluation file none.jsonl"),
+        (["--decontaminate", "e.jsonl"], "its columns are: zzz"),
+        (["--decontaminate", "e.jsonl#other"], "no text in the column 'other'"),
+        (["--decontaminate", "a=q.txt", "--decontaminate", "a=e.jsonl#zzz"], "called a"),
+        (["--overlap-share", "0.3"], "are for --decontaminate"),
+        (["--decontaminate", "e.bin"], "no reader is for its name"),
+    ],
+)
+def test_evaluations_that_cannot_be_used(
+    words: list[str], why: str, pipeline: Run, tmp_path: Path
+) -> None:
+    """Each is named, with the way on."""
+    train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
+    _lines(tmp_path / "e.jsonl", [{"zzz": ASKED[0]}])
+    (tmp_path / "q.txt").write_text("A question?\n")
+    (tmp_path / "e.bin").write_bytes(b"x")
+    ran = pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", *words)
+    assert ran.status == 2
+    assert why in ran.err
+
+
+def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None:
+    """What an evaluation asks is no part of a side's share; the ledger holds."""
+    questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
+    rows = [{"prompt": one, "completion": "x"} for one in questions]
+    train = _lines(tmp_path / "t.jsonl", rows)
+    evals = _lines(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
+    words = ("--decontaminate", evals, "--dedup", "--test-size", "0.3")
+    rows_of = _build(pipeline, train, tmp_path / "out", *words)["rows"]
+    assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
+    assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
+    assert pipeline("check", tmp_path / "out").status == 0
+
+
+def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
+    """Of its sample."""
+    train = _train(tmp_path / "t.jsonl", [*ASKED[:3], *INNOCENT[:7]])
+    evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
+    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals)
+    assert ran.status == 0
+    assert "3 of 10 sampled examples ask what an evaluation asks" in ran.out
+    found = json.loads(
+        pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
+    )
+    assert found["contaminated"] == {"examples": 3, "first": [f"t.jsonl:{n}" for n in (1, 2, 3)]}

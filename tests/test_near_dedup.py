@@ -1,0 +1,279 @@
+"""Rows that are nearly alike: one of each cluster is used, and questions that are stay together."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import load_from_disk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Ran, read_manifest
+
+from pipeline.choice import near
+from stages.overlap import signatures, words
+
+Run = Callable[..., Ran]
+SIZE = 3
+WORDS = [f"{a}{b}{c}" for a in "bdfgklm" for b in "aeiou" for c in "nrst"]
+
+
+def _text(draw: random.Random, count: int = 60) -> str:
+    return " ".join(draw.choice(WORDS) for _ in range(count))
+
+
+def _changed(text: str, draw: random.Random, places: int) -> str:
+    """The same with other words at some places."""
+    found = text.split()
+    for place in draw.sample(range(len(found)), places):
+        found[place] = f"x{draw.randrange(10**6)}"
+    return " ".join(found)
+
+
+def _runs(text: str) -> set[tuple[bytes, ...]]:
+    found = words.plain(text).split()
+    padded = [*found, *[b""] * (SIZE - 1)]
+    return {tuple(padded[i : i + SIZE]) for i in range(len(found))}
+
+
+def _jaccard(one: str, other: str) -> float:
+    first, second = _runs(one), _runs(other)
+    return len(first & second) / len(first | second) if first | second else 0.0
+
+
+def _signed(texts: list[str]) -> signatures.Signatures:
+    return signatures.of_texts(texts, np.arange(len(texts)), len(texts), SIZE)
+
+
+def test_signatures_estimate_how_alike_two_texts_are() -> None:
+    """By the share of their numbers that are equal: within a few standard deviations, unbiased."""
+    draw = random.Random(1)
+    errors = []
+    for _ in range(300):
+        one = _text(draw)
+        other = _changed(one, draw, draw.randrange(1, 20))
+        first, second = _signed([one, other])
+        errors.append(float((first == second).mean()) - _jaccard(one, other))
+    assert abs(np.mean(errors)) < 0.01
+    assert np.max(np.abs(errors)) < 0.2
+
+
+def test_a_signature_follows_from_the_words_alone() -> None:
+    """Not from case, spaces, signs and other rows; rows without words have an empty one."""
+    texts = ["One two, three four!", "one  TWO three four", "one two three five", "?!", ""]
+    made = _signed(texts)
+    assert (made[0] == made[1]).all()
+    assert not (made[0] == made[2]).all()
+    assert signatures.empty(made).tolist() == [False, False, False, True, True]
+    assert all((_signed([text])[0] == own).all() for text, own in zip(texts, made, strict=True))
+    both = signatures.of_texts(["One two", "three four"], np.array([0, 0]), 2, SIZE)
+    assert (both[0] == made[0]).all()
+    assert signatures.empty(both).tolist() == [False, True]
+
+
+@given(st.floats(0.3, 1))
+def test_pairs_at_the_limit_share_a_band(limit: float) -> None:
+    """With the certainty that is promised, and the bands are not shorter than that asks for."""
+    count, size = near.bands(limit)
+    assert count * size <= signatures.NUMBERS
+    assert 1 - (1 - limit**size) ** count >= near.CERTAINTY
+
+
+def _naive(rows: signatures.Signatures, limit: float) -> list[int]:
+    """The first member of each row's cluster, from all pairs."""
+    firsts = list(range(len(rows)))
+    for other in range(len(rows)):
+        for one in range(other):
+            if (rows[one] == rows[other]).mean() >= limit:
+                low, high = sorted((firsts[one], firsts[other]))
+                firsts = [low if first == high else first for first in firsts]
+    return firsts
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.sampled_from([0.4, 0.6, 0.8]), st.integers(1, 4))
+def test_clusters_are_what_all_pairs_give(seed: int, limit: float, parts: int) -> None:
+    """Whatever parts the rows are in; clusters hang together by pairs."""
+    draw = random.Random(seed)
+    texts = [_text(draw) for _ in range(4)]
+    for _ in range(26):
+        texts.append(_changed(draw.choice(texts), draw, draw.randrange(4)))
+    draw.shuffle(texts)
+    rows = _signed(texts)
+    found = near.clusters(np.array_split(rows, parts), limit)
+    assert found.tolist() == _naive(rows, limit)
+
+
+def test_the_one_that_stays() -> None:
+    """The first, or the one with the highest score; only of those that are used."""
+    rows = _signed(["a b c d e", "x y z", "a b c d e", "a b c d e", "", ""])
+    used = np.ones(6, bool)
+    found = near.doubles([rows], used, 0.8)
+    assert (found.dropped.tolist(), found.kept.tolist()) == ([2, 3], [0, 0])
+    assert (found.likeness.tolist(), found.clusters) == ([1.0, 1.0], 1)
+    score = np.array([0, 0, np.nan, 5, 0, 0])
+    found = near.doubles([rows], used, 0.8, score)
+    assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
+    used[0] = False
+    found = near.doubles([rows], used, 0.8)
+    assert (found.dropped.tolist(), found.kept.tolist()) == ([3], [2])
+
+
+GROUPED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=14)
+
+
+@given(GROUPED)
+def test_groups_of_a_cluster_become_one(rows: list[tuple[int, int]]) -> None:
+    """And no others: what hangs together by groups and clusters has the least of its groups."""
+    groups = np.array([10 * group for group, _ in rows], np.uint64)
+    clusters = np.array([cluster for _, cluster in rows], np.int64)
+    found = near.joined(groups, clusters, alone=0)
+    links = [{("g", g), ("c", c)} for g, c in rows if g]
+    for row, (group, _) in enumerate(rows):
+        reached = {("g", group)}
+        while group and any(link & reached and not link <= reached for link in links):
+            reached |= set().union(*(link for link in links if link & reached))
+        assert found[row] == min(10 * number for kind, number in reached if kind == "g")
+
+
+def _rows(seed: int = 5, count: int = 60) -> tuple[list[dict[str, Any]], set[int]]:
+    """Different rows, then near copies of some; and the numbers of the copies."""
+    draw = random.Random(seed)
+    rows = [{"prompt": _text(draw, 40), "completion": _text(draw, 40)} for _ in range(count)]
+    rows += [{**r, "completion": _changed(r["completion"], draw, 1).upper()} for r in rows[:12]]
+    return rows, set(range(count + 1, count + 13))
+
+
+def _build(pipeline: Run, folder: Path, rows: list[dict[str, Any]], *words: object) -> Any:
+    data = folder.parent / "t.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words)
+    assert ran.status == 0, ran.err
+    return read_manifest(folder)
+
+
+def _listed(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "near_duplicates.jsonl").read_bytes().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _bytes(out: Path) -> dict[str, bytes]:
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "run.json"]
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+
+
+def test_near_copies_are_left_out(pipeline: Run, tmp_path: Path) -> None:
+    """Each is listed with the row that stays and both texts; the ledger and every law hold."""
+    rows, copies = _rows()
+    rows.append(rows[0])
+    words = ("--dedup", "--near-dedup", "0.8", "--workers")
+    manifest = _build(pipeline, tmp_path / "one", rows, *words, 1)
+    counts = {"in": 73, "used": 60, "duplicates": 1, "near_duplicates": 12}
+    assert manifest["rows"] | counts == manifest["rows"]
+    listed = _listed(tmp_path / "one")
+    assert [(one["id"], one["kept"]) for one in listed] == [
+        (f"t.jsonl:{60 + n}", f"t.jsonl:{n}") for n in range(1, 13)
+    ]
+    assert {f"t.jsonl:{n}" for n in copies} == {one["id"] for one in listed}
+    for one in listed:
+        assert 0.8 <= one["likeness"] < 1
+        assert one["said"] != one["kept_said"]
+    assert manifest["near_duplicates"]["clusters"] == 12
+    assert pipeline("check", tmp_path / "one").status == 0
+    _build(pipeline, tmp_path / "two", rows, *words, 2)
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+    shown = pipeline("overlaps", tmp_path / "one").out
+    assert "t.jsonl:61  is 0." in shown
+    assert "12 rows left out for 12 that are like them" in shown
+
+
+def test_another_limit_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> None:
+    """Parts have signatures; the limit is for the choice."""
+    rows, _ = _rows()
+    found = []
+    for number, limit in enumerate(("0.8", "1", "0.5")):
+        words = ("--near-dedup", limit, "--cache-dir", tmp_path / "cache")
+        manifest = _build(pipeline, tmp_path / f"out{number}", rows, *words)
+        parts = len(list((tmp_path / "cache" / "parts").rglob("*.arrow")))
+        found.append((manifest["rows"]["near_duplicates"], parts))
+    assert found == [(12, 1), (0, 1), (12, 1)]
+
+
+def test_a_score_says_which_one_stays(pipeline: Run, tmp_path: Path) -> None:
+    """As it does among equal rows."""
+    rows, copies = _rows()
+    scored = [{**row, "rank": n + 100 * (n in copies)} for n, row in enumerate(rows, 1)]
+    words = ("--dedup", "--dedup-keep", "highest:rank", "--near-dedup", "0.8")
+    _build(pipeline, tmp_path / "out", scored, *words)
+    assert {one["kept"] for one in _listed(tmp_path / "out")} == {f"t.jsonl:{n}" for n in copies}
+
+
+def test_questions_that_are_alike_are_on_one_side(pipeline: Run, tmp_path: Path) -> None:
+    """Their answers differ, so all of them are used; and the split is still met."""
+    draw = random.Random(9)
+    asked = [_text(draw, 40) for _ in range(60)]
+    both = [(one, _changed(one, draw, 1)) for one in asked]
+    rows = [{"prompt": one, "completion": _text(draw)} for pair in both for one in pair]
+    words = ("--near-dedup", "0.7", "--test-size", "0.4", "--layout", "ragged")
+    manifest = _build(pipeline, tmp_path / "out", rows, *words)
+    assert manifest["rows"]["used"] == 120
+    assert manifest["sides"]["groups"] == 60
+    sides = {
+        int(row_id.rpartition(":")[2]): side
+        for side, part in load_from_disk(str(tmp_path / "out")).items()
+        for row_id in part["row_id"]
+    }
+    assert set(sides.values()) == {"train", "test"}
+    assert all(sides[2 * n + 1] == sides[2 * n + 2] for n in range(60))
+    # Without it, only equal questions stay together.
+    words = ("--test-size", "0.4")
+    assert _build(pipeline, tmp_path / "other", rows, *words)["sides"]["groups"] == 120
+
+
+def test_other_rows_move_nothing_that_is_not_like_them(pipeline: Run, tmp_path: Path) -> None:
+    """A row keeps its side, but where a row is added whose question is like its own."""
+    draw = random.Random(11)
+    rows = [{"prompt": _text(draw, 40), "completion": _text(draw)} for _ in range(40)]
+    more = [{"prompt": _text(draw, 40), "completion": _text(draw)} for _ in range(20)]
+    words = ("--near-dedup", "0.7", "--test-size", "0.4", "--layout", "ragged")
+
+    def sides(name: str, some: list[dict[str, Any]]) -> dict[str, str]:
+        _build(pipeline, tmp_path / name, some, *words)
+        numbers = {f"t.jsonl:{n}": row["prompt"] for n, row in enumerate(some, 1)}
+        stored = load_from_disk(str(tmp_path / name))
+        return {numbers[i]: side for side, part in stored.items() for i in part["row_id"]}
+
+    before, after = sides("a", rows), sides("b", more[:10] + rows[::-1] + more[10:])
+    assert {text: after[text] for text in before} == before
+
+
+def test_without_the_library_the_command_says_so(
+    pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how it is installed."""
+    monkeypatch.setitem(sys.modules, "rensa", None)
+    with pytest.raises(Exception, match=r"posttrain-pipeline\[near\]"):
+        signatures.version()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--near-dedup", "0.1"], "below 0.3"),
+        (["--near-words", "3"], "are for --near-dedup"),
+    ],
+)
+def test_options_that_mean_nothing(
+    words: list[str], why: str, pipeline: Run, tmp_path: Path
+) -> None:
+    """Each is refused."""
+    (tmp_path / "t.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    ran = pipeline("run", "sft", "t.jsonl", "--model", "qwen2-1.5b", "-o", "out", *words)
+    assert ran.status == 2
+    assert why in ran.err
