@@ -199,6 +199,7 @@ def test_the_best_of_equal_examples_stays(pipeline: Run, tmp_path: Path) -> None
         (("--filter", "margin > 1"), 2, "which examples of sft do not have"),
         (("--filter", "language > 3"), 2, "a text is compared with a number"),
         (("--filter", "meta = 3"), 3, "a list or an object in data.jsonl:2"),
+        (("--filter", "n_tokens / 0 > 1 or language"), 2, "true or false is needed here"),
         (("--filter", ""), 2, "--filter is empty"),
         (("--filter", "n_tokens < 2"), 3, "Nothing is left"),
         (("--dedup-keep", "highest:meta.score"), 2, "Add --dedup."),
