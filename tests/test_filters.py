@@ -412,3 +412,21 @@ def test_what_keep_says() -> None:
     assert Keep.of("lowest:first") == Keep("first", highest=False)
     with pytest.raises(UsageError):
         Keep.of("highest:")
+
+
+def test_a_source_without_examples_has_no_columns_to_miss(pipeline: Run, tmp_path: Path) -> None:
+    """All rows of one source are refused: its filter reads nothing, and nothing is missing."""
+    _write(tmp_path / "a.jsonl", _rows(20))
+    refused = [{"prompt": f"{n}?", "completion": "", "language": "en"} for n in range(3)]
+    _write(tmp_path / "b.jsonl", refused)
+    recipe = tmp_path / "mix.toml"
+    sources = "".join(f'[[source]]\nname = "{n}"\ndata = "{n}.jsonl"\n' for n in "ab")
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nmax-reject = 0.5\n'
+    more = 'filter = "language = \'en\'"\ndedup = true\ndedup-keep = "highest:meta.score"\n'
+    recipe.write_text(head + more + sources)
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    manifest = read_manifest(tmp_path / "out")
+    _balanced(manifest)
+    assert manifest["rows"]["rejected"] == 3
+    assert [one["examples"] for one in manifest["filters"]] == [13, 0]

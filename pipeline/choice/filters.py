@@ -121,12 +121,12 @@ class SourceFilters:
         return by, null
 
     def require_present(self, where: str) -> None:
-        """Some row has each column.
+        """Some row has each column, where there are rows.
 
         Raises:
             UsageError: none has, and the expression does not say what that means.
         """
-        for expression in self.expressions:
+        for expression in self.expressions if self.seen.rows else ():
             for path in expression.columns:
                 absent = self.seen.type_of(path, "--filter") == NOTHING
                 if absent and path not in expression.expected:
