@@ -244,6 +244,28 @@ def test_evaluations_that_cannot_be_used(
     assert why in ran.err
 
 
+def test_rows_of_token_ids_are_not_passed_over(pipeline: Run, tmp_path: Path) -> None:
+    """They have no text that could be compared."""
+    train = _lines(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
+    evals = _lines(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
+    given = ("--model", "qwen2-1.5b", "-o", "out", "--format", "pretokenized")
+    for words in (["--decontaminate", evals], ["--near-dedup", "0.8"]):
+        ran = pipeline("run", "sft", train, *given, *words)
+        assert ran.status == 2
+        assert "Rows of token ids cannot be compared" in ran.err
+
+
+def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: Path) -> None:
+    """And the message says why nothing is left."""
+    train = _train(tmp_path / "t.jsonl", ASKED[:5])
+    evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
+    words = ("--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals)
+    ran = pipeline("run", "sft", train, *words)
+    assert ran.status == 3
+    assert "every example asks what an evaluation file asks" in ran.err
+    assert pipeline("plan", train, *words).status == 3
+
+
 def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None:
     """What an evaluation asks is no part of a side's share; the ledger holds."""
     questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
@@ -263,7 +285,7 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
     evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
     ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals)
     assert ran.status == 0
-    assert "3 of 10 sampled examples ask what an evaluation asks" in ran.out
+    assert "3 examples of 10 sampled rows ask what an evaluation asks" in ran.out
     found = json.loads(
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
     )

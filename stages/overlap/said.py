@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch
+from stages.errors import UsageError
 from stages.kinds import Kind
 
 ANSWER = "assistant"  # the role of a turn that is no question
@@ -51,7 +52,15 @@ def texts(batch: Batch, kind: Kind, whole: bool) -> tuple[Sequence[str], Ints]:
     Args:
         whole: all that a row says; else what it asks: the turns that are no answers, or all of
             them where there are no others.
+
+    Raises:
+        UsageError: rows have no texts.
     """
+    if not kind.texts:
+        raise UsageError(
+            f"Rows of {kind.words} cannot be compared with others: they have no texts.",
+            "Give rows with texts, or leave --decontaminate and --near-dedup out.",
+        )
     found: list[str] = []
     pieces: list[Ints] = []
     for values, rows in _columns(batch, kind, whole):
