@@ -205,6 +205,20 @@ def test_evaluations_of_every_kind(kind: str, pipeline: Run, tmp_path: Path) -> 
     assert manifest["decontamination"]["evaluations"][0]["questions"] == 2
 
 
+def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
+    """An instruction is a question together with its input; others are joined where named so."""
+    begin = "Find the noun phrase in the following sentence."
+    train = _train(tmp_path / "t.jsonl", [f"{begin} {ASKED[0]}", f"{begin} {ASKED[1]}"])
+    rows = [{"instruction": begin, "input": ASKED[0], "output": "x"}]
+    alpaca = _lines(tmp_path / "a.jsonl", rows)
+    named = _lines(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
+    for words in ([alpaca], [f"{named}#passage+asked"]):
+        manifest = _build(pipeline, train, tmp_path / "out", "--decontaminate", *words)
+        assert [hit["id"] for hit in _hits(tmp_path / "out")] == ["t.jsonl:1"]
+        (record,) = manifest["decontamination"]["evaluations"]
+        assert record["column"] in ("instruction+input", "passage+asked")
+
+
 def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:
     """Empty ones, those without letters, and rows that cannot be read."""
     train = _train(tmp_path / "t.jsonl", INNOCENT[:4])

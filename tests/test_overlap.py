@@ -186,6 +186,20 @@ def test_what_is_compared_of_a_conversation() -> None:
     assert (list(texts), rows.tolist()) == (["assistant?"], [0])
 
 
+def test_calls_of_tools_are_compared_where_all_of_a_row_is() -> None:
+    """Rows that differ in their tools alone are not alike."""
+    call = {"role": "assistant", "content": None, "fields": '{"tool_calls": []}'}
+    turns = [[{"role": "user", "content": "U"}, call], [{"role": "user", "content": "V"}]]
+    batch = pa.RecordBatch.from_pydict(
+        {"messages": turns, "tools": ["T", None]}, schema=schema(["messages", "tools"])
+    )
+    own = kinds.load("conversation")
+    texts, rows = said.texts(batch, own, whole=True)
+    assert list(texts) == ["U", "", '{"tool_calls": []}', "T", "V", ""]
+    assert rows.tolist() == [0, 0, 0, 0, 1, 1]
+    assert list(said.texts(batch, own, whole=False)[0]) == ["U", "V"]
+
+
 def test_what_is_compared_of_pairs_and_steps() -> None:
     """Both answers, and the steps, only where all of a row is."""
     turn = {"role": "user", "content": "U"}
