@@ -120,6 +120,9 @@ def build_each(configs: Sequence[Config], in_json: bool, quiet: bool) -> None:
             ended.append(of_error(error, session.paths))
             if not session.in_lines:
                 show(ended[-1], str(config.run.output))
+        except BaseException as error:  # an interruption, or a bug: no other build is begun
+            session.end(of_builds([*ended, of_error(error, session.paths)], stopped=True))
+            raise
     every = of_builds(ended)
     session.end(every)
     if every.code:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import NoReturn
 
@@ -15,7 +16,22 @@ def _require_ours() -> None:
         require_ours()
     except ShadowedError as error:
         sys.stderr.write(f"error: {error.what}\n       {error.remedy}\n")
+        if "--json" in sys.argv:
+            sys.stdout.write(_object(error) + "\n")
         sys.exit(_USAGE)
+
+
+def _object(error: ShadowedError) -> str:
+    """What ``--json`` prints; nothing of the packages that would print it can be imported."""
+    nothing: dict[str, object] = {
+        "task": None,
+        "build_id": None,
+        "figures": {},
+        "paths": {},
+        "manifest": None,
+    }
+    said = {"message": error.what, "remedy": error.remedy}
+    return json.dumps({"status": "failed", "code": _USAGE, **said, **nothing})
 
 
 def main() -> NoReturn:

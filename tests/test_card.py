@@ -247,6 +247,27 @@ def test_the_card_has_the_sources_of_the_recipe(
     assert (found["license"], "license_name" in found) == ("mit", False)
 
 
+def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
+    pipeline: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """With options of all rows, and a filter."""
+    lines = SOURCES["sft"].read_text().splitlines(keepends=True)
+    (tmp_path / "a.jsonl").write_text("".join(lines[:9]))
+    (tmp_path / "held.jsonl").write_text("".join(lines[9:]))
+    command = ("run", "sft", "a.jsonl", "--test", "held.jsonl", "--model", "qwen2-1.5b")
+    given = ("--system", "Be brief.", "--train-on", "last", "--filter", "n_tokens < 400")
+    ran = pipeline(*command, *given, "--origin", "here", "-o", "out")
+    assert ran.status == 0, ran.err
+    loads_both_ways(tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text("utf-8")
+    (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert tomllib.loads(recipe)["test"] == ["held.jsonl"]
+    (tmp_path / "r.toml").write_text(f'output = "again"\n{recipe}', "utf-8")
+    ran = pipeline("build", "r.toml")
+    assert ran.status == 0, ran.err
+    assert read_manifest(tmp_path / "again") == read_manifest(tmp_path / "out")
+
+
 @given(st.text(max_size=40))
 def test_no_text_is_markup(text: str) -> None:
     """A cell is one line without a bar that would end it; a block is ended by its fence alone."""

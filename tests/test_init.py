@@ -44,7 +44,7 @@ def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None
     ran = pipeline("build", "recipe.toml", "-o", "one", "--quiet")
     assert ran.status == 0, ran.err
     assert pipeline("run", task, FILES[task], *MODEL, "-o", "two", "--quiet").status == 0
-    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
+    one, two = (tmp_path / name / "manifest.json" for name in ("one/current", "two"))
     assert one.read_bytes() == two.read_bytes()
     every = tmp_path / "every.toml"
     every.write_text(_uncommented(path.read_text()))

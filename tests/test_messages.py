@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Ran, run_python
 
+import posttrain_pipeline as pp
 from pipeline.messages import notify, progress
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
-from stages.errors import DataError
+from stages.errors import DataError, UsageError
 
 Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
@@ -219,6 +220,49 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     assert "within 0.5 seconds" in wrong
     assert time.monotonic() - began < 30
     assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
+
+
+def test_a_recipe_that_is_stopped_says_what_was_built(tmp_path: Path, cache_home: Path) -> None:
+    """One object: the builds before, and that of the interruption; the last is not begun."""
+    builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n'
+    (tmp_path / "r.toml").write_text(head + builds)
+    code = """
+import sys
+from pipeline import run_build
+built = run_build._built
+def stop(config, report):
+    if config.run.output.name == "b":
+        raise KeyboardInterrupt
+    return built(config, report)
+run_build._built = stop
+sys.argv = ["pipeline", "build", "r.toml", "--json", "--quiet"]
+from pipeline.cli import main
+main()
+"""
+    done = run_python(code, tmp_path, XDG_CACHE_HOME=str(cache_home))
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert (done.returncode, found["code"], found["status"]) == (130, 130, "failed")
+    assert [one["status"] for one in found["builds"]] == ["built", "failed"]
+    assert found["builds"][1]["paths"] == {"output": "b"}
+    assert not (tmp_path / "c").exists()
+
+
+def test_packages_that_are_not_ours_are_told_as_an_object(tmp_path: Path) -> None:
+    """Though nothing of the program can be imported."""
+    (tmp_path / "stages.py").write_text("raise SystemExit('it was imported')\n")
+    code = "import sys; sys.argv += ['--json']\nfrom posttrain_pipeline.command import main; main()"
+    done = run_python(code, tmp_path, PYTHONPATH=str(tmp_path))
+    found = object_of(Ran(done.returncode, done.stdout, done.stderr))
+    assert (found["status"], found["code"]) == ("failed", 2)
+    assert "Python finds package 'stages' in" in found["message"]
+
+
+def test_a_call_notifies_nobody() -> None:
+    """It says so, rather than to leave it out silently."""
+    with pytest.raises(UsageError, match="a call notifies nobody"):
+        pp.run("sft", model="qwen2-1.5b", data=GOOD, notify="cat")
 
 
 def test_the_arguments_say_how_to_talk() -> None:

@@ -11,7 +11,11 @@ from pipeline.manifest.manifest import Manifest
 from pipeline.options.config import PHASES
 
 _FIRST = ("task", "model", "data")
-_FILES = ("chat_template", "expectations")  # a recipe has their paths, a manifest their content
+_FILES = (
+    "chat_template",
+    "decontaminate",
+    "expectations",
+)  # a recipe has their paths, a manifest their content
 
 
 def _defaults() -> dict[str, object]:
@@ -35,11 +39,10 @@ def spelled(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
-def _options(options: Mapping[str, object]) -> Iterator[str]:
-    """Those that are not the default."""
-    defaults = _defaults()
+def _options(options: Mapping[str, object], known: Mapping[str, object]) -> Iterator[str]:
+    """Those that differ from what is known."""
     for name, value in options.items():
-        default = defaults.get(name)
+        default = known.get(name)
         plain = list(default) if isinstance(default, tuple) else default
         if name in _FIRST or value is None or value == plain:
             continue
@@ -50,33 +53,49 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
             yield f"{key} = {spelled(value)}"
 
 
-def _sources(manifest: Manifest) -> Iterator[str]:
-    """The tables of named sources."""
-    for one in recorded_sources(manifest):
-        # A limit of its own counts also where it is as large as the limit of all.
-        limit = one.get("max_reject")
-        yield ""
-        yield "[[source]]"
-        yield f"name = {spelled(one['name'])}"
-        yield f"data = {spelled(_paths(manifest, one['name']))}"
-        rest = {name: x for name, x in one.items() if name not in ("name", "max_reject")}
-        yield from _options(rest)
-        if limit is not None:
-            yield f"max-reject = {spelled(limit)}"
+def _top(manifest: Manifest, tests: Mapping[str, object]) -> Iterator[str]:
+    """Above the tables; ``tests``: the options of named test files, which are those of the top."""
+    model = manifest.model.name
+    if manifest.model.revision and "/" in model:
+        model = f"{model.partition('@')[0]}@{manifest.model.revision}"
+    yield f"task = {spelled(manifest.task)}"
+    yield f"model = {spelled(model)}"
+    if not recorded_sources(manifest):
+        yield f"data = {spelled(_paths(manifest, None))}"
+    if tests:
+        yield f"test = {spelled(_paths(manifest, tests['name']))}"
+    own = {name: value for name, value in manifest.options.items() if name != "sources"}
+    # What a source says of itself, the top says of the build.
+    yield from _options(_without_names(tests) | own, _defaults())
 
 
-def _paths(manifest: Manifest, source: str | None) -> list[str]:
+def _table(
+    manifest: Manifest, one: Mapping[str, object], top: Mapping[str, object]
+) -> Iterator[str]:
+    """A named source, with what differs from the top."""
+    yield ""
+    yield "[[source]]"
+    yield f"name = {spelled(one['name'])}"
+    yield f"data = {spelled(_paths(manifest, one['name']))}"
+    yield from _options(_without_names(one), _defaults() | _without_names(top))
+    if one.get("max_reject") is not None:  # a limit of its own, even where it is that of the top
+        yield f"max-reject = {spelled(one['max_reject'])}"
+
+
+def _without_names(source: Mapping[str, object]) -> dict[str, object]:
+    return {k: x for k, x in source.items() if k not in ("name", "test", "max_reject")}
+
+
+def _paths(manifest: Manifest, source: object) -> list[str]:
     return [one.path for one in manifest.inputs if one.source == source]
 
 
 def recipe(manifest: Manifest) -> str:
     """The options that are not the default, and the inputs by the names that row ids have."""
-    model = manifest.model.name
-    if manifest.model.revision and "/" in model:
-        model = f"{model.partition('@')[0]}@{manifest.model.revision}"
-    options = {name: value for name, value in manifest.options.items() if name != "sources"}
-    lines = [f"task = {spelled(manifest.task)}", f"model = {spelled(model)}"]
-    if "sources" not in manifest.options:
-        lines.append(f"data = {spelled(_paths(manifest, None))}")
-    lines += [*_options(options), *_sources(manifest)]
+    sources = recorded_sources(manifest)
+    tests = next((one for one in sources if one.get("test")), {})
+    lines = [*_top(manifest, tests)]
+    for one in sources:
+        if not one.get("test"):
+            lines += _table(manifest, one, tests)
     return "\n".join(lines) + "\n"

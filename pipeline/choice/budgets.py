@@ -189,7 +189,9 @@ def portions(
         own_test = np.flatnonzero(test & (of == number))
         times[own_test] = _thinned(pool, taken, keys_of(examples, own_test, seed))
         given = pool.given(taken, unit) if unit != "epochs" else float(amount)
-        asked.append(Asked(unit, amount, given, short=_short(pool, limit, unit, amount)))
+        short, rated = _short(pool, limit, unit, amount), number in wanted
+        scarcest = rated and total is None and not short and taken == limit
+        asked.append(Asked(unit, amount, given, short=short, rated=rated, scarcest=scarcest))
     return Portions(times, tuple(asked))
 
 

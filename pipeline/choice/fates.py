@@ -45,12 +45,16 @@ class Asked:
         unit: ``rows`` (examples), ``tokens``, ``trained_tokens`` or ``epochs``.
         amount: in that unit; ``given``: of it.
         short: the source has less than that, in as many passes as are allowed.
+        rated: a share or a weight says how much, or the total of the build.
+        scarcest: all that it may give is used, and nothing but the sources says how much.
     """
 
     unit: str
     amount: float
     given: float
     short: bool
+    rated: bool = False
+    scarcest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,17 +56,22 @@ def records(config: Config, examples: PlannedExamples, choice: Choice) -> tuple[
     )
     trained = sum(portion.trained for portion in train)
     asked = choice.asked or (_WHOLE,) * len(sources)
+    wanted = sum(
+        one.amount if one.rated else mine.trained for one, mine in zip(asked, train, strict=True)
+    )
     return tuple(
         SourceRecord(
             name=source.name or ALL,
             asked=_asked(source, total),
-            unit=asked[number].unit,
-            amount=asked[number].amount,
-            given=asked[number].given,
-            short=asked[number].short,
+            unit=one.unit,
+            amount=one.amount,
+            given=one.given,
+            short=one.short,
             has=has[number],
             splits={TRAIN: train[number]} | ({} if choice.test is None else {TEST: tested[number]}),
             share=round(train[number].trained / trained, 6) if trained else 0.0,
+            wanted_share=round(one.amount / wanted, 6) if one.rated and wanted else None,
+            scarcest=one.scarcest,
         )
-        for number, source in enumerate(sources)
+        for number, (source, one) in enumerate(zip(sources, asked, strict=True))
     )

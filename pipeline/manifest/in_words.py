@@ -78,12 +78,29 @@ def sources(records: Sequence[SourceRecord], about: str = "") -> list[str]:
             f"{about}{train.trained} trained tokens, {one.share:.2%} of them"
             + (f" (asked: {asked})" if asked else "")
         )
-    return lines + [
-        f"warning   {one.name} gives {one.given:,.10g} of the {one.amount:,.10g} "
-        f"{one.unit.replace('_', ' ')} asked for: add data, or give it more epochs"
-        for one in records
-        if one.short
-    ]
+    return lines + [line for one in records for line in _unmet(one, records)]
+
+
+def _unmet(one: SourceRecord, records: Sequence[SourceRecord]) -> list[str]:
+    """What a source does not give, and why."""
+    if one.short:
+        line = (
+            f"warning   {one.name} gives {one.given:,.10g} of the {one.amount:,.10g} "
+            f"{one.unit.replace('_', ' ')} asked for: add data, or give it more epochs"
+        )
+        return [line]
+    found = []
+    if one.coarse and not any(other.short for other in records):
+        found.append(
+            f"warning   {one.name} is {one.share:.2%} of the trained tokens instead of "
+            f"{one.wanted_share:.2%}: its next example is too large for what is left"
+        )
+    if one.scarcest and any(other.given < other.has.trained for other in records if other != one):
+        found.append(
+            f"          all that {one.name} has is used, and sets the size of the mixture "
+            "(give it more epochs, or a smaller share)"
+        )
+    return found
 
 
 def inference(manifest: Manifest) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pipeline.manifest.json_records import JsonRecord
 
+TOLERATED = 0.01  # between a share that was asked for and what is given
+
 
 @dataclass(frozen=True, slots=True)
 class Portion(JsonRecord):
@@ -29,6 +31,8 @@ class SourceRecord(JsonRecord):
         has: what could be trained on, each once.
         splits: what is stored, by split, copies included.
         share: of the build's trained tokens, of the train split.
+        wanted_share: that share as its share or weight says; None where it has neither.
+        scarcest: all that it may give is used, and so sets the size of the mixture.
     """
 
     name: str
@@ -40,3 +44,11 @@ class SourceRecord(JsonRecord):
     has: Portion
     splits: Mapping[str, Portion]
     share: float
+    wanted_share: float | None
+    scarcest: bool
+
+    @property
+    def coarse(self) -> bool:
+        """Whether its share is not met, though it has enough: examples are not divided."""
+        wanted = self.wanted_share
+        return not self.short and wanted is not None and abs(self.share - wanted) > TOLERATED

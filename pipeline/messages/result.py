@@ -136,11 +136,15 @@ def of_built(built: Built) -> Result:
     )
 
 
-def of_builds(builds: Sequence[Result]) -> Result:
-    """The result of several builds: that of the first that failed, and what became of each."""
+def of_builds(builds: Sequence[Result], stopped: bool = False) -> Result:
+    """The result of several builds: that of the first that failed, and what became of each.
+
+    Args:
+        stopped: the last one was the end of all, whatever became of those before it.
+    """
     wrong = [one for one in builds if one.code]
     fresh = [one for one in builds if one.status == BUILT]
-    first = (wrong or fresh or builds)[0]
+    first = builds[-1] if stopped else (wrong or fresh or builds)[0]
     said = f"{len(fresh)} of {len(builds)} builds were built"
     if wrong:
         said += f", {len(wrong)} failed; {first.paths.get('output')}: {first.message}"

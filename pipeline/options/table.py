@@ -30,5 +30,7 @@ def config_of(task: object, data: object, table: Mapping[str, Any], where: str) 
     spelled = recipe_file.spelled(given, mistakes)
     if spelled.pop("build", None) is not None:
         mistakes.add(("build",), "a call makes one build", f"Call {where} for each.")
+    if spelled.pop("notify", None) is not None:
+        mistakes.add(("notify",), "a call notifies nobody", "Leave it out: it returns or raises.")
     (config,) = recipe.configs_of(spelled, mistakes, Path())
     return config
