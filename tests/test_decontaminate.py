@@ -13,6 +13,8 @@ import pytest
 from datasets import load_from_disk
 from support import Ran, read_manifest, table_bytes
 
+from stages.overlap.words import plain
+
 Run = Callable[..., Ran]
 NAMES = "Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jun Kim Lea Mia Noor Omar Pia".split()
 THINGS = "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets".split()
@@ -304,3 +306,60 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
     )
     assert found["contaminated"] == {"examples": 3, "first": [f"t.jsonl:{n}" for n in (1, 2, 3)]}
+
+
+def test_evaluations_of_a_recipe_count_from_its_folder(pipeline: Run, tmp_path: Path) -> None:
+    """Paths and globs, with a name or a column; two files cannot have one name."""
+    folder = tmp_path / "recipes [1]"
+    for name in ("evals/a/one.jsonl", "evals/b/two.jsonl", "evals/x=y#z.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _lines(folder / name, [{"ask": ASKED[0]}])
+    _train(folder / "t.jsonl", [ASKED[0], *INNOCENT[:3]])
+    files = '["mine=evals/*/*.jsonl#ask", "evals/x=y#z.jsonl#ask"]'
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\n'
+    (folder / "r.toml").write_text(f"{head}decontaminate = {files}\n")
+    ran = pipeline("build", folder / "r.toml")
+    assert ran.status == 0, ran.err
+    records = read_manifest(folder / "out")["decontamination"]["evaluations"]
+    assert [one["name"] for one in records] == ["mine/one", "mine/two", "x=y#z"]
+    assert [one["rows"] for one in records] == [1, 1, 1]
+
+
+@pytest.mark.cases
+def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_path: Path) -> None:
+    """Every hundredth question of a training set is an evaluation: each is found, and of the other
+    rows only those that share more than half of a question."""
+    data = cases / "sft" / "gsm8k_train" / "train.jsonl"
+    rows = [json.loads(line) for line in data.read_bytes().splitlines()]
+    asked = range(0, len(rows), 100)
+    evals = _lines(tmp_path / "e.jsonl", [{"question": rows[n]["question"]} for n in asked])
+    _build(pipeline, data, tmp_path / "out", "--decontaminate", evals)
+    hits = _hits(tmp_path / "out")
+    whole = {
+        int(hit["id"].rpartition(":")[2]) - 1: hit["line"] - 1 for hit in hits if hit["contained"]
+    }
+    assert whole == {row: n for n, row in enumerate(asked)}
+    others = [hit for hit in hits if not hit["contained"]]
+    assert len(others) < 20
+    for hit in others:
+        question = rows[asked[hit["line"] - 1]]["question"]
+        assert hit["share"] > 0.5
+        assert hit["match"] in " ".join(plain(question).decode().split())
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize(
+    ("name", "evaluation"),
+    [
+        ("sft/sharegpt_zh/sharegpt_zh_1K_format.jsonl", "rm/medicalgpt_dpo_zh/dpo_zh_500.jsonl"),
+        ("sft/alpaca_en_demo/alpaca_en_demo.json", "sft/gsm8k_train/train.jsonl"),
+    ],
+)
+def test_other_real_rows_are_innocent(
+    name: str, evaluation: str, cases: Path, pipeline: Run, tmp_path: Path
+) -> None:
+    """Chinese conversations and English instructions, among questions of other sets."""
+    given = ("--max-reject", 1, "--max-length", 32768, "--decontaminate")
+    manifest = _build(pipeline, cases / name, tmp_path / "out", *given, cases / evaluation)
+    assert manifest["rows"]["contaminated"] == 0
+    assert manifest["decontamination"]["evaluations"][0]["questions"] >= 400
