@@ -76,6 +76,10 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
     if manifest.doubles:
         left_out = sum(one.examples for one in manifest.doubles)
         sums.append(("duplicates of sources", examples.duplicates, left_out))
+    for name, side in manifest.splits.items() if manifest.sources else ():
+        parts = [one.splits[name] for one in manifest.sources if name in one.splits]
+        given = sum(part.examples for part in parts)
+        sums.append((f"examples of sources in {name}", side.examples, given))
     for name, side in manifest.splits.items():
         sums.append((f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)))
         sums.append((f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)))

@@ -12,7 +12,7 @@ TOLERATED = 0.01  # between a share that was asked for and what is given
 
 @dataclass(frozen=True, slots=True)
 class Portion(JsonRecord):
-    """Examples with their tokens and their trained tokens."""
+    """Examples with their tokens (of pairs, those of the longer side) and their trained tokens."""
 
     examples: int
     tokens: int
