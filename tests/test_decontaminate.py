@@ -13,6 +13,8 @@ import pytest
 from datasets import load_from_disk
 from support import Ran, read_manifest, table_bytes
 
+from stages.overlap.words import plain
+
 Run = Callable[..., Ran]
 NAMES = "Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jun Kim Lea Mia Noor Omar Pia".split()
 THINGS = "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets".split()
@@ -205,6 +207,20 @@ def test_evaluations_of_every_kind(kind: str, pipeline: Run, tmp_path: Path) -> 
     assert manifest["decontamination"]["evaluations"][0]["questions"] == 2
 
 
+def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
+    """An instruction is a question together with its input; others are joined where named so."""
+    begin = "Find the noun phrase in the following sentence."
+    train = _train(tmp_path / "t.jsonl", [f"{begin} {ASKED[0]}", f"{begin} {ASKED[1]}"])
+    rows = [{"instruction": begin, "input": ASKED[0], "output": "x"}]
+    alpaca = _lines(tmp_path / "a.jsonl", rows)
+    named = _lines(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
+    for words in ([alpaca], [f"{named}#passage+asked"]):
+        manifest = _build(pipeline, train, tmp_path / "out", "--decontaminate", *words)
+        assert [hit["id"] for hit in _hits(tmp_path / "out")] == ["t.jsonl:1"]
+        (record,) = manifest["decontamination"]["evaluations"]
+        assert record["column"] in ("instruction+input", "passage+asked")
+
+
 def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:
     """Empty ones, those without letters, and rows that cannot be read."""
     train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
@@ -244,6 +260,28 @@ def test_evaluations_that_cannot_be_used(
     assert why in ran.err
 
 
+def test_rows_of_token_ids_are_not_passed_over(pipeline: Run, tmp_path: Path) -> None:
+    """They have no text that could be compared."""
+    train = _lines(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
+    evals = _lines(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
+    given = ("--model", "qwen2-1.5b", "-o", "out", "--format", "pretokenized")
+    for words in (["--decontaminate", evals], ["--near-dedup", "0.8"]):
+        ran = pipeline("run", "sft", train, *given, *words)
+        assert ran.status == 2
+        assert "Rows of token ids cannot be compared" in ran.err
+
+
+def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: Path) -> None:
+    """And the message says why nothing is left."""
+    train = _train(tmp_path / "t.jsonl", ASKED[:5])
+    evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
+    words = ("--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals)
+    ran = pipeline("run", "sft", train, *words)
+    assert ran.status == 3
+    assert "every example asks what an evaluation file asks" in ran.err
+    assert pipeline("plan", train, *words).status == 3
+
+
 def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None:
     """What an evaluation asks is no part of a side's share; the ledger holds."""
     questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
@@ -263,8 +301,65 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
     evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
     ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals)
     assert ran.status == 0
-    assert "3 of 10 sampled examples ask what an evaluation asks" in ran.out
+    assert "3 examples of 10 sampled rows ask what an evaluation asks" in ran.out
     found = json.loads(
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
     )
     assert found["contaminated"] == {"examples": 3, "first": [f"t.jsonl:{n}" for n in (1, 2, 3)]}
+
+
+def test_evaluations_of_a_recipe_count_from_its_folder(pipeline: Run, tmp_path: Path) -> None:
+    """Paths and globs, with a name or a column; two files cannot have one name."""
+    folder = tmp_path / "recipes [1]"
+    for name in ("evals/a/one.jsonl", "evals/b/two.jsonl", "evals/x=y#z.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _lines(folder / name, [{"ask": ASKED[0]}])
+    _train(folder / "t.jsonl", [ASKED[0], *INNOCENT[:3]])
+    files = '["mine=evals/*/*.jsonl#ask", "evals/x=y#z.jsonl#ask"]'
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\n'
+    (folder / "r.toml").write_text(f"{head}decontaminate = {files}\n")
+    ran = pipeline("build", folder / "r.toml")
+    assert ran.status == 0, ran.err
+    records = read_manifest(folder / "out")["decontamination"]["evaluations"]
+    assert [one["name"] for one in records] == ["mine/one", "mine/two", "x=y#z"]
+    assert [one["rows"] for one in records] == [1, 1, 1]
+
+
+@pytest.mark.cases
+def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_path: Path) -> None:
+    """Every hundredth question of a training set is an evaluation: each is found, and of the other
+    rows only those that share more than half of a question."""
+    data = cases / "sft" / "gsm8k_train" / "train.jsonl"
+    rows = [json.loads(line) for line in data.read_bytes().splitlines()]
+    asked = range(0, len(rows), 100)
+    evals = _lines(tmp_path / "e.jsonl", [{"question": rows[n]["question"]} for n in asked])
+    _build(pipeline, data, tmp_path / "out", "--decontaminate", evals)
+    hits = _hits(tmp_path / "out")
+    whole = {
+        int(hit["id"].rpartition(":")[2]) - 1: hit["line"] - 1 for hit in hits if hit["contained"]
+    }
+    assert whole == {row: n for n, row in enumerate(asked)}
+    others = [hit for hit in hits if not hit["contained"]]
+    assert len(others) < 20
+    for hit in others:
+        question = rows[asked[hit["line"] - 1]]["question"]
+        assert hit["share"] > 0.5
+        assert hit["match"] in " ".join(plain(question).decode().split())
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize(
+    ("name", "evaluation"),
+    [
+        ("sft/sharegpt_zh/sharegpt_zh_1K_format.jsonl", "rm/medicalgpt_dpo_zh/dpo_zh_500.jsonl"),
+        ("sft/alpaca_en_demo/alpaca_en_demo.json", "sft/gsm8k_train/train.jsonl"),
+    ],
+)
+def test_other_real_rows_are_innocent(
+    name: str, evaluation: str, cases: Path, pipeline: Run, tmp_path: Path
+) -> None:
+    """Chinese conversations and English instructions, among questions of other sets."""
+    given = ("--max-reject", 1, "--max-length", 32768, "--decontaminate")
+    manifest = _build(pipeline, cases / name, tmp_path / "out", *given, cases / evaluation)
+    assert manifest["rows"]["contaminated"] == 0
+    assert manifest["decontamination"]["evaluations"][0]["questions"] >= 400

@@ -79,6 +79,43 @@ def test_plain_words_of_ascii_are_those_of_other_texts(text: str) -> None:
     assert words.plain(f"{bare} é").split() == [*words.plain(bare).split(), b"e"]
 
 
+UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen".split()
+)
+UNITS += "fifteen sixteen seventeen eighteen nineteen".split()
+TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+def _spelled(number: int, joint: str) -> str:
+    """A number in words."""
+    if number < 20:
+        return UNITS[number]
+    if number < 100:
+        rest = f"-{UNITS[number % 10]}" if number % 10 else ""
+        return f"{TENS[number // 10]}{rest}"
+    size, word = next(
+        (n, w) for n, w in ((10**6, "million"), (1000, "thousand"), (100, "hundred")) if number >= n
+    )
+    rest = f"{joint}{_spelled(number % size, joint)}" if number % size else ""
+    return f"{_spelled(number // size, joint)} {word}{rest}"
+
+
+@given(st.integers(0, 999_999), st.sampled_from([" ", " and "]))
+def test_numbers_in_words_are_digits(number: int, joint: str) -> None:
+    """In the words of a text, and where signs count."""
+    text = f"there were {_spelled(number, joint)} of them"
+    assert words.plain(text).split() == f"there were {number} of them".encode().split()
+    assert words.plain(text.title()).split() == words.plain(f"There were {number} of them").split()
+
+
+def test_words_that_are_no_numbers_stay() -> None:
+    """Parts of other words, and numbers side by side."""
+    assert (
+        words.plain("someone often weighs a tone").split() == b"someone often weighs a tone".split()
+    )
+    assert words.plain("two three, twenty forty").split() == b"2 3 20 40".split()
+
+
 @given(ANY)
 def test_each_letter_has_a_place_in_its_text(text: str) -> None:
     """Where an excerpt begins follows from it."""
@@ -133,6 +170,7 @@ def test_short_questions_are_found_whole() -> None:
         "Answer in one word. What is the capital of France? Thanks!",
         "what is 2+2",
         "2 - 1",
+        "What is two + two?",
         "请问：法国的首都是哪里？",
     ]
     innocent = [
@@ -149,7 +187,8 @@ def test_short_questions_are_found_whole() -> None:
         1: [0],
         2: [1],
         3: [2],
-        4: [3],
+        4: [1],
+        5: [3],
     }
 
 
@@ -184,6 +223,20 @@ def test_what_is_compared_of_a_conversation() -> None:
     assert (list(texts), rows.tolist()) == (["system?", "user?", "assistant?"], [0, 0, 1])
     texts, rows = said.texts(batch.slice(1), own, whole=True)
     assert (list(texts), rows.tolist()) == (["assistant?"], [0])
+
+
+def test_calls_of_tools_are_compared_where_all_of_a_row_is() -> None:
+    """Rows that differ in their tools alone are not alike."""
+    call = {"role": "assistant", "content": None, "fields": '{"tool_calls": []}'}
+    turns = [[{"role": "user", "content": "U"}, call], [{"role": "user", "content": "V"}]]
+    batch = pa.RecordBatch.from_pydict(
+        {"messages": turns, "tools": ["T", None]}, schema=schema(["messages", "tools"])
+    )
+    own = kinds.load("conversation")
+    texts, rows = said.texts(batch, own, whole=True)
+    assert list(texts) == ["U", "", '{"tool_calls": []}', "T", "V", ""]
+    assert rows.tolist() == [0, 0, 0, 0, 1, 1]
+    assert list(said.texts(batch, own, whole=False)[0]) == ["U", "V"]
 
 
 def test_what_is_compared_of_pairs_and_steps() -> None:

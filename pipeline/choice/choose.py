@@ -14,7 +14,7 @@ from pipeline.choice.fates import Choice, Fate, Fates
 from pipeline.choice.near import NearDoubles
 from pipeline.options.config import Config, PlanOptions
 from stages.columns import Ints
-from stages.errors import UsageError
+from stages.errors import DataError, UsageError
 from stages.rows.groups import NO_QUESTION
 
 
@@ -31,6 +31,23 @@ def _doubles(examples: PlannedExamples, fate: Fates) -> tuple[Ints, Ints]:
     score = None if examples.score is None else examples.score[left]
     again, stays = doubles.pairs(examples.digest[left], score)
     return left[again], left[stays]
+
+
+def _leave_out_evaluations(options: PlanOptions, examples: PlannedExamples, fate: Fates) -> None:
+    """Leave out the examples that ask what an evaluation file asks.
+
+    Raises:
+        DataError: those are all that are left.
+    """
+    if examples.overlap is None:
+        return
+    asked = examples.overlap > options.overlap_share
+    if asked.any() and not ((fate == Fate.USED) & ~asked).any():
+        raise DataError(
+            "Nothing is left: every example asks what an evaluation file asks.",
+            "Look at one with pipeline plan, and give other rows or other evaluation files.",
+        )
+    _drop(fate, asked, Fate.CONTAMINATED)
 
 
 def _near(options: PlanOptions, examples: PlannedExamples, fate: Fates) -> NearDoubles | None:
@@ -117,14 +134,14 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
 
     Raises:
         UsageError: nothing is left to train on.
+        DataError: evaluation files ask all that is left.
     """
     options = config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
     examples = _joined(config, examples)
     if examples.filtered is not None:
         _drop(fate, examples.filtered > 0, Fate.FILTERED)
-    if examples.overlap is not None:
-        _drop(fate, examples.overlap > options.overlap_share, Fate.CONTAMINATED)
+    _leave_out_evaluations(options, examples, fate)
     test = _of_test_files(config, examples, fate)
     # Among those that are left, so that a double of one that is left out stays. By default the
     # first in input order does, whatever the order is later.

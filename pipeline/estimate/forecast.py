@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.estimate import overlaps
+from pipeline.estimate.alike import Alike
 from pipeline.estimate.filtered import FilteredSample
 from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
 from pipeline.inputs.said_of_source import said_of_source
@@ -75,7 +75,7 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds.
         margins: of the sampled pairs (rm); None elsewhere.
-        contaminated: names of the examples that ask what an evaluation asks.
+        alike: what is like evaluations, or like other examples.
         long: examples that a build refuses for their length, trimmed as it trims them.
         left: at least so many are neither refused nor left out by a filter.
         chosen: what filters leave out.
@@ -94,7 +94,7 @@ class Sampled:
     shown: list[tuple[str, dict[str, Any]]]
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
-    contaminated: list[str] = field(default_factory=list)
+    alike: Alike = field(default_factory=Alike)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
     margins: Margins | None = None
@@ -216,8 +216,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
         made.notes.update(notes.tally(batch))
-    batch, asked = overlaps.split_off(batch, recipe.config)
-    made.contaminated.extend(look.row_name(records[line]) for line in asked)
+    batch = made.alike.taken(batch, recipe.config, lambda at: look.row_name(records[at]))
     _show(look, records, batch=batch, made=made)
     return batch
 

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from pipeline.build.model_description import model_of
-from pipeline.estimate import overlaps
+from pipeline.estimate import alike
 from pipeline.estimate.forecast import Forecast, would_stop
 from pipeline.estimate.population import packing_table, sources
 from pipeline.manifest import in_words
@@ -196,7 +196,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "rejects": _rejects(forecast),
         "filters": [asdict(one) for one in sample.chosen.tallies.values()],
         "sources": [of_record(one) for one in sources(forecast)],
-        **overlaps.as_json(sample.contaminated, recipe.config),
+        **sample.alike.as_json(recipe.config),
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
@@ -311,7 +311,7 @@ def as_text(forecast: Forecast) -> str:
         *_reject_lines(plan),
         *_filter_lines(plan),
         *in_words.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
-        *overlaps.lines(plan),
+        *alike.lines(plan),
         *_margin_lines(plan),
         *_length_lines(plan),
     ]

@@ -130,8 +130,16 @@ def _sha256(path: str) -> str:
 
 
 def recorded(files: tuple[Evaluation, ...]) -> list[dict[str, str | None]]:
-    """Evaluation files without their paths, as a manifest's options have them."""
-    return [{"name": one.name, "sha256": one.sha256, "column": one.column} for one in files]
+    """Evaluation files without their folders, as a manifest's options have them."""
+    return [
+        {
+            "name": one.name,
+            "file": Path(one.path).name,
+            "sha256": one.sha256,
+            "column": one.column,
+        }
+        for one in files
+    ]
 
 
 def search_of(plan: PlanOptions) -> Search | None:

@@ -25,6 +25,8 @@ COLUMNS = (
     "question Question problem Problem prompt Prompt instruction query input_text ctx goal stem "
     "input sentence premise turns messages conversations text content"
 ).split()
+JOINED = "+"  # between the names of columns that are one question together
+_WITH = {"instruction": "input"}  # a column that is a question together with another
 _TEXTS = (".txt", ".md", ".text")
 _ANSWERS = ("assistant", "gpt", "model", "bot")
 _LOOKED_AT = 64  # rows that say which column has the questions
@@ -42,6 +44,14 @@ class Questions:
     column: str
     lines: tuple[int, ...]
     texts: tuple[str | None, ...]
+
+
+def _question(row: Row, columns: str) -> str | None:
+    """What a row asks: the text of a column, or of several that are joined with a ``+``."""
+    if columns in row or JOINED not in columns:
+        return _text(lookup(row, columns))
+    texts = [_text(lookup(row, name)) for name in columns.split(JOINED)]
+    return "\n\n".join(text for text in texts if text) or None
 
 
 def _text(value: Any) -> str | None:
@@ -92,7 +102,8 @@ def _column(path: str, rows: list[tuple[int, Row | None]]) -> str:
     looked = [row for _, row in rows[:_LOOKED_AT] if row]
     for name in COLUMNS:
         if any(_text(row.get(name)) for row in looked):
-            return name
+            other = _WITH.get(name, "")
+            return f"{name}{JOINED}{other}" if any(row.get(other) for row in looked) else name
     found = ", ".join(dict.fromkeys(name for row in looked for name in row)) or "none"
     raise UsageError(
         f"{path} has no column that is known to have questions; its columns are: {found}.",
@@ -114,7 +125,7 @@ def read(evaluation: Evaluation) -> Questions:
     rows = list(_rows(path))
     written = path.lower().endswith(_TEXTS)
     column = "text" if written else evaluation.column or _column(path, rows)
-    texts = tuple(_text(lookup(row, column)) if row is not None else None for _, row in rows)
+    texts = tuple(_question(row, column) if row is not None else None for _, row in rows)
     if rows and not any(texts):
         raise UsageError(
             f"{path} has no text in the column {column!r}.", f"Name another: {path}#COLUMN."

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from stages.columns import Ints
 from stages.overlap import words
 from stages.overlap.hashes import SEED, Hashes, Known, mixed
+from stages.overlap.numbers import in_text
 
 ANCHOR = 16  # bytes in the middle of a question that are looked for first
 _HALF = ANCHOR // 2
@@ -30,7 +31,7 @@ def signed(text: str) -> str:
     """Letters and digits of a text, with the signs next to its numbers."""
     folded = unicodedata.normalize("NFKD", text.translate(_SIGNS)).casefold()
     bare = "".join(one for one in folded if not unicodedata.category(one).startswith("M"))
-    return _LOOSE.sub("", _NO_SIGN.sub("", bare))
+    return _LOOSE.sub("", _NO_SIGN.sub("", in_text(bare.encode()).decode()))
 
 
 def _hashes(letters: npt.NDArray[np.uint8]) -> Hashes:

@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch
+from stages.errors import UsageError
 from stages.kinds import Kind
 
 ANSWER = "assistant"  # the role of a turn that is no question
+TOOLS = "tools"  # a column: what a row says of the tools that may be called
 
 
 def _turns(column: pa.Array, whole: bool) -> tuple[pa.Array, Ints]:
@@ -39,19 +41,40 @@ def _texts(column: pa.Array) -> tuple[pa.Array, Ints]:
     return texts, np.repeat(np.arange(len(column)), np.diff(offsets))
 
 
+def _fields(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """What turns say beside their contents, calls of tools above all, and the row of each."""
+    offsets, turns = columns.list_parts(column)
+    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    fields = turns.flatten()[turns.type.get_field_index("fields")]
+    return fields.drop_null(), rows[fields.is_valid().to_numpy(False)]
+
+
 def _columns(batch: Batch, kind: Kind, whole: bool) -> Iterator[tuple[pa.Array, Ints]]:
     for name in kind.texts if whole else kind.texts[:1]:
         column = batch.column(name)
-        yield _turns(column, whole) if column.type == columns.MESSAGES else _texts(column)
+        turns = column.type == columns.MESSAGES
+        yield _turns(column, whole) if turns else _texts(column)
+        if turns and whole:
+            yield _fields(column)
+    if whole and TOOLS in batch.schema.names:
+        yield _texts(batch.column(TOOLS))
 
 
 def texts(batch: Batch, kind: Kind, whole: bool) -> tuple[Sequence[str], Ints]:
     """Every text that is compared, in the order of the rows, and the row of each.
 
     Args:
-        whole: all that a row says; else what it asks: the turns that are no answers, or all of
-            them where there are no others.
+        whole: all that a row says, with its tools and their calls; else what it asks: the turns
+            that are no answers, or all of them where there are no others.
+
+    Raises:
+        UsageError: rows have no texts.
     """
+    if not kind.texts:
+        raise UsageError(
+            f"Rows of {kind.words} cannot be compared with others: they have no texts.",
+            "Give rows with texts, or leave --decontaminate and --near-dedup out.",
+        )
     found: list[str] = []
     pieces: list[Ints] = []
     for values, rows in _columns(batch, kind, whole):

@@ -1,8 +1,8 @@
 """A text as words that can be compared: letters and digits, without case, accents and punctuation.
 
-Two texts that differ in no more than that have the same words. ``1,000`` is ``1000``, and a digit
-of any script is its ASCII digit. Ideographs and kana are a word each, since no space is between
-them.
+Two texts that differ in no more than that have the same words. ``1,000`` is ``1000``, a digit of
+any script is its ASCII digit, and English numbers in words are digits, too. Ideographs and kana are
+a word each, since no space is between them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+
+from stages.overlap.numbers import in_words
 
 SPACE, END = b" ", b"\x01"  # between two words, and between two texts: in no word
 _ASCII = bytes(
@@ -52,11 +54,11 @@ def plain(text: str) -> bytes:
     if text.isascii():
         if "," in text:
             text = _GROUPED.sub("", text)
-        return text.encode().translate(_ASCII)
+        return in_words(text.encode().translate(_ASCII))
     # Folding case may give characters that can be decomposed, and the other way round.
     text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     text = _GROUPED.sub("", text.translate(_DIGITS))
-    return text.translate(_CHARACTERS).encode()
+    return in_words(text.translate(_CHARACTERS).encode())
 
 
 def joined(texts: Iterable[str]) -> bytes:
@@ -71,7 +73,8 @@ def solid(text: bytes) -> bytes:
 
 def letters_before(text: str) -> list[int]:
     """How many bytes of ``solid(plain(text))`` come from the characters before each one, and the
-    number of all: where a place among its letters is in the text."""
+    number of all: where a place among its letters is in the text, about (numbers in words count as
+    words)."""
     counts = [0]
     for character in text:
         counts.append(counts[-1] + len(solid(plain(character))))
