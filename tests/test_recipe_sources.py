@@ -203,14 +203,17 @@ def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("key", sorted(declared.keys(declared.BUILD).keys() & KEYS.keys()))
 def test_a_build_has_every_key_but_data(key: str, tmp_path: Path) -> None:
     """Right values, wrong ones with their line, and a schema that agrees."""
-    (tmp_path / "a.txt").write_text("x")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("x")
     task = TASK_OF.get(key, "sft")
     lines = {
         "task": f'task = "{task}"\n',
         "model": 'model = "qwen2-1.5b"\n',
         "data": 'data = "x"\n',
     }
-    head = "".join(line for name, line in lines.items() if name != key) + NEEDS.get(key, "")
+    head = "".join(line for name, line in lines.items() if name != key) + NEEDS.get(
+        key, ""
+    ).replace("{dir}", str(tmp_path))
     right, wrong = (value.replace("{dir}", str(tmp_path)) for value in KEYS[key])
     path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {right}\n")
     assert builds_of(path)

@@ -106,7 +106,7 @@ def remake(
     known = set(stored.values()) if config.plan.dedup else set()
     # Filters are tried again, and what is like evaluations and other rows is listed. Which examples
     # a budget left out, or a named test file, is written nowhere: those are not looked for.
-    unlisted = said.examples.left_out > 0 or bool(config.plan.test)
+    unlisted = said.examples.left_out > 0 or any(one.test for one in config.sources)
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
