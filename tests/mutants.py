@@ -224,6 +224,7 @@ BUILDS = {
     "padded": built("sft", FLAT, layout="padded"),
     "dedup": built("sft", TWICE, dedup=True),
     "twice": built("sft", TWICE),
+    "filtered": built("sft", FLAT, filter=("length(answer) > 13 and n_turns > 1",)),
     "refused": built("sft", [*CHATS, chat("Nothing?", ""), chat("Go", " ")]),
     "rm": built("rm", SIDES),
     "rm-plain": built("rm", TALKS),
@@ -1285,12 +1286,29 @@ def another_row_than_the_duplicate_is_left_out() -> None:
 def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
     def change(found: Any) -> Any:
         side = found.sides[0]
-        order = np.concatenate([side.order, np.flatnonzero(found.duplicate)[:1]])
+        order = np.concatenate([side.order, np.flatnonzero(found.choice.duplicate)[:1]])
         sizes = np.append(side.sizes, 1)
         shards = np.append(side.shards[:-1], len(sizes))
         return replace(found, sides=(replace(side, order=order, sizes=sizes, shards=shards),))
 
     _planned(change)
+
+
+@mutant("filtered")
+def filters_leave_nothing_out() -> None:
+    from pipeline.choice import choose
+
+    wrap(choose, "_drop", lambda old, fate, which, reason: None)
+
+
+@mutant("filtered")
+def values_are_of_the_next_row() -> None:
+    from stages.rows import carried
+
+    def moved(old: Any, lines: Any, paths: Any, records: Any) -> Any:
+        return old([*lines[1:], lines[0]], paths, records)
+
+    wrap(carried, "_read", moved)
 
 
 @mutant("twice", by="duplicates_as_declared")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.choice import doubles
+from pipeline.choice.choose import choose
+from pipeline.choice.examples import PlannedExamples, rows_left_out
+from pipeline.choice.fates import Fate
 from pipeline.choice.filters import SourceFilters
 from pipeline.choice.values import Seen
 from pipeline.options.asked import carried
+from pipeline.options.config import Config
 from pipeline.options.phases import PlanOptions, SourceOptions
+from stages import columns
 from stages.contract import Record
-from stages.errors import DataError, UsageError
+from stages.errors import DataError, ReadingError, UsageError
+from stages.parity import second_values
 from stages.rows import carried as carrying
 from stages.rows.expressions import FIGURES, FUNCTIONS, parse
 
@@ -356,8 +364,6 @@ def test_a_nan_is_no_value() -> None:
 
 
 def test_every_function_and_figure_is_documented() -> None:
-    from pathlib import Path
-
     text = (Path(__file__).parent.parent / "docs" / "choosing.md").read_text("utf-8")
     assert all(f"`{name}" in text for name in (*FUNCTIONS, *FIGURES))
 
@@ -367,8 +373,6 @@ def test_counts_of_turns_and_characters() -> None:
     turns = [
         {"role": role, "content": text, "fields": None, "trained": False} for role, text in said
     ]
-    from stages import columns
-
     batch = pa.RecordBatch.from_pydict(
         {
             "line": pa.array([0, 1], pa.int64()),
@@ -384,3 +388,67 @@ def test_counts_of_turns_and_characters() -> None:
     assert pair.column("n_turns").to_pylist() == [3, 3]
     assert pair.column("n_characters").to_pylist() == [6, 6]
     assert np.all(carrying.put(batch, asked, (), False, []).column("n_turns").is_null())
+
+
+def test_a_value_of_another_row_is_noticed() -> None:
+    """Rows are looked up again by code of its own; any damage to a value shows."""
+    rows: list[Row] = [
+        {"n_tokens": 1, "n_trained": 1, "a": n, "t": str(n), "b": n % 2 == 0, "meta": {"q": n / 2}}
+        for n in range(5)
+    ]
+    rows[3] |= {"a": None, "t": None, "b": None, "meta": []}
+    asked = carrying.Carried(("a", "b", "meta.q", "t"))
+    batch = _batch(rows, asked)
+    records = {n: Record(n, None, b"", row) for n, row in enumerate(rows)}
+    second_values.check(batch, asked.paths, records, "row {}".format)
+    for first, other in ((0, 1), (2, 3), (3, 4)):
+        moved = list(range(5))
+        moved[first], moved[other] = other, first
+        values = batch.column("carried").take(pa.array(moved))
+        damaged = batch.set_column(batch.schema.get_field_index("carried"), "carried", values)
+        with pytest.raises(ReadingError, match=f"row {first}: the value at"):
+            second_values.check(damaged, asked.paths, records, "row {}".format)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 2), st.none() | st.integers(0, 3)), max_size=15
+    ),
+    st.booleans(),
+    st.integers(1, 3),
+)
+def test_every_example_has_one_fate(
+    said: list[tuple[int, int, int | None]], dedup: bool, fan_out: int
+) -> None:
+    """Used, filtered or a double; a double of what is filtered stays; the counts of rows add up."""
+    digests = np.zeros(len(said), doubles.DIGEST)
+    digests["a"] = [content for content, _, _ in said]
+    ones = np.ones(len(said), np.int32)
+    examples = PlannedExamples(
+        starts=np.array([0, len(said)]),
+        row=np.arange(len(said)) // fan_out,
+        length=ones,
+        trained=ones,
+        digest=digests,
+        filtered=np.array([by for _, by, _ in said], np.uint16),
+        score=np.array([np.nan if x is None else x for _, _, x in said], np.float64),
+    )
+    config = Config.of("sft", ("x.jsonl",), "qwen2-1.5b", Path("out"), dedup=dedup)
+    choice = choose(config, examples)
+    fates = choice.fate.tolist()
+    assert [fate == Fate.FILTERED for fate in fates] == [by > 0 for _, by, _ in said]
+    left = [at for at, (_, by, _) in enumerate(said) if not by]
+    if dedup:
+        kept = [at for at in left if fates[at] == Fate.USED]
+        assert sorted({said[at][0] for at in left}) == sorted(said[at][0] for at in kept)
+        for at in kept:
+            equals = [one for one in left if said[one][0] == said[at][0]]
+            worth = [(-1 if said[one][2] is None else said[one][2], -one) for one in equals]
+            assert max(zip(worth, equals, strict=True))[1] == at
+    else:
+        assert set(fates) <= {Fate.USED, Fate.FILTERED}
+    rows = rows_left_out(examples, choice.fate)
+    assert sum(rows.values()) + examples.rows(choice.used) == examples.rows()
+    whole = [all(by for _, by, _ in said[at : at + fan_out]) for at in range(0, len(said), fan_out)]
+    assert rows["filtered"] == sum(whole)

@@ -199,12 +199,14 @@ def test_the_best_of_equal_examples_stays(pipeline: Run, tmp_path: Path) -> None
         (("--filter", "margin > 1"), 2, "which examples of sft do not have"),
         (("--filter", "language > 3"), 2, "a text is compared with a number"),
         (("--filter", "meta = 3"), 3, "a list or an object in data.jsonl:2"),
+        (("--filter", "n_tokens / 0 > 1 or language"), 2, "true or false is needed here"),
         (("--filter", ""), 2, "--filter is empty"),
         (("--filter", "n_tokens < 2"), 3, "Nothing is left"),
         (("--dedup-keep", "highest:meta.score"), 2, "Add --dedup."),
         (("--dedup", "--dedup-keep", "best"), 2, "is not first, highest:COLUMN or lowest:COLUMN"),
         (("--dedup", "--dedup-keep", "highest:language"), 3, "which is a text in data.jsonl:1"),
         (("--dedup", "--dedup-keep", "highest:zzz"), 2, "no row has a number in it"),
+        (("--dedup", "--dedup-keep", "highest:meta.scor"), 2, "Did you mean meta.score?"),
     ],
 )
 def test_what_cannot_be_chosen_by_is_refused(
@@ -367,7 +369,7 @@ filter = "n_tokens >= LIMIT"
     ]
     lost = 23 - sum(row["language"] is None for row in (*rows[20:], *rows[:3]))
     assert manifest["doubles"] == [{"source": "second", "kept_in": "first", "examples": lost}]
-    assert f"{lost} examples of second are in first too" in ran.err
+    assert f"{lost} examples of second equal examples of first" in ran.err
     before = _parts(cache)
     recipe.write_text(text.replace("LIMIT", "35"))
     ran = pipeline("build", recipe, "--cache-dir", cache)
@@ -410,3 +412,21 @@ def test_what_keep_says() -> None:
     assert Keep.of("lowest:first") == Keep("first", highest=False)
     with pytest.raises(UsageError):
         Keep.of("highest:")
+
+
+def test_a_source_without_examples_has_no_columns_to_miss(pipeline: Run, tmp_path: Path) -> None:
+    """All rows of one source are refused: its filter reads nothing, and nothing is missing."""
+    _write(tmp_path / "a.jsonl", _rows(20))
+    refused = [{"prompt": f"{n}?", "completion": "", "language": "en"} for n in range(3)]
+    _write(tmp_path / "b.jsonl", refused)
+    recipe = tmp_path / "mix.toml"
+    sources = "".join(f'[[source]]\nname = "{n}"\ndata = "{n}.jsonl"\n' for n in "ab")
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nmax-reject = 0.5\n'
+    more = 'filter = "language = \'en\'"\ndedup = true\ndedup-keep = "highest:meta.score"\n'
+    recipe.write_text(head + more + sources)
+    ran = pipeline("build", recipe)
+    assert ran.status == 0, ran.err
+    manifest = read_manifest(tmp_path / "out")
+    _balanced(manifest)
+    assert manifest["rows"]["rejected"] == 3
+    assert [one["examples"] for one in manifest["filters"]] == [13, 0]

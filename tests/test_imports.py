@@ -80,6 +80,13 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
     assert imported(*build) == {"numpy", "pyarrow"}
 
 
+def test_a_version_that_is_there_is_found_as_fast(imported: Imported, cache_dir: Path) -> None:
+    """With its line in the history and all versions counted: nothing else is imported."""
+    build = _build(cache_dir, "--quiet", "--keep", "2", "-o", "releases")
+    assert "polars" in imported(*build)
+    assert imported(*build) == {"numpy", "pyarrow"}
+
+
 def test_a_recipe_that_was_right_is_not_checked_again(
     imported: Imported, tmp_path: Path, cache_dir: Path
 ) -> None:

@@ -127,6 +127,25 @@ def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path
     assert pipeline("build", "recipe.toml", "--quiet", "--max-reject", 0.2).status == 0
 
 
+def test_test_files_are_not_trained_on(pipeline: Run, tmp_path: Path) -> None:
+    """Where other files are named too; alone, a file of that name is data."""
+    for name, first in (("train", 0), ("test", 900), ("testimony", 700)):
+        rows = ({"question": f"q {n}?", "answer": "a"} for n in range(first, first + 20))
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    ran = pipeline("init", "train.jsonl", "test.jsonl", "testimony.jsonl", *MODEL)
+    assert ran.status == 0, ran.err
+    table = _json((tmp_path / "recipe.toml").read_text())
+    VALIDATOR.validate(table)
+    assert (table["data"], table["test"]) == (["train.jsonl", "testimony.jsonl"], ["test.jsonl"])
+    ran = pipeline("build", "recipe.toml", "--keep", 0, "-o", "out", "--json", "--quiet")
+    assert ran.status == 0, ran.err
+    counts = {path.parent.name for path in (tmp_path / "out").glob("*/state.json")}
+    assert counts == {"train", "test"}
+    assert pipeline("init", "test.jsonl", *MODEL, "-o", "alone.toml").status == 0
+    assert _json((tmp_path / "alone.toml").read_text())["data"] == ["test.jsonl"]
+
+
 def test_a_question_is_asked_of_the_task_that_could_read_the_rows(
     pipeline: Run, tmp_path: Path
 ) -> None:

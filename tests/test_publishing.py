@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -387,7 +388,9 @@ def test_a_folder_is_exchanged_at_once(
     assert len(done.names) == len(copies["new"].all) - 3
     assert check(target, tmp_path).faults == []
     assert [path.name for path in target.parent.iterdir()] == ["data"]
+    shutil.copytree(builds["old"], target.with_name(".data.publishing"))  # killed at its very end
     assert folder.publish(target, builds["new"], copies["new"], quiet).names == ()
+    assert [path.name for path in target.parent.iterdir()] == ["data"]
     with pytest.raises(UsageError, match="in the build"):
         folder.publish(builds["new"] / "copy", builds["new"], copies["new"], quiet)
 
@@ -469,6 +472,7 @@ def test_a_build_is_published_to_the_hub_by_the_command(
     assert len(hub_stub.puts) == len(set(hub_stub.puts))
     assert hub_stub.private == {NAME: False}
     assert set(hub_stub.branches) == {"nightly"}
+    assert f'load_dataset("{NAME}")'.encode() in hub_stub.files(NAME)["README.md"]
 
 
 def test_the_hub_is_asked_for_the_hashes_of_what_arrived(
@@ -640,6 +644,33 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
 
 
+def test_the_text_of_contaminated_rows_stays_here_unless_asked_for(
+    pipeline: Run, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Neither what the row says nor what the evaluation asks."""
+    lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:6]
+    words = "which of the seven zebras hides the golden umbrella behind an orange lighthouse"
+    lines.append(json.dumps({"question": f"{words}?", "answer": "#### 3"}))
+    rows = [json.loads(line) for line in lines]
+    asked = [{"question": f"{words.upper()}!"}]
+    for name, those in (("rows", rows), ("evals", asked)):
+        text = "".join(json.dumps(row) + "\n" for row in those)
+        (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
+    command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "out")
+    ran = pipeline(*command, "--decontaminate", "evals.jsonl")
+    assert ran.status == 0, ran.err
+    assert read_manifest(tmp_path / "out")["rows"]["contaminated"] == 1
+    for words_, there in (((), set()), (("--with-rejects",), {"contaminated.jsonl"})):
+        ran = pipeline("publish", "out", "copy", *words_)
+        assert ran.status == 0, ran.err
+        files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+        quoting = {p.name for p in files if b"golden umbrella" in p.read_bytes().lower()}
+        assert quoting == there
+        (hit,) = (tmp_path / "copy" / "contaminated.jsonl").read_text("utf-8").splitlines()
+        assert json.loads(hit)["id"] == "rows.jsonl:7"
+    assert check(tmp_path / "copy", cache_dir).faults == []
+
+
 def test_a_damaged_build_is_not_published(
     pipeline: Run, builds: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -786,11 +817,14 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     make: Callable[..., Path],
     cache_dir: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     task: str,
     name: str,
     columns: list[str],
 ) -> None:
     """All checked where they are; the view of an export is that of its build."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     source = make(task, SAMPLES / name)
     export_build("trl", source, tmp_path / "trl")
     said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
@@ -798,7 +832,11 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
         target = tmp_path / "published" / at.name
         publish(at, str(target), said, cache_dir=cache_dir, report=quiet)
         assert check(target, cache_dir).faults == []
-        assert pq.read_schema(target / "view" / "train.parquet").names == columns
+        loaded = datasets.load_dataset(str(target))["train"]
+        assert loaded.to_list() == datasets.load_from_disk(str(target))["train"].to_list()
+        viewed = pq.read_table(target / "view" / "train.parquet")
+        assert viewed.column_names == columns
+        assert len(viewed) == read_manifest(target)["splits"]["train"]["examples"]
         found = DatasetCard.load(target / "README.md")
         assert found.data.license == "cc-by-4.0"
         assert "https://example" in found.text.replace("\\", "")

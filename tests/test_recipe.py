@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -268,8 +269,9 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):
-        return json.dumps(value.replace("$", "$$"), ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)
+        text = value if value == "${NONE}" else value.replace("$", "$$")
+        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return value.isoformat() if isinstance(value, date) else json.dumps(value)
 
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
@@ -347,8 +349,47 @@ def test_a_recipe_and_a_command_are_one(
         parsed = _options.main(words, standalone_mode=False)
         return config_from(task, ("/rows.jsonl",), parsed)
 
-    assert _tried(by_command) == _tried(lambda: builds_of(path)[0])
-    assert VALIDATOR.is_valid(_json(path.read_text("utf-8")))
+    read = _tried(lambda: builds_of(path)[0])
+    assert _tried(by_command) == read
+    assert read == "refused" or VALIDATOR.is_valid(_json(path.read_text("utf-8")))
+
+
+_SCALARS = st.one_of(
+    *(st.booleans(), st.integers(-3, 9), st.floats(-1, 2), _TEXT, st.dates()),
+    st.sampled_from(["${NONE}", "x=1", "packed", "sft", "50M", ""]),
+)
+_ANY = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_NAMES, inner, max_size=2)
+)
+_KEY = st.sampled_from([*declared.keys({**declared.TOP, **declared.SOURCE}), "layuot", "train_on"])
+_TABLE = st.dictionaries(_KEY, _ANY, max_size=3)
+
+
+@given(
+    _TABLE,
+    st.lists(_TABLE, max_size=2) | _ANY,
+    st.lists(_TABLE, max_size=2) | _ANY,
+    st.lists(st.tuples(_KEY, _SCALARS), max_size=2),
+)
+def test_whatever_is_written_is_read_or_explained(
+    tmp_path_factory: pytest.TempPathFactory,
+    top: dict[str, Any],
+    source: Any,
+    build: Any,
+    changes: list[tuple[str, Any]],
+) -> None:
+    """No recipe ends in a traceback, and each of its mistakes names the recipe or ``--set``."""
+    usual = {"task": "sft", "model": "qwen2-1.5b", "data": "/rows.jsonl"}
+    table = {**usual, **top} | ({"source": source} if source else {})
+    table |= {"build": build} if build else {}
+    path = tmp_path_factory.mktemp("any") / "r.toml"
+    path.write_text("".join(f"{_toml(k)} = {_toml(x)}\n" for k, x in table.items()), "utf-8")
+    said = "r.toml"
+    try:
+        assert builds_of(path, [f"{key}={value}" for key, value in changes])
+    except UsageError as error:
+        said = error.what.splitlines()[0]
+    assert "r.toml" in said or "--set" in said
 
 
 def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
 from pipeline.messages.result import of_error
 from pipeline.publish import history, versions
+from pipeline.publish import publish as publishing
 from pipeline.publish.place import Place
 from stages.errors import SurroundingsError
 
@@ -141,7 +142,7 @@ def test_an_interruption_behind_the_link_says_what_is_current(
         publish(place, id_of(1))
     assert place.current() == id_of(1)
     said = of_error(stopped.value).message
-    assert said == f"interrupted; {place.output / id_of(1)} is the current version"
+    assert said == f"interrupted; {place.output} has the new build"
 
 
 def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path) -> None:
@@ -231,3 +232,44 @@ def test_a_second_build_waits_for_nobody(tmp_path: Path) -> None:
             publish(place, id_of(2))
         versions.rollback(place.real, None)
     assert place.current() == id_of(0)
+
+
+@pytest.mark.parametrize("keep", [0, 2])
+def test_an_interruption_behind_the_exchange(
+    keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of folders and of the link; one before it says nothing."""
+    place = Place.of(tmp_path / "r", keep)
+    publish(place, id_of(0))
+    flushed, exchange = publishing._sync, publishing._exchange
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def exchange_and_stop(one: Path, other: Path) -> bool:
+        assert exchange(one, other)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(publishing, "_sync", stop)
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        publish(place, id_of(1))
+    monkeypatch.setattr(publishing, "_sync", flushed)
+    if keep:
+        monkeypatch.setattr(versions, "sync", stop)
+    else:
+        monkeypatch.setattr(publishing, "_exchange", exchange_and_stop)
+    with pytest.raises(KeyboardInterrupt, match="r has the new build"):
+        publish(place, id_of(2))
+
+
+def test_a_history_that_cannot_be_written_fails_no_build(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build is there, and says that its line is not."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(history, "append", full)
+    make("sft", _rows(tmp_path / "rows.jsonl", 20), "r", keep=2)
+    assert len(ids(tmp_path / "r")) == 1

@@ -29,11 +29,12 @@ from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, margins
+from pipeline.shards import plan as planning
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.margins import Margins
 from pipeline.shards.measured import METRICS
-from pipeline.shards.plan import ShardPlan, make_plan
+from pipeline.shards.plan import ShardPlan
 from pipeline.trainers import exporting
 from pipeline.verdict import contaminated, data_docs, gate, near_duplicates, rejects
 from pipeline.verdict.gate import Evidence
@@ -103,7 +104,7 @@ def assemble(
     examples, filtered = _examples(prepared.config, works, reports, sources)
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = make_plan(prepared.config, examples)
+    plan = planning.make_plan(prepared.config, examples)
     rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
     ledger = rejects.write(folder / REJECTS, works, sources, lines_of_parts(plan, reports))
     planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.choice import filters
 from pipeline.inputs.scan import Input
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe
@@ -49,6 +50,11 @@ def _places(records: Sequence[Record]) -> list[list[Record]]:
     return places
 
 
+def _place(name: str, record: Record) -> str:
+    at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
+    return f"{name}{at}"
+
+
 def _through(
     recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
 ) -> _Seen:
@@ -56,14 +62,13 @@ def _through(
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
     batch, gone = chain.through(normalized, recipe.stages(reading))
+    filters.of_rows(recipe.config, batch, lambda line: _place(name, records[line]))
     codes: dict[int, tuple[str, str]] = {}
     for refusal in chain.refusals(gone):
         codes.setdefault(refusal.line, (refusal.code, refusal.detail))
     refused = codes.keys() - set(batch.column("line").to_pylist())
     for line in sorted(refused):
-        record = records[line]
-        at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
-        ledger.count(codes[line][0], codes[line][1], f"{name}{at}")
+        ledger.count(codes[line][0], codes[line][1], _place(name, records[line]))
     return _Seen(len(records) - normalize.tally.filtered, len(refused))
 
 
@@ -72,6 +77,7 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
 
     Raises:
         DataError: see ``refusals.refuse_too_many``; its counts are those of the sample.
+        UsageError: a filter compares what cannot be compared.
     """
     recipe = replace(recipe, backend="tokenizers")  # gives the same ids, and is loaded already
     every = list(zip(inputs, recipe.formats, strict=True))

@@ -17,8 +17,11 @@ from stages import layouts
 
 _LOAD = """from datasets import load_dataset, load_from_disk
 
-load_from_disk("{where}")  # memory-mapped; a folder on this machine
-load_dataset("{where}")  # a folder, or the name of a dataset on the hub"""
+load_from_disk("DIR")  # memory-mapped; a folder on this machine
+load_dataset("DIR")  # a folder, or the name of a dataset on the hub"""
+_LOAD_FROM_HUB = """from datasets import load_dataset
+
+load_dataset("{name}")"""
 
 _MEANS = {
     "row_id": "the row of the input: its file, its line, and its number where a row gives several",
@@ -187,11 +190,13 @@ def _made(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
 def page(build: Build, publisher: Publisher) -> str:
     """The text below the front matter, as Markdown."""
     manifest = build.manifest
-    load = block(_LOAD.format(where="DIR"), "python")
+    hub = publisher.hub
+    load = block(_LOAD_FROM_HUB.format(name=hub) if hub else _LOAD, "python")
     lines = [f"# {plain(title(manifest, publisher))}", "", _summary(manifest), "", load, ""]
     if publisher.view:
-        view = code(publisher.view)
-        lines += [f"The same examples as text, for people and viewers: {view}.", ""]
+        place = f"hf://datasets/{hub}" if hub else "DIR"
+        view = code(f"{place}/{publisher.view}")
+        lines += [f"The same examples as text, in Parquet, for people and viewers: {view}.", ""]
     lines += ["## Splits", "", _splits(manifest), "", "## Columns", "", _columns(build), ""]
     lines += ["## Tokens", "", _tokens(manifest), ""]
     lines += ["## Sources", "", *_inputs(manifest, publisher), "", _ledger(manifest), ""]

@@ -19,6 +19,7 @@ class Publisher:
         license: an identifier of the hub or of SPDX (``apache-2.0``); empty for none.
         origins: where rows are from: one text or address each.
         recipe: the text of the recipe's file; empty for one made of the manifest.
+        hub: name of the dataset on the hub; empty elsewhere.
         view: files of the Parquet view, as a pattern relative to the card; empty for none.
         left_out: why files of the build are missing or shorter here, a sentence each.
     """
@@ -27,6 +28,7 @@ class Publisher:
     license: str = ""
     origins: tuple[str, ...] = ()
     recipe: str = ""
+    hub: str = ""
     view: str = ""
     left_out: tuple[str, ...] = ()
 

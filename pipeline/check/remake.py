@@ -110,7 +110,7 @@ def remake(
     remade = Remade()
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
-        filtered, _ = filters.of_rows(config.only(source.source), batch)
+        filtered, _ = filters.of_rows(config.only(source.source), batch, "line {}".format)
         remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence"))
         keys = _keys(recipe, batch)

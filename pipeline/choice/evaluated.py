@@ -90,6 +90,8 @@ class _Evaluation:
             return _Typed(TRUTH, low.value & self._compare(node, "<=", [parts[0], parts[2]]).value)
         if node.kind == "coalesce":
             type_ = self._common(node, parts)
+            if type_ == NOTHING:
+                return _Typed(NOTHING, None)
             return _Typed(type_, pl.coalesce(*[one.as_(type_) for one in parts]))
         if node.kind in _OF_TEXT:
             values = self._all(node, parts, TEXT)
@@ -110,9 +112,10 @@ class _Evaluation:
         return [one.as_(type_) for one in parts]
 
     def _common(self, node: Node, parts: list[_Typed]) -> str:
-        """The type of all parts."""
-        type_ = next((one.type for one in parts if one.type != NOTHING), TEXT)
-        self._all(node, parts, type_)
+        """The type of all parts; ``NOTHING`` where none has a value."""
+        type_ = next((one.type for one in parts if one.type != NOTHING), NOTHING)
+        if type_ != NOTHING:
+            self._all(node, parts, type_)
         return type_
 
     def _logic(self, node: Node, parts: list[_Typed]) -> _Typed:

@@ -7,7 +7,7 @@ absent, say, the example is left out too, and counted as such.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,12 +121,12 @@ class SourceFilters:
         return by, null
 
     def require_present(self, where: str) -> None:
-        """Some row has each column.
+        """Some row has each column, where there are rows.
 
         Raises:
             UsageError: none has, and the expression does not say what that means.
         """
-        for expression in self.expressions:
+        for expression in self.expressions if self.seen.rows else ():
             for path in expression.columns:
                 absent = self.seen.type_of(path, "--filter") == NOTHING
                 if absent and path not in expression.expected:
@@ -160,13 +160,17 @@ def _require_own(config: Config, pieces: Sequence[Piece]) -> None:
             raise called_like_a_figure(name, piece.name)
 
 
-def of_rows(config: Config, rows: Rows) -> tuple[Numbers, Bools]:
+def of_rows(config: Config, rows: Rows, name_of: Callable[[int], str]) -> tuple[Numbers, Bools]:
     """The same as ``SourceFilters.apply``, for some rows of the one source alone: their columns
-    have the types of these rows."""
+    have the types of these rows.
+
+    Args:
+        name_of: gives a line of the rows the name that a message calls it by.
+    """
     if not config.source.filter:
         return np.zeros(rows.num_rows, np.uint16), np.zeros(rows.num_rows, bool)
     seen = Seen(config.carried.paths)
-    seen.add(rows, lambda at: f"sampled row {at + 1}")
+    seen.add(rows, lambda at: name_of(rows.column("line")[at].as_py()))
     return SourceFilters.of(config, seen).apply(rows)
 
 

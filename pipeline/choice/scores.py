@@ -43,13 +43,13 @@ def over_parts(config: Config, pieces: Sequence[Piece]) -> Scores | None:
                 f"{_OPTION} compares {keep.column}, which is {WORDS[type_]} in {row}.",
                 "Name a column of numbers, or leave it out to keep the first of equal examples.",
             )
-        types.add(type_)
+        types.update([type_] if seen.rows else [])
         for at in mine:
             values = at_path(pieces[at].read((VALUES,)), paths, keep.column)
             whole = values.field("whole").cast(pa.float64())
             number_ = pc.fill_null(pc.coalesce(whole, values.field("number")), float("nan"))
             found[at] = number_.to_numpy() * (1 if keep.highest else -1)
-    if types <= {NOTHING} and pieces:
+    if types == {NOTHING}:
         raise UsageError(
             f"{_OPTION} compares {keep.column}, and no row has a number in it.",
             "Name a column of the rows, with dots for what is inside (meta.score).",

@@ -75,13 +75,16 @@ class Seen:
 
     Attributes:
         first: by path and by field of a value.
+        rows: how many were looked at.
     """
 
     paths: tuple[str, ...]
     first: dict[str, dict[str, str]] = field(default_factory=dict)
+    rows: int = 0
 
     def add(self, rows: Rows, name_of: Callable[[int], str]) -> None:
         """Look at some rows; ``name_of``: of the row with an index among them."""
+        self.rows += rows.num_rows
         for path in self.paths:
             values = at_path(rows, self.paths, path)
             found = self.first.setdefault(path, {})

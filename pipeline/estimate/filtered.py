@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,13 +35,14 @@ class FilteredSample:
 
     tallies: dict[tuple[int, int], FilterTally] = field(default_factory=dict)
 
-    def left(self, config: Config, number: int, batch: Batch) -> Batch:
+    def left(self, config: Config, number: int, batch: Batch, names: Sequence[str]) -> Batch:
         """The examples that the filters leave.
 
         Args:
             config: of the one source; ``number``: its number in the build.
+            names: of the lines of the sample, in messages.
         """
-        by, null = filters.of_rows(config, batch)
+        by, null = filters.of_rows(config, batch, names.__getitem__)
         for place, text in enumerate(config.source.filter, 1):
             name = config.sources[0].name
             tally = self.tallies.setdefault((number, place), FilterTally(text, name))

@@ -35,6 +35,8 @@ _SHOWN = {"output": '"build"', "trainer": '"trl"', "system": '"You are helpful."
 }
 
 
+# Names of files that nobody means to train on, where others are named too.
+_TEST = re.compile(r"(test|valid(ation)?|val|dev|eval(uation)?|hold-?out|held-?out)([-_.]|$)", re.I)
 _NOWHERE = "\0"  # a folder without files: paths count from it, addresses and ids do not
 
 
@@ -71,7 +73,10 @@ def write(
     every = [look for some in looks.values() for look in some]
     task = task or fitting(data, given, every)
     config = config_from(task, data, given)
-    groups = _grouped(looks, config)
+    tests = _tests(data)
+    groups = _grouped({one: looks[one] for one in data if one not in tests}, config)
+    if tests:
+        given = {**given, "test": tuple(_from(path, one) for one in tests)}
     head = _head(task, _model(path, config.parts.model))
 
     def put(why: Sequence[str] = ()) -> Forecast:
@@ -94,6 +99,12 @@ def write(
 
 def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
     return glimpses(expand((argument,), default_cache()), [given["salvage"]])
+
+
+def _tests(data: Sequence[str]) -> list[str]:
+    """Those that are called as test files are, beside others."""
+    found = [one for one in data if _TEST.match(stem(one.rstrip("/*")))]
+    return found if len(found) < len(data) else []
 
 
 def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
@@ -144,6 +155,8 @@ def _body(groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: P
         for name, value in given.items()
         if name not in ("model", "cache_dir") and value not in (OPTIONS[name].default, None, (), "")
     ]
+    if given.get("test"):
+        said.append("# Its rows are the test split; rows above that ask the same are left out.")
     offered = _offers(task, given)
     if len(groups) == 1:
         return [*_data(groups[0], path), *said, "", *offered]
@@ -184,6 +197,8 @@ def _offers(task: str, given: Mapping[str, Any]) -> list[str]:
     for name in _OFFERED:
         option = OPTIONS[name]
         if not_read(name, task) or given.get(name) not in (option.default, None):
+            continue
+        if name == "test_size" and given.get("test"):
             continue
         value = _SHOWN.get(name) or _toml(option.default or tasks.load(task).layouts[0])
         if option.default is False:

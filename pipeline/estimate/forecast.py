@@ -275,7 +275,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         long += longer
         made.lost[look.source] += longer
         # What is too long is refused before a filter sees it.
-        batch = made.chosen.left(own.config, look.source, batch)
+        batch = made.chosen.left(own.config, look.source, batch, [*map(look.row_name, records)])
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
         left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
         of_looks.append((len(records), batch.num_rows))

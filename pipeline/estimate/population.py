@@ -124,8 +124,8 @@ def _grown(one: SourceRecord, each: float) -> SourceRecord:
     by = 1.0 if one.unit == "epochs" else each
     splits = {name: more(portion) for name, portion in one.splits.items()}
     amount = one.asked.get(one.unit.replace("_", "-"), round(one.amount * by, 6))
-    given_ = round(one.given * by, 6) if one.short else amount
-    return replace(one, has=more(one.has), splits=splits, amount=amount, given=given_)
+    found = replace(one, has=more(one.has), splits=splits, amount=amount)
+    return replace(found, given=round(one.given * by, 6))
 
 
 def _stored(config: Config, those: Population, limit: int) -> Ints:

@@ -15,6 +15,7 @@ from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
+from pipeline.options.keeping import Keep
 from stages import formats, readers
 from stages.contract import Glimpse, Record, Row
 from stages.detection.evidence import Detection, detect, settle
@@ -144,7 +145,7 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
         for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
-    if config.source.filter:
+    if config.source.filter or Keep.of(config.plan.dedup_keep).column:
         from pipeline.inputs.filter_names import require_known  # few builds have a filter
 
         require_known(config, rows, where)

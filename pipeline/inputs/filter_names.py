@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from pipeline.options.config import Config
+from pipeline.options.keeping import Keep
 from stages.contract import Row
 from stages.errors import UsageError
 from stages.rows.expressions import FIGURES, Expression, parse
@@ -51,6 +52,14 @@ def require_known(config: Config, rows: Sequence[Row], where: str) -> None:
                 known = known or _paths(rows)
                 if difflib.get_close_matches(path, {*known, *FIGURES}, 1, 0.6):
                     raise unknown(expression, path, f"no sampled row of {where}", known)
+    keep = Keep.of(config.plan.dedup_keep).column
+    if keep and all(lookup(row, keep) is None for row in rows):
+        near = difflib.get_close_matches(keep, _paths(rows), 1, 0.6)
+        if near:
+            raise UsageError(
+                f"--dedup-keep compares {keep}, and no sampled row of {where} has a value in it.",
+                f"Did you mean {near[0]}?",
+            )
 
 
 def _paths(rows: Sequence[Row], deepest: int = 3) -> set[str]:

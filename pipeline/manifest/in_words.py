@@ -47,15 +47,15 @@ def choice(manifest: Manifest) -> list[str]:
     for number, one in enumerate(manifest.filters):
         null = f", {one.null} of them because it is null" if one.null else ""
         name = f"{one.source}: " if one.source else ""
+        rows = f", and nothing of {one.rows} rows is left" if one.rows != one.examples else ""
         label = "" if number else "filters"
         lines.append(
-            f"{label:<9} {name}{one.expression} leaves out {one.examples} examples{null} "
-            f"({one.rows} whole rows)"
+            f"{label:<9} {name}{one.expression} leaves out {one.examples} examples{null}{rows}"
         )
     for number, pair in enumerate(manifest.doubles):
         label = "" if number else "doubles"
-        kept = "itself" if pair.source == pair.kept_in else pair.kept_in
-        lines.append(f"{label:<9} {pair.examples} examples of {pair.source} are in {kept} too")
+        others = "others of it" if pair.source == pair.kept_in else f"examples of {pair.kept_in}"
+        lines.append(f"{label:<9} {pair.examples} examples of {pair.source} equal {others}")
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipeline.messages.result import Result, of_built, of_error
@@ -37,7 +38,12 @@ def recorded(config: Config, build: Callable[[], Built]) -> Built:
         with suppress(OSError):  # the error is worth more than its line
             _record(place, of_error(error), began)
         raise
-    _record(place, of_built(built), began)
+    try:
+        _record(place, of_built(built), began)
+    except OSError as error:  # the build is there all the same
+        return replace(built, notes=(*built.notes, f"no line of history was written: {error}"))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{config.run.output} is up to date") from None
     return built
 
 

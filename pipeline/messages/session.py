@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from pipeline.messages import notify, progress
+from pipeline.messages import progress
 from pipeline.messages.result import FAILED, REFUSED, Result
 
 
@@ -79,6 +79,8 @@ class Session:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
             progress.log("end", result.without_manifest(), level=level)
         if self.notify:
+            from pipeline.messages import notify
+
             wrong = notify.run(self.notify, described + "\n")
             if wrong is not None:
                 self.warn(wrong)

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.options import values as v
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Amount(v.Value):
     """A number of things, also as ``"20k"``, ``"50M"`` or ``"1.5B"``."""
 

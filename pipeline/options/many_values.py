@@ -12,7 +12,7 @@ from pipeline.options.values import NUMBER, Number, Text, Value, Words, plain
 from stages.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Texts(Value):
     """Several texts.
 
@@ -47,7 +47,7 @@ class Texts(Value):
         return tuple(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Pairs(Value):
     """Values by name: a table in a recipe, ``NAME=VALUE`` on a command line.
 

@@ -75,8 +75,8 @@ class Mistakes:
 
 def _table(place: Sequence[str | int]) -> str:
     """Which of several tables a key is in."""
-    if len(place) > 1 and place[0] in ("source", "build"):
-        return f"{place[0]} {int(place[1]) + 1}: "
+    if len(place) > 1 and place[0] in ("source", "build") and isinstance(place[1], int):
+        return f"{place[0]} {place[1] + 1}: "
     return ""
 
 

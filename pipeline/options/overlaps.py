@@ -65,7 +65,7 @@ class _Written:
         return f"{name}{self.path}{'#' + self.column if self.column else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class EvaluationFiles(Texts):
     """Evaluation files: paths and globs, each with a name or a column where one is given."""
 

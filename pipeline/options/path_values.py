@@ -51,7 +51,7 @@ def read_text(path: str | PathLike[str]) -> str:
         raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Place(Value):
     """A path of this machine: of a file or a folder.
 
@@ -84,7 +84,7 @@ class Place(Value):
         return Path(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class TextFile(Place):
     """A file that must be there, whose text is the option's value."""
 
@@ -99,7 +99,7 @@ class TextFile(Place):
         return read_text(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class TextFiles(TextFile):
     """Several of them; with each text comes its file's name."""
 
@@ -123,7 +123,7 @@ class TextFiles(TextFile):
         return tuple((Path(path).name, read_text(path)) for path in value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Data(Texts):
     """Files, folders, globs and addresses of inputs."""
 
@@ -142,7 +142,7 @@ class Data(Texts):
         return _each(self.loosened(value), lambda one: _data_under(folder, one))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class ModelName(Value):
     """A profile, a hub id, a directory or a profile file."""
 

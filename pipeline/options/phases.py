@@ -34,7 +34,7 @@ _GIVEN = {UNLESS_DEFAULT: True}
 _OPTION = "option"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Option:
     """How an option is written, and what it is for.
 
@@ -57,7 +57,7 @@ class Option:
         return self.flags[-1].removeprefix("--") if self.flags else self.name.replace("_", "-")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class _Declared:
     value: v.Value
     help: str

@@ -185,7 +185,7 @@ class _Reading:
             for phase, kind in PHASES.items()
             if phase != "source"
         }
-        if None in sources or None in made.values():
+        if not sources or None in sources or None in made.values():
             return None
         read = tuple(one for one in sources if one is not None)
         return self._tried(lambda: self._config(table, read, made), table)

@@ -10,7 +10,7 @@ from pipeline.options.values import Value, plain
 from stages.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Command(Value):
     """A command: in a recipe also a table with the one key ``command``."""
 

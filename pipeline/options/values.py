@@ -1,7 +1,8 @@
 """How an option's value is written: as words of a command line, and typed in a recipe.
 
 Each kind of value is declared once. The command line takes its type of click, a recipe its type of
-pydantic, whose JSON Schema editors read. Neither library is imported before it is needed.
+pydantic, whose JSON Schema editors read. Neither library is imported before it is needed. Nothing
+compares values, and every command makes these classes, so they have no more methods than they need.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Words(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Value:
     """Any text, and what all kinds have in common.
 
@@ -69,7 +70,7 @@ class Value:
 Text = Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class OneOf(Value):
     """One of some words: they are listed when they are needed, since other packages may add some.
 
@@ -104,7 +105,7 @@ def one_of(*words: str) -> OneOf:
     return OneOf(listed=lambda: list(words))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Whole(Value):
     """A whole number between two others, both included."""
 
@@ -131,7 +132,7 @@ class Whole(Value):
         return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Number(Value):
     """A number between two others, both included.
 
@@ -188,7 +189,7 @@ def _between(
     return f" of at most {most}" if most is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Switch(Value):
     """On or off: ``--name`` and ``--no-name``."""
 
@@ -204,7 +205,7 @@ class Switch(Value):
         return known.get(value, value) if isinstance(value, Words) else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Width(Value):
     """``longest``, ``max-length``, or a number of tokens."""
 

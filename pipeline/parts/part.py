@@ -31,6 +31,7 @@ from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
+from stages.parity import second_values
 from stages.parity.sample import Witness
 from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
@@ -311,6 +312,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         rejects.take(gone, records)
         if batch.num_rows:
             witness(batch, records, work.place)
+            second_values.check(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             batches.append(_stored(recipe, batch))
     _count_readings(report, normalize, witness)

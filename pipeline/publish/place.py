@@ -113,23 +113,36 @@ class Place:
 
         Returns:
             The ids of versions that were removed, and sentences about those that could not be.
+
+        Raises:
+            KeyboardInterrupt: it says so where the build is there all the same.
         """
-        publish.publish(folder, self.build(build_id))
-        if not self.keep:
-            return (), ()
-        return self.turn_to(build_id)
+        with self._telling(build_id):
+            publish.publish(folder, self.build(build_id))
+            return self.turn_to(build_id) if self.keep else ((), ())
 
     def turn_to(self, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Make a version that is there the current one; returns what ``publish`` does.
+        """Make a version that is there the current one; returns and raises what ``publish`` does.
 
         Raises:
             UsageError: another run has just removed it.
         """
-        versions.point(self.real, build_id)
-        return self.retain(build_id)
+        with self._telling(build_id):
+            versions.point(self.real, build_id)
+            return self.retain()
 
-    def retain(self, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Let go of old versions, now that this one is current; returns what ``publish`` does.
+    @contextmanager
+    def _telling(self, build_id: str) -> Iterator[None]:
+        """An interruption says what is there, if it came too late to keep that from happening."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if publish.id_of(self.before) == build_id:
+                raise KeyboardInterrupt(f"{self.output} has the new build") from None
+            raise
+
+    def retain(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Let go of old versions; returns what ``publish`` does.
 
         After a run that was killed, or with another ``--keep``, an unchanged build has some, too.
         """
@@ -139,9 +152,6 @@ class Place:
             removed, notes = versions.retain(self.real, self.keep)
         except OSError as error:  # the build is published all the same
             return (), (f"old versions could not be removed: {error}",)
-        except KeyboardInterrupt:
-            said = f"{self.shown(build_id)} is the current version"
-            raise KeyboardInterrupt(said) from None
         return tuple(removed), tuple(notes)
 
     def current(self) -> str | None:

@@ -38,6 +38,14 @@ def beside(target: Path, what: str) -> Path:
     return target.parent / f".{target.name}.{what}"
 
 
+def id_of(target: Path) -> str | None:
+    """The id of the build that is there; None where there is none."""
+    try:
+        return load(Listed, (target / MANIFEST).read_bytes()).build_id
+    except (OSError, MalformedError):
+        return None
+
+
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
     try:

@@ -113,7 +113,7 @@ def _built(config: Config, place: Place, there: Build) -> Built:
     """
     key = there.manifest.build_id
     if not place.keep or place.current() == key:
-        removed, notes = place.retain(key)
+        removed, notes = place.retain()
     else:
         guarded = None if config.run.replace else limits.opened(place.before)
         if guarded is not None and place.withdrawn(key):

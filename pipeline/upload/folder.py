@@ -27,21 +27,24 @@ def publish(target: Path, source: Path, publication: Publication, report: Report
     if real == inside or real in inside.parents or inside in real.parents:
         raise UsageError(f"{target} is in the build, or the build in it.", "Give another folder.")
     filesystem = LocalFileSystem()
-    there = store.Store(filesystem, str(real), str(target))
-    if real.is_dir():
-        there.look()
-        if set(there.sizes) == {piece.name for piece in publication.all} and all(
-            map(there.holds, publication.all)
-        ):
-            return Sent((), 0, ())
     beside = real.parent / f".{real.name}.publishing"
     with local.staging(real):  # the lock
-        before = set(there.sizes)
-        sent = store.publish(store.Store(filesystem, str(beside), str(target)), publication, report)
-        for piece in publication.pieces:
-            if piece.path.stat().st_mode & 0o100:  # launch scripts
-                (beside / piece.name).chmod(0o755)
-        local.publish(beside, real)
+        there = store.Store(filesystem, str(real), str(target))
+        if real.is_dir():
+            there.look()
+        names, before = {piece.name for piece in publication.all}, set(there.sizes)
+        if names == before and all(map(there.holds, publication.all)):
+            sent = Sent((), 0, ())
+        else:
+            copy = store.Store(filesystem, str(beside), str(target))
+            sent = store.publish(copy, publication, report)
+            _exchange(beside, real, publication)
         shutil.rmtree(beside, ignore_errors=True)  # the build that was there before
-    removed = before - {piece.name for piece in publication.all}
-    return Sent(sent.names, sent.bytes, tuple(sorted(removed)))
+    return Sent(sent.names, sent.bytes, tuple(sorted(before - names)))
+
+
+def _exchange(beside: Path, real: Path, publication: Publication) -> None:
+    for piece in publication.pieces:
+        if piece.path.stat().st_mode & 0o100:  # launch scripts
+            (beside / piece.name).chmod(0o755)
+    local.publish(beside, real)

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -158,7 +158,8 @@ def publish(
     shown = os.fspath(place) if isinstance(place, Path) else remote.redacted(address)
     with held(source, shown) as origin, tempfile.TemporaryDirectory(prefix="publish-") as work:
         build = _require_sound(origin, cache_dir)
-        publication = assemble(build, Path(work), publisher, with_rejects=with_rejects)
+        said = replace(publisher, hub=place.name if isinstance(place, hub.Repository) else "")
+        publication = assemble(build, Path(work), said, with_rejects=with_rejects)
         if isinstance(place, Path):
             sent = folder.publish(place, origin, publication, report)
         elif isinstance(place, hub.Repository):
