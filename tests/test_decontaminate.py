@@ -138,8 +138,8 @@ def test_hits_are_shown_with_both_texts(
 
 def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> None:
     """A part has what each row shares, however little; the limit is for the choice."""
-    question = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    half = "one two three four five six seven eight and then something else"  # 8 of 14 words
+    question = "ash birch cedar date elm fir gum hazel iris juniper kauri larch maple oak"
+    half = "ash birch cedar date elm fir gum hazel and then something else"  # 8 of 14 words
     rows = [{"prompt": text, "completion": "x"} for text in (question, half, "What else is there?")]
     train = _lines(tmp_path / "t.jsonl", rows)
     evals = _lines(tmp_path / "e.jsonl", [{"problem": question}])
@@ -152,7 +152,7 @@ def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> N
         counts.append((manifest["rows"]["contaminated"], len(parts)))
     assert counts == [(2, 1), (1, 1), (2, 1)]
     assert [hit["share"] for hit in _hits(tmp_path / "out0")] == [1.0, round(8 / 14, 6)]
-    assert _hits(tmp_path / "out0")[1]["match"] == "one two three four five six seven eight"
+    assert _hits(tmp_path / "out0")[1]["match"] == "ash birch cedar date elm fir gum hazel"
     other = _lines(tmp_path / "e.jsonl", [{"problem": "quite another question, of more words"}])
     manifest = _build(
         pipeline, train, tmp_path / "out9", "--decontaminate", other, "--cache-dir", cache
