@@ -108,6 +108,24 @@ def test_numbers_in_words_are_digits(number: int, joint: str) -> None:
     assert words.plain(text.title()).split() == words.plain(f"There were {number} of them").split()
 
 
+def test_numbers_in_words_are_found_without_spaces() -> None:
+    """Where no word can be told from another; and as digits where one can."""
+    question = "Betty has twenty-one boxes and two of them are open. How many of them are closed?"
+    index = _index([question, "What is two and two?", "Two times thirty is how much?"])
+    texts = [
+        question.replace(" ", "").upper(),
+        question.replace("twenty-one", "21").replace("two", "2").replace(" ", ""),
+        question.replace("twenty-one", "21").replace("two", "2"),
+        "Whatistwoandtwo",
+        "what is 2 and 2",
+        "2 times 30 is how much?",
+    ]
+    found = _found(index, *texts)
+    contained = {row: [one.item for one in some if one.contained] for row, some in found.items()}
+    assert contained == {0: [0], 1: [0], 2: [0], 3: [1], 4: [1], 5: [2]}
+    assert found[0][0].said == texts[0]
+
+
 def test_words_that_are_no_numbers_stay() -> None:
     """Parts of other words, and numbers side by side."""
     assert (

@@ -27,11 +27,16 @@ _NO_SIGN = re.compile(r"[^\w+\-*/^=<>%]|_")
 _LOOSE = re.compile(r"(?<![0-9])[+\-*/^=<>%]+(?![0-9])|^[+\-*/^=<>%]+|[+\-*/^=<>%]+$")
 
 
-def signed(text: str) -> str:
-    """Letters and digits of a text, with the signs next to its numbers."""
+def signed(text: str, numbers: bool = True) -> str:
+    """Letters and digits of a text, with the signs next to its numbers.
+
+    Args:
+        numbers: numbers in words are digits.
+    """
     folded = unicodedata.normalize("NFKD", text.translate(_SIGNS)).casefold()
     bare = "".join(one for one in folded if not unicodedata.category(one).startswith("M"))
-    return _LOOSE.sub("", _NO_SIGN.sub("", in_text(bare.encode()).decode()))
+    spelled = in_text(bare.encode()).decode() if numbers else bare
+    return _LOOSE.sub("", _NO_SIGN.sub("", spelled))
 
 
 def _hashes(letters: npt.NDArray[np.uint8]) -> Hashes:
@@ -48,14 +53,18 @@ class Letters:
     """The letters and digits of all questions.
 
     Args:
-        questions: as the evaluations have them; ``texts``: the same in plain words.
+        questions: as the evaluations have them.
         size: words of a run: questions with fewer are short.
+        numbers: numbers in words are digits.
     """
 
-    def __init__(self, questions: Sequence[str], texts: Sequence[bytes], size: int) -> None:
+    def __init__(self, questions: Sequence[str], size: int, numbers: bool) -> None:
+        self.spell = words.plain if numbers else words.bare
+        self._numbers = numbers
+        texts = [self.spell(question) for question in questions]
         self.solid = [words.solid(text) for text in texts]
         self._short = {
-            item: signed(questions[item])
+            item: signed(questions[item], numbers)
             for item, text in enumerate(texts)
             if self.solid[item] and len(text.split()) < size
         }
@@ -74,7 +83,7 @@ class Letters:
         """Texts that have a question, and the question; a pair may be given more than once.
 
         Args:
-            block: the words of the texts, ``words.END`` between two of them.
+            block: the texts as ``spell`` gives them, ``words.END`` between two of them.
         """
         every = np.frombuffer(block, np.uint8)
         letters = np.ascontiguousarray(every[every != words.SPACE[0]])
@@ -99,7 +108,7 @@ class Letters:
             return
         for text in np.flatnonzero(ends - starts < ANCHOR).tolist():
             for item in self._whole.get(solid[starts[text] : ends[text]], ()):
-                if signed(texts[text]) == self._short[item]:
+                if signed(texts[text], self._numbers) == self._short[item]:
                     yield text, item
 
     def _fits(self, item: int, begin: int, text: str) -> bool:
@@ -107,9 +116,9 @@ class Letters:
         spelled = self._short.get(item)
         if spelled is None:
             return True
-        ends = np.cumsum([0, *map(len, words.plain(text).split())]).tolist()
+        ends = np.cumsum([0, *map(len, self.spell(text).split())]).tolist()
         whole_words = begin in ends and begin + len(self.solid[item]) in ends
-        return whole_words and spelled in signed(text)
+        return whole_words and spelled in signed(text, self._numbers)
 
 
 def _anchor(letters: bytes) -> int:

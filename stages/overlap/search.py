@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from stages.kinds import Kind
 from stages.overlap import evaluations, said, words
 from stages.overlap.evaluations import Items
 from stages.overlap.letters import Letters
+from stages.overlap.numbers import in_words
 from stages.overlap.runs import Runs
 from stages.overlap.settings import Search
 
@@ -66,7 +68,8 @@ class Index:
     def __init__(self, items: Items, size: int) -> None:
         self._evaluation = items.evaluation
         self._runs = Runs(items.plain, items.evaluation, size)
-        self._letters = Letters(items.question, items.plain, size)
+        # As they are written too, since a text without spaces has no words that are numbers.
+        self._letters = [Letters(items.question, size, numbers) for numbers in (False, True)]
 
     def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
         """What rows share with questions, by row, in the order of the questions.
@@ -87,8 +90,9 @@ class Index:
 
     def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
         """Every row and question that share something."""
-        block = words.joined(texts)
-        every = block.split()
+        bare = [words.bare(text) for text in texts]
+        blocks = [words.joined(bare), words.joined(map(in_words, bare))]
+        every = blocks[1].split()
         ends = np.fromiter((word == words.END for word in every), bool, len(every))
         shared = self._runs.shared(every, rows[np.cumsum(ends)])
         numbers = (shared.row, shared.item, shared.share, shared.first, shared.stop)
@@ -96,7 +100,8 @@ class Index:
             (row, item): _Pair(row, item, share, False, first, stop)
             for row, item, share, first, stop in zip(*(a.tolist() for a in numbers), strict=True)
         }
-        for text, item in self._letters.find(block, texts):
+        found = (letters.find(b, texts) for letters, b in zip(self._letters, blocks, strict=True))
+        for text, item in chain.from_iterable(found):
             key = (int(rows[text]), item)
             pairs[key] = pairs.get(key, _Pair(*key))._replace(share=1.0, contained=True)
         return list(pairs.values())
@@ -112,13 +117,16 @@ class Index:
 
     def _overlap(self, pair: _Pair, turns: Sequence[str]) -> Overlap:
         match = b" ".join(self._runs.words[pair.item][pair.first : pair.stop])
-        letters = self._letters.solid[pair.item] if pair.contained else words.solid(match)
+        said = _around(words.solid(match), words.plain, turns)
+        if pair.contained:
+            ways = (_around(one.solid[pair.item], one.spell, turns) for one in self._letters)
+            said = next(filter(None, ways), said)
         return Overlap(
             item=pair.item,
             share=pair.share,
             contained=pair.contained,
             match=shortened(match.decode()),
-            said=_around(letters, turns),
+            said=said or shortened("\n\n".join(turns)),
         )
 
 
@@ -127,10 +135,11 @@ def shortened(text: str, most: int = EXCERPT) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _around(letters: bytes, turns: Sequence[str]) -> str:
-    """The turn that has these letters, or as much of it around them as is shown."""
+def _around(letters: bytes, spell: Callable[[str], bytes], turns: Sequence[str]) -> str:
+    """The turn that has these letters, or as much of it around them as is shown; empty where none
+    has."""
     for turn in turns:
-        at = words.solid(words.plain(turn)).find(letters)
+        at = words.solid(spell(turn)).find(letters)
         if at < 0:
             continue
         if len(turn) <= EXCERPT:
@@ -140,7 +149,7 @@ def _around(letters: bytes, turns: Sequence[str]) -> str:
         first = max(0, min(place - EXCERPT // 8, len(turn) - EXCERPT))
         last = first + EXCERPT
         return f"{'…' if first else ''}{turn[first:last]}{'…' if last < len(turn) else ''}"
-    return shortened("\n\n".join(turns))
+    return ""
 
 
 def _blocks(texts: Sequence[str], rows: Ints) -> Iterator[tuple[int, int]]:

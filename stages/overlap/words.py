@@ -51,19 +51,25 @@ _DIGITS, _CHARACTERS = _Digits(), _Characters()
 
 def plain(text: str) -> bytes:
     """The words of a text, in UTF-8, with one or more spaces between them."""
+    return in_words(bare(text))
+
+
+def bare(text: str) -> bytes:
+    """The same, with numbers as they are written: where spaces are missing, a number in words
+    cannot be told from the words around it."""
     if text.isascii():
         if "," in text:
             text = _GROUPED.sub("", text)
-        return in_words(text.encode().translate(_ASCII))
+        return text.encode().translate(_ASCII)
     # Folding case may give characters that can be decomposed, and the other way round.
     text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     text = _GROUPED.sub("", text.translate(_DIGITS))
-    return in_words(text.translate(_CHARACTERS).encode())
+    return text.translate(_CHARACTERS).encode()
 
 
-def joined(texts: Iterable[str]) -> bytes:
-    """The words of several texts, with ``END`` as a word of its own between two of them."""
-    return b" \x01 ".join(map(plain, texts))
+def joined(texts: Iterable[bytes]) -> bytes:
+    """Words of several texts, with ``END`` as a word of its own between two of them."""
+    return b" \x01 ".join(texts)
 
 
 def solid(text: bytes) -> bytes:
