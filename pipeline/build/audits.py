@@ -74,7 +74,7 @@ def _ledger(outcome: Outcome) -> BuildCounts:
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
-        equal=int(outcome.plan.choice.duplicate.sum()),
+        equal=examples.duplicates + description.equal_and_used(outcome.plan),
         too_long=examples.rejected_by_code.get("too_long", 0),
         tokens=tokens.total,
         trained=tokens.trained,

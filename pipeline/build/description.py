@@ -184,13 +184,17 @@ def examples_of(outcome: Outcome) -> ExampleCounts:
     )
 
 
+def equal_and_used(plan: ShardPlan) -> int:
+    """How many of the examples that are used equal an earlier one of these."""
+    used = plan.choice.used
+    equal = plan.choice.duplicate if used.all() else doubles.repeats(plan.examples.digest[used])
+    return int(equal.sum())
+
+
 def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), examples_of(outcome)
     plan, choice = outcome.plan, outcome.plan.choice
-    # Copies are declared too; of equal examples, some may be left out.
-    used = choice.used
-    equal = choice.duplicate if used.all() else doubles.repeats(plan.examples.digest[used])
     within = outcome.recipe.config.plan.pack_within == "part"
     copies = {"copies_declared": made.copies} if made.copies else {}
     apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
@@ -202,7 +206,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "examples_kept": made.kept + made.copies,
         "tokens_kept": choice.stored(plan.examples.length),
         "trained_kept": choice.stored(plan.examples.trained),
-        "duplicates_declared": int(equal.sum()) + made.copies,
+        "duplicates_declared": equal_and_used(plan) + made.copies,  # copies are equal, too
         **copies,
         **apart,
     }
