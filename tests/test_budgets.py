@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
+from pipeline.build import build
 from pipeline.choice.budgets import Portions, portions
 from pipeline.choice.doubles import DIGEST
 from pipeline.choice.examples import PlannedExamples
 from pipeline.options.budgets import Budget, require_mixture
-from stages.errors import UsageError
+from pipeline.options.recipe import builds_of
+from pipeline.shards.collect import Collector, Picks
+from stages.errors import ExpectationError, UsageError
 
 Run = Callable[..., Ran]
 SEEDS = st.integers(-(2**63), 2**63 - 1)
@@ -300,3 +304,29 @@ def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> N
     assert "warning   math gives 30 of the 50 rows asked for: add data, or" in ran.err + ran.out
     assert read_manifest(tmp_path / "out")["sources"][0]["short"]
     assert "30 of 50 rows: it has no more" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_wrong_source_closes_the_gate(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are read back, and compared with the inputs that the row ids name."""
+    _write(tmp_path / "math.jsonl", "math", 5)
+    _write(tmp_path / "chat.jsonl", "chat", 5)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(
+        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nworkers = 1\n'
+        f'cache-dir = "{cache_dir}"\n'
+        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\n'
+        '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\n'
+    )
+    named = Collector.source_names
+
+    def wrong(self: Collector, picked: Picks) -> Callable[[int, int], pa.Array]:
+        names = named(self, picked)
+        return lambda first, last: names(first, last)[::-1]
+
+    monkeypatch.setattr(Collector, "source_names", wrong)
+    (config,) = builds_of(recipe)
+    with pytest.raises(ExpectationError, match="sources_named: 10 of 10"):
+        build(config, lambda *_: None)
+    assert not (tmp_path / "out").exists()

@@ -250,7 +250,12 @@ def test_a_test_split_takes_whole_rows(pipeline: Run, tmp_path: Path) -> None:
     """All sequences of a row go to one side, and no example is lost."""
     source = tmp_path / "rows.jsonl"
     lines = (SAMPLES / "prm" / "alternatives.jsonl").read_text("utf-8").splitlines()
-    rows = [json.loads(line) | {"n": copy} for copy in range(10) for line in lines]
+    rows = []
+    for copy in range(10):
+        for line in lines:
+            row = json.loads(line) | {"n": copy}
+            row["question"]["problem"] += f" ({copy})"  # equal examples are on one side
+            rows.append(row)
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = tmp_path / built(
         pipeline, "prm", source, "--layout", "ragged", "--test-size", 0.5, "--group-by", "n"

@@ -45,7 +45,11 @@ Run = Callable[..., Ran]
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
     "sft-packed": ("sft", "sft", {}),
     "sft-ragged": ("sft", "sft/chat.jsonl", {"layout": "ragged", "stop": ("</answer>",)}),
-    "sft-padded": ("sft", "sft/zh_dialogues.jsonl", {"layout": "padded", "test_size": 0.4}),
+    "sft-padded": (
+        "sft",
+        "sft/zh_dialogues.jsonl",
+        {"layout": "padded", "test_size": 0.4, "seed": 3},
+    ),
     "rm-ragged": ("rm", "rm/pairs_margin.jsonl", {"trainer": "trl"}),
     "rm-padded": ("rm", "rm/pairs.jsonl", {"layout": "padded"}),
     "prm-packed": ("prm", "prm/alternatives.jsonl", {}),
@@ -63,7 +67,10 @@ RECORDS: dict[str, type[JsonRecord]] = {
 # Keys that builds of this schema may lack: those added since its first.
 OPTIONAL = {
     "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
-    "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread encoder.encoded",
+    "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread encoder.encoded "
+    "inputs.N.source sides sources filters doubles decontamination near_duplicates published "
+    "rows.contaminated rows.near_duplicates rows.left_out examples.filtered examples.contaminated "
+    "examples.near_duplicates examples.left_out examples.copies",
     "run.json": "files_left_out oracle_compared native",
     "serving.json": "max_new_tokens needs_this_tokenizer step_token good_token bad_token "
     "chat_template repairs",

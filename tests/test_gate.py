@@ -362,7 +362,7 @@ def test_it_is_imported_only_to_judge(body: str, cache_home: Path) -> None:
 def test_one_module_imports_it_and_one_function_permits() -> None:
     """Only one folder names the library, and only ``write_manifest`` makes a build.
 
-    An export's manifest is a copy of its build's, in another folder."""
+    An export's manifest is a copy of its build's, in another folder, and so is a publication's."""
     importing, writing = set(), set()
     for package in ("stages", "expectations", "pipeline"):
         for path in (ROOT / package).rglob("*.py"):
@@ -375,7 +375,8 @@ def test_one_module_imports_it_and_one_function_permits() -> None:
                 writing.add(name)
     assert all(name.startswith("expectations/gx/") for name in importing)
     assert "expectations/gx/library.py" in importing
-    assert writing == {"pipeline/publish/publish.py", "pipeline/trainers/exporting.py"}
+    copied = {"pipeline/trainers/exporting.py", "pipeline/upload/publication.py"}
+    assert writing == {"pipeline/publish/publish.py", *copied}
 
 
 def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> None:

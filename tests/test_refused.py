@@ -52,7 +52,7 @@ def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> No
     assert (reasons["figures"], reasons["message"]) == (told["figures"], told["message"])
     assert told["figures"]["by_code"]["empty_answer"]["rows"] == 30
     assert told["figures"]["share"] == 0.3
-    assert "30 of 100 rows were refused (30.0%; --max-reject 0.01 allows 1.0%)" in told["message"]
+    assert "30 of 100 rows were refused (30.0%; at most 1.0% by --max-reject)" in told["message"]
     page = (tmp_path / "out.failed" / "report.html").read_text()
     assert "30 of 100" in page
     assert "empty_answer: the first rows" in page

@@ -79,6 +79,10 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
         start_new_session=True,
     )
     out, err = process.communicate(timeout=120)
+    for _ in range(100):  # who was killed may still be ending
+        if not _living(process.pid):
+            break
+        time.sleep(0.05)
     assert _living(process.pid) == []
     return subprocess.CompletedProcess(code, process.returncode, out, err)
 

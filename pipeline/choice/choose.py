@@ -129,6 +129,21 @@ def _portions(
     return portions(examples, train, tested, budgets, seed=seed, total=total)
 
 
+def _require_apart(examples: PlannedExamples, fate: Fates, test: npt.NDArray[np.bool_]) -> None:
+    """No example of one side is equal to one of the other: a column may have put them apart.
+
+    Raises:
+        DataError: one is.
+    """
+    used = np.equal(fate, Fate.USED)
+    equal = doubles.count_in(examples.digest[used & test], examples.digest[used & ~test])
+    if equal:
+        raise DataError(
+            f"{equal} examples of the test split are equal to examples of the train split.",
+            "Leave equal examples out with --dedup, or group the rows by another column.",
+        )
+
+
 def choose(config: Config, examples: PlannedExamples) -> Choice:
     """What becomes of every example; every step is off unless asked for.
 
@@ -154,6 +169,8 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     # Only now: what is dropped is no part of a side's share.
     if test is None:
         test = _in_test(options, examples, np.equal(fate, Fate.USED))
+    if test is not None:
+        _require_apart(examples, fate, test)
     given = _portions(config, examples, np.equal(fate, Fate.USED), test)
     if given is not None:
         _drop(fate, given.times == 0, Fate.OVER_BUDGET)

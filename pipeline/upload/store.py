@@ -155,7 +155,8 @@ def _listed(store: Store) -> set[str]:
         with suppress(MalformedError):
             own |= {*load(Listed, store.read(MANIFEST)).files, MANIFEST, RUN}
     if MARKER in store.sizes:
-        own |= {*json.loads(store.read(MARKER))["files"], MARKER, MANIFEST, RUN}
+        begun = json.loads(store.read(MARKER))
+        own |= {*begun["files"], MARKER, MANIFEST, RUN}
     foreign = sorted(set(store.sizes) - own)
     if foreign:
         raise UsageError(

@@ -42,9 +42,9 @@ class Limit:
         return f"rows of source {self.name}" if self.name else "rows"
 
     @property
-    def said(self) -> str:
-        """How the share is said."""
-        return self.raised(self.share)
+    def option(self) -> str:
+        """Where the share is said."""
+        return f"max-reject of source {self.name}" if self.name else "--max-reject"
 
     def raised(self, share: float) -> str:
         """How another share is said."""
@@ -171,7 +171,7 @@ def error_of(
         f"({one['detail']})"
         for code, one in figures["by_code"].items()
     )
-    allowed = f" ({share:.1%}; {limit.said} allows {limit.share:.1%})" if left else ""
+    allowed = f" ({share:.1%}; at most {limit.share:.1%} by {limit.option})" if left else ""
     what = f"{refused} of {rows} {called} were refused{allowed}" if left else "Nothing is left"
     ways = []
     if ledger.long:
