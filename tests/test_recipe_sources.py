@@ -26,7 +26,7 @@ from stages.errors import UsageError
 Run = Callable[..., Ran]
 WORDS = SAMPLES / "sft" / "word_problems.jsonl"
 CHAT = SAMPLES / "sft" / "chat.jsonl"
-TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\n'
+TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
 
 
 def _source(name: str, data: object, **keys: str) -> str:
