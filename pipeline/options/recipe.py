@@ -184,7 +184,7 @@ class _Reading:
         named = default_output(first, table.values["task"], table.values["model"])
         with_defaults = {"cache_dir": default_cache(), "output": folder / named, **table.values}
         notes: tuple[str, ...] = ()
-        # The one default of a recipe that differs from a command's: what is built again has versions.
+        # The one default of a recipe that a command does not have.
         if versions and "keep" not in table.values:
             with_defaults["keep"], notes = where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
