@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -86,6 +87,7 @@ def _built_and_shown(config: Config, session: Session, quiet: bool) -> Result:
     session.paths = {"output": str(config.run.output)}
     try:
         built = _followed(config, session, quiet)
+        built = replace(built, notes=(*built.notes, *config.notes))
     except DataError:
         session.paths |= failed.paths_of(config.run.output)
         raise

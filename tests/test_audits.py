@@ -183,7 +183,7 @@ def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
         f'task = "rm"\ndata = "{data}"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
-        "[tolerance]\nshortcuts.fail = 1\n"
+        "keep = 0\n[tolerance]\nshortcuts.fail = 1\n"
     )
     ran = pipeline("build", recipe)
     assert ran.status == 0, ran.err

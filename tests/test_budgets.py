@@ -253,7 +253,7 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     recipe = tmp_path / "mix.toml"
     recipe.write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\ntest-size = 0.1\noutput = "out"\ndedup = true\n'
-        f'cache-dir = "{cache_dir}"\n'
+        f'keep = 0\ncache-dir = "{cache_dir}"\n'
         '[[source]]\nname = "math"\ndata = ["math.jsonl"]\ntrained-tokens = 1000\n'
         '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\nshare = 0.5\nepochs = 3\n'
     )
@@ -295,7 +295,7 @@ def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> N
     recipe = tmp_path / "mix.toml"
     recipe.write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
-        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\nrows = 50\n'
+        'keep = 0\n[[source]]\nname = "math"\ndata = ["math.jsonl"]\nrows = 50\n'
     )
     ran = pipeline("plan", recipe)
     assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err

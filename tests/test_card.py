@@ -173,7 +173,7 @@ def test_the_recipe_in_the_card_builds_the_same(
     text = (folder / "README.md").read_text("utf-8")
     (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert tomllib.loads(recipe)["data"] == ["rows.jsonl"]
-    (tmp_path / "r.toml").write_text(f'{recipe}output = "again"\n', "utf-8")
+    (tmp_path / "r.toml").write_text(f'{recipe}output = "again"\nkeep = 0\n', "utf-8")
     ran = pipeline("build", "r.toml")
     assert ran.status == 0, ran.err
     assert read_manifest(tmp_path / "again")["build_id"] == read_manifest(folder)["build_id"]
@@ -184,6 +184,7 @@ MIXED = """\
 task = "sft"
 model = "qwen2-1.5b"
 output = "out"
+keep = 0
 title = "Problems | chats"
 origin = "our own collection"
 max-reject = 0.5
@@ -236,7 +237,7 @@ def test_the_card_has_the_sources_of_the_recipe(
 
     (recipe,) = re.findall(r"```toml\n(.*?)```", card_of.text, re.DOTALL)
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
-    (tmp_path / "again.toml").write_text(f'output = "again"\n{recipe}', "utf-8")
+    (tmp_path / "again.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
     ran = pipeline("build", "again.toml")
     assert ran.status == 0, ran.err
     assert read_manifest(tmp_path / "again") == manifest
@@ -262,7 +263,7 @@ def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
     text = (tmp_path / "out" / "README.md").read_text("utf-8")
     (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert tomllib.loads(recipe)["test"] == ["held.jsonl"]
-    (tmp_path / "r.toml").write_text(f'output = "again"\n{recipe}', "utf-8")
+    (tmp_path / "r.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
     ran = pipeline("build", "r.toml")
     assert ran.status == 0, ran.err
     assert read_manifest(tmp_path / "again") == read_manifest(tmp_path / "out")

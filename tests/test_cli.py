@@ -244,7 +244,8 @@ def test_a_recipe_is_the_command_in_a_file(pipeline: Run, tmp_path: Path) -> Non
     recipe = tmp_path / "daily.toml"
     recipe.write_text(
         f'task = "sft"\ndata = ["{source}"]\nmodel = "qwen2-1.5b"\noutput = "one"\n'
-        'layout = "ragged"\nmax-length = 512\ndedup = true\n[map]\nquestion = "question"\n'
+        'keep = 0\nlayout = "ragged"\nmax-length = 512\ndedup = true\n'
+        '[map]\nquestion = "question"\n'
     )
     ran = pipeline("build", recipe)
     assert ran.status == 0, ran.err

@@ -316,7 +316,7 @@ def test_evaluations_of_a_recipe_count_from_its_folder(pipeline: Run, tmp_path: 
         _lines(folder / name, [{"ask": ASKED[0]}])
     _train(folder / "t.jsonl", [ASKED[0], *INNOCENT[:3]])
     files = '["mine=evals/*/*.jsonl#ask", "evals/x=y#z.jsonl#ask"]'
-    head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\n'
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\nkeep = 0\n'
     (folder / "r.toml").write_text(f"{head}decontaminate = {files}\n")
     ran = pipeline("build", folder / "r.toml")
     assert ran.status == 0, ran.err

@@ -293,7 +293,7 @@ def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
     table = "".join(f'{name} = "{path}"\n' for name, path in mapping.items())
     recipe.write_text(
         'task = "rm"\ndata = "pairs.jsonl"\nmodel = "qwen2-1.5b"\noutput = "by_recipe"\n'
-        f"[map]\n{table}"
+        f"keep = 0\n[map]\n{table}"
     )
     ran = pipeline("build", recipe)
     assert ran.status == 0, ran.err

@@ -174,6 +174,7 @@ def test_a_second_pass_is_added(pipeline: Run, tmp_path: Path) -> None:
     recipe = """
 task = "sft"
 model = "qwen2-1.5b"
+keep = 0
 [[source]]
 name = "math"
 data = ["a.jsonl"]

@@ -344,6 +344,7 @@ def test_sources_have_filters_and_lose_doubles(pipeline: Run, tmp_path: Path, ca
     text = """task = "sft"
 model = "qwen2-1.5b"
 output = "out"
+keep = 0
 dedup = true
 layout = "ragged"
 filter = ["language is not null", "n_tokens < 200"]
@@ -380,7 +381,7 @@ filter = "n_tokens >= LIMIT"
     recipe.write_text(text.replace(">= LIMIT", "> > 3"))
     ran = pipeline("build", recipe)
     assert ran.status == 2
-    assert "mix.toml:13: source 2: --filter 'n_tokens > > 3', at '>' (character 12)" in ran.err
+    assert "mix.toml:14: source 2: --filter 'n_tokens > > 3', at '>' (character 12)" in ran.err
 
 
 def test_a_build_that_was_stopped_goes_on(make: Callable[..., Path], tmp_path: Path) -> None:
@@ -421,7 +422,7 @@ def test_a_source_without_examples_has_no_columns_to_miss(pipeline: Run, tmp_pat
     _write(tmp_path / "b.jsonl", refused)
     recipe = tmp_path / "mix.toml"
     sources = "".join(f'[[source]]\nname = "{n}"\ndata = "{n}.jsonl"\n' for n in "ab")
-    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nmax-reject = 0.5\n'
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\nmax-reject = 0.5\n'
     more = 'filter = "language = \'en\'"\ndedup = true\ndedup-keep = "highest:meta.score"\n'
     recipe.write_text(head + more + sources)
     ran = pipeline("build", recipe)

@@ -19,6 +19,7 @@ FULL_WIDTH = {ord(str(n)): chr(0xFF10 + n) for n in range(10)}
 RECIPE = """\
 task = "sft"
 model = "qwen2-1.5b"
+keep = 0
 test-size = 0.05
 dedup = true
 decontaminate = ["held={held}"]

@@ -46,6 +46,7 @@ NAME = "somebody/problems"
 
 MIXED = f"""\
 task = "sft"
+keep = 0
 model = "qwen2-1.5b"
 output = "mixed"
 title = "Two sources"

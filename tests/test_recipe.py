@@ -332,7 +332,8 @@ def _tried(make: Callable[[], Config]) -> Config | str:
 def test_a_recipe_and_a_command_are_one(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, task: str
 ) -> None:
-    """The same options, in a file or as words, give the same build or are both refused."""
+    """The same options, in a file or as words, give the same build or are both refused; but that a
+    recipe keeps versions unless it says ``keep = 0``, as a command does by default."""
     others = {name for one in tasks.names() for name in tasks.load(one).options}
     own = [
         o for n, o in OPTIONS.items() if o.flags and n not in others - {*tasks.load(task).options}
@@ -341,7 +342,8 @@ def test_a_recipe_and_a_command_are_one(
     values = {option.key: data.draw(_values(option)) for option in chosen}
     values |= {"model": "qwen2-1.5b", "output": "/out"}
     words = [w for o in own if o.key in values for w in _words(o, values[o.key])]
-    text = "".join(f"{_toml(k)} = {_toml(x)}\n" for k, x in values.items())
+    written = {"keep": 0, **values}
+    text = "".join(f"{_toml(k)} = {_toml(x)}\n" for k, x in written.items())
     path = tmp_path_factory.mktemp("recipe") / "r.toml"
     path.write_text(f'task = "{task}"\ndata = "/rows.jsonl"\n{text}', "utf-8")
 
@@ -481,7 +483,7 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
 
 def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     """Every flag of run, after the recipe; what is not given stays as the recipe has it."""
-    path = _write(tmp_path, HEAD + 'layout = "ragged"\nmax-length = 64\ndedup = true\n')
+    path = _write(tmp_path, HEAD + 'keep = 0\nlayout = "ragged"\nmax-length = 64\ndedup = true\n')
     ran = pipeline(*("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json"))
     assert ran.status == 0, ran.err
     options = json.loads(ran.out)["manifest"]["options"]

@@ -26,7 +26,7 @@ from stages.errors import UsageError
 Run = Callable[..., Ran]
 WORDS = SAMPLES / "sft" / "word_problems.jsonl"
 CHAT = SAMPLES / "sft" / "chat.jsonl"
-TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\n'
+TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
 
 
 def _source(name: str, data: object, **keys: str) -> str:
@@ -259,21 +259,21 @@ def test_a_total_may_be_in_millions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (f'{TOP}[[source]]\ndata = "x"\n', ":3: source 1: it has no name"),
-        (f'{TOP}[[source]]\nname = "a"\n', ":3: source 1: it has no data"),
-        (f"{TOP}{MATH}{MATH}", ":9: source 2: two of them are called 'math'"),
-        (f'{TOP}data = "x"\n{MATH}', ":3: data is at the top"),
+        (f'{TOP}[[source]]\ndata = "x"\n', ":4: source 1: it has no name"),
+        (f'{TOP}[[source]]\nname = "a"\n', ":4: source 1: it has no data"),
+        (f"{TOP}{MATH}{MATH}", ":10: source 2: two of them are called 'math'"),
+        (f'{TOP}data = "x"\n{MATH}', ":4: data is at the top"),
         (f'{TOP}{MATH}layout = "ragged"\n', "source 1: 'layout' is the same for all sources"),
         (f"{TOP}{TALK}reasoning = \"mask\"\ntrain_on = \"all\"\n", "train-on is given twice"),
         (f'{TOP}{TALK}share = 0.5\nweight = 3\n', "share and weight both say how much is used"),
         (f'{TOP}{TALK}share = 0.5\n', "The shares of the sources add up to 0.5, and 0.5 is of no"),
-        (f"{TOP}source = 3\n", ":3: source must be tables"),
-        (f"{TOP}source = [3]\n", ":3: source must be tables"),
-        (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":6: source 1: there is no"),
-        (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":5: build 1: [[build]] has no data"),
+        (f"{TOP}source = 3\n", ":4: source must be tables"),
+        (f"{TOP}source = [3]\n", ":4: source must be tables"),
+        (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":7: source 1: there is no"),
+        (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":6: build 1: [[build]] has no data"),
         (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
         ("task='sft'\ndata='x'\n[[build]]\n", ":3: build 1: it has no model"),
-        (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":6: build 1: --thinking is"),
+        (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":7: build 1: --thinking is"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None:

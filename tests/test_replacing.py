@@ -110,7 +110,8 @@ def test_limits_of_sources(pipeline: Run, tmp_path: Path) -> None:
         f'[[source]]\nname = "{name}"\ndata = ["{file}.jsonl"]\n'
         for name, file in (("math", "a"), ("talk", "b"))
     )
-    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\ndrift.source_share = 0.05\n'
+    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n'
+    head += "drift.source_share = 0.05\n"
     (tmp_path / "r.toml").write_text(head + sources)
     assert pipeline("build", "r.toml").status == 0
     before = {one["name"]: one["share"] for one in read_manifest(tmp_path / "out")["sources"]}

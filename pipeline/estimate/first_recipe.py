@@ -144,7 +144,8 @@ def _head(task: str, model: str) -> list[str]:
         "",
         f"task = {_toml(task)}  # {tasks.load(task).help}",
         f"model = {_toml(model)}  # or another: pipeline list models; org/name; ./dir",
-        "keep = 7  # versions, each in a folder by its id, with a link current; 0: one build",
+        "# Builds are versions in the folder output, with a link current. How many are kept:",
+        "# keep = 7  # 0: output is one build, and the next one replaces it",
     ]
 
 

@@ -136,6 +136,7 @@ class Config:
     plan: PlanOptions
     judge: JudgeOptions
     run: RunOptions
+    notes: tuple[str, ...] = field(default=(), compare=False)  # for the user, shown with the result
 
     def __post_init__(self) -> None:
         for one in self.sources:

@@ -307,7 +307,7 @@ class RunOptions:
     """Where and how the work is done: no byte of a build depends on it."""
 
     output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
-    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build].")
+    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")

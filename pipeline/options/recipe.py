@@ -13,6 +13,7 @@ from pipeline.options import recipe_file
 from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
 from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import PHASES, Config, Source, SourceOptions, with_test
+from pipeline.options.kept_versions import where_unsaid
 from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from stages.errors import UsageError
@@ -50,7 +51,7 @@ def builds_of(
             inner.pop(option.key, None)
         table[option.key] = value
         mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
-    return configs_of(table, mistakes, path.parent, path.stem, check)
+    return configs_of(table, mistakes, path.parent, path.stem, check, versions=True)
 
 
 def notified_by(path: Path) -> str | None:
@@ -69,12 +70,14 @@ def configs_of(
     folder: Path,
     stem: str = "",
     check: Check | None = None,
+    versions: bool = False,
 ) -> tuple[Config, ...]:
     """The builds of a recipe's table.
 
     Args:
         folder: where builds go whose output is not said.
         stem: what builds of named sources are called then; ``check``: see ``builds_of``.
+        versions: whether builds that say nothing of ``keep`` are versions (see ``kept_versions``).
 
     Raises:
         UsageError: the table has mistakes.
@@ -88,7 +91,7 @@ def configs_of(
     for number, own in enumerate([{}] if builds is None else builds):
         place: Place = () if builds is None else ("build", number)
         reading = _Reading(every.below(own, place), list(sources or ()), place, mistakes)
-        made.append(reading.config(folder, stem))
+        made.append(reading.config(folder, stem, versions))
     _require_apart(made, mistakes)
     mistakes.require_none()
     return tuple(filter(None, made))
@@ -163,7 +166,7 @@ class _Reading:
     place: Place
     mistakes: Mistakes
 
-    def config(self, folder: Path, stem: str) -> Config | None:
+    def config(self, folder: Path, stem: str, versions: bool) -> Config | None:
         """Its options; None where there is a mistake."""
         missing = [name for name in _NEEDED if self._lacks(name)]
         if missing:
@@ -180,6 +183,10 @@ class _Reading:
         first = stem if self.sources else next(iter(table.values.get("data", ("data",))))
         named = default_output(first, table.values["task"], table.values["model"])
         with_defaults = {"cache_dir": default_cache(), "output": folder / named, **table.values}
+        notes: tuple[str, ...] = ()
+        # The one default of a recipe that a command does not have.
+        if versions and "keep" not in table.values:
+            with_defaults["keep"], notes = where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
             phase: self._tried(partial(_made, kind, _of(phase, with_defaults)), table)
             for phase, kind in PHASES.items()
@@ -188,7 +195,7 @@ class _Reading:
         if not sources or None in sources or None in made.values():
             return None
         read = tuple(one for one in sources if one is not None)
-        return self._tried(lambda: self._config(table, read, made), table)
+        return self._tried(lambda: self._config(table, read, {**made, "notes": notes}), table)
 
     def _config(self, table: _Table, read: tuple[Source, ...], made: Values) -> Config:
         common = SourceOptions(**{"data": (), **_of("source", table.values)})

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from pipeline.options.amounts import AMOUNT, Amount
 from pipeline.options.budgets import NAME, OF_SOURCE
+from pipeline.options.kept_versions import BY_RECIPE
 from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option
@@ -98,8 +99,14 @@ def _improve(properties: dict[str, Any], options: Mapping[str, Option]) -> None:
         said = properties[option.key]
         alone = {k: x for k, x in said.items() if k not in ("title", "description", "default")}
         properties[option.key] = {"description": option.help, **_spellings(option, alone)}
-        if option.default not in (None, "", ()):
-            properties[option.key]["default"] = option.default
+        default = _default(option)
+        if default not in (None, "", ()):
+            properties[option.key]["default"] = default
+
+
+def _default(option: Option) -> Any:
+    """What a recipe has that says nothing of an option; a command may have another."""
+    return BY_RECIPE if option.name == "keep" else option.default
 
 
 def _spellings(option: Option, alone: dict[str, Any]) -> dict[str, Any]:
@@ -155,5 +162,6 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
         where = ["top"] if option.name in TOP else []
         where += ["source"] if option.name in SOURCE else []
         where += ["build"] if option.name in BUILD else []
-        default = "" if option.default in (None, "", ()) else json.dumps(option.default)
+        value = _default(option)
+        default = "" if value in (None, "", ()) else json.dumps(value)
         yield option.key, option.value.words, default, ", ".join(where), option.help
