@@ -75,7 +75,8 @@ def _run(task: str, path: Path, flags: list[str], folder: Path) -> tuple[int, st
     command += ["--model", MODEL, "--max-length", "65536", "-o", str(folder / "out")]
     command += ["--layout", "ragged", "--quiet", "--json", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr, json.loads(done.stdout) if done.returncode == 0 else {}
+    said = json.loads(done.stdout)  # one object, however the build ends
+    return done.returncode, done.stderr, said["manifest"] if done.returncode == 0 else {}
 
 
 def _summary(error: str, root: Path) -> str:
