@@ -169,7 +169,9 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     # Only now: what is dropped is no part of a side's share.
     if test is None:
         test = _in_test(options, examples, np.equal(fate, Fate.USED))
-    if test is not None:
+    # What is asked alike is on one side; a column and named files may say otherwise.
+    named = config.plan.test or any(source.options.group_by for source in config.sources)
+    if test is not None and named:
         _require_apart(examples, fate, test)
     given = _portions(config, examples, np.equal(fate, Fate.USED), test)
     if given is not None:

@@ -47,9 +47,9 @@ def _solutions(count: int, seed: int) -> list[dict[str, Any]]:
 
 def _math_shepherd(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     found = []
-    for row in rows:
+    for number, row in enumerate(rows):
         marks = ["+" if good else "-" for good in row["labels"]]
-        head = "How many are there? "
+        head = f"{number}: how many are there? "  # what asks the same is on one side of a split
         both = [
             head + "\n".join(f"{s} {m}" for s, m in zip(row["steps"], tags, strict=True))
             for tags in ([TAG] * len(marks), marks)
