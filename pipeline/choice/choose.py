@@ -129,17 +129,22 @@ def _portions(
     return portions(examples, train, tested, budgets, seed=seed, total=total)
 
 
-def _require_apart(examples: PlannedExamples, fate: Fates, test: npt.NDArray[np.bool_]) -> None:
-    """No example of one side is equal to one of the other: a column may have put them apart.
+def _require_apart(equal: tuple[Ints, Ints], fate: Fates, test: npt.NDArray[np.bool_]) -> None:
+    """Equal examples are on one side: a column may have put them apart, or a tokenizer may have
+    made questions equal that differ as texts.
+
+    Args:
+        equal: examples that equal another, and that one for each.
 
     Raises:
-        DataError: one is.
+        DataError: two are not.
     """
-    used = np.equal(fate, Fate.USED)
-    equal = doubles.count_in(examples.digest[used & test], examples.digest[used & ~test])
-    if equal:
+    again, stays = equal
+    used = (fate[again] == Fate.USED) & (fate[stays] == Fate.USED)
+    apart = int(np.count_nonzero(used & (test[again] != test[stays])))
+    if apart:
         raise DataError(
-            f"{equal} examples of the test split are equal to examples of the train split.",
+            f"{apart} examples are equal to an example on the other side of the split.",
             "Leave equal examples out with --dedup, or group the rows by another column.",
         )
 
@@ -169,10 +174,8 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     # Only now: what is dropped is no part of a side's share.
     if test is None:
         test = _in_test(options, examples, np.equal(fate, Fate.USED))
-    # What is asked alike is on one side; a column and named files may say otherwise.
-    named = config.plan.test or any(source.options.group_by for source in config.sources)
-    if test is not None and named:
-        _require_apart(examples, fate, test)
+    if test is not None:
+        _require_apart(equal, fate, test)
     given = _portions(config, examples, np.equal(fate, Fate.USED), test)
     if given is not None:
         _drop(fate, given.times == 0, Fate.OVER_BUDGET)
