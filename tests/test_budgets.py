@@ -180,6 +180,13 @@ def test_shares_are_met_or_the_shortfall_is_told(
         assert any(have - one <= 1 for have, one in zip(room, given_, strict=True))
 
 
+def test_a_part_of_a_pass_is_a_whole_number_of_examples() -> None:
+    """Whatever the last bit of a product says: 0.29 * 100 is a little less than 29."""
+    made = examples([[(n, 1, 10) for n in range(100)]])
+    for epochs, wanted in [(0.29, 29), (1.1, 110), (2.5, 250)]:
+        assert chosen(made, [Budget(epochs=epochs)]).times.sum() == wanted
+
+
 def test_a_source_without_a_budget_beside_shares_is_used_whole() -> None:
     made = examples([[(n, 1, 10) for n in range(100)], [(n, 1, 10) for n in range(400)]])
     found = chosen(made, [Budget(), Budget(share=0.6)])

@@ -46,6 +46,7 @@ class _Pool:
             "tokens": examples.length[which],
             TRAINED: examples.trained[which],
         }
+        self._running: dict[str, Ints] = {}
 
     @functools.cached_property
     def keys(self) -> npt.NDArray[np.uint64]:
@@ -58,14 +59,15 @@ class _Pool:
         halves: Any = self._examples.digest[self.which]
         return np.lexsort((halves["b"], halves["a"], self.keys))
 
-    @functools.cache  # noqa: B019  # a pool lives as long as one plan is made
     def total(self, unit: str) -> int:
         """Of one pass."""
         return int(self._sizes[unit].sum(dtype=np.int64))
 
-    @functools.cache  # noqa: B019
     def _sums(self, unit: str) -> Ints:
-        return np.cumsum(self._sizes[unit][self.order], dtype=np.int64)
+        """Of the first examples in order; kept, since several amounts are looked for in it."""
+        if unit not in self._running:
+            self._running[unit] = np.cumsum(self._sizes[unit][self.order], dtype=np.int64)
+        return self._running[unit]
 
     def take(self, unit: str, amount: float) -> Taken:
         """As much as an amount holds, and not more."""
@@ -93,7 +95,8 @@ class _Pool:
     def limit(self, budget: Budget) -> Taken:
         """The most that a source may give: passes, by default one, and an amount."""
         epochs = 1.0 if budget.epochs is None else budget.epochs
-        limit = self.take("rows", epochs * self.total("rows"))
+        # A product of floats may miss a whole number by its last bit: 0.29 of 100 is 29.
+        limit = self.take("rows", round(epochs * self.total("rows"), 6))
         if budget.amount is not None:
             limit = min(limit, self.take(*budget.amount))
         return limit

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +97,11 @@ def _hashed(signatures: Signatures) -> Hashes:
     return mixed(total)
 
 
+def _hashed_band(band: slice, signatures: Signatures) -> Hashes:
+    """A hash of some numbers of each row."""
+    return _hashed(signatures[:, band])
+
+
 def _linked(firsts: Ints, some: Ints, others: Ints) -> Ints:
     """The first member of each cluster, after some pairs were put into one.
 
@@ -146,8 +152,7 @@ def clusters(parts: Sequence[Signatures], limit: float) -> Ints:
     said = said[firsts[said] == said]  # equal rows are in its cluster already
     count, size = bands(limit)
     for band in range(count):
-        own = slice(band * size, (band + 1) * size)
-        keys = rows.each(lambda part, own=own: _hashed(part[:, own]))  # type: ignore[misc]
+        keys = rows.each(partial(_hashed_band, slice(band * size, (band + 1) * size)))
         firsts = _of_equal(rows, said, keys[said], firsts, limit)
     return firsts
 

@@ -92,7 +92,8 @@ def _turns(column: pa.ListArray) -> Ints:
 def _characters(column: pa.Array) -> Ints:
     """Characters of a column of texts, of lists of them, or of turns."""
     if not pa.types.is_list(column.type):
-        return pc.fill_null(pc.utf8_length(column), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+        found: Ints = pc.fill_null(pc.utf8_length(column), 0).to_numpy().astype(np.int64)
+        return found
     offsets, values = columns.list_parts(column)
     texts = values.field("content") if pa.types.is_struct(values.type) else values
     sizes = pc.fill_null(pc.utf8_length(texts), 0).to_numpy()
