@@ -129,6 +129,29 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
     assert not _runs(copied)
 
 
+def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path: Path) -> None:
+    """A copy that lives on would hold the pipes of its parent, and whoever reads them would wait."""
+    program = f"""
+        import multiprocessing, os, time
+        from pathlib import Path
+        from pipeline.executors import local
+
+        def child(first):
+            while os.getppid() == first:
+                time.sleep(0.01)
+            local.die_with_parent()
+            Path({str(tmp_path / "lives")!r}).touch()
+
+        multiprocessing.get_context("fork").Process(target=child, args=(os.getpid(),)).start()
+        os._exit(0)
+    """
+    # The child holds this pipe as long as it lives.
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, check=True
+    )
+    assert not (tmp_path / "lives").exists()
+
+
 def _runs(process: int) -> bool:
     status = Path(f"/proc/{process}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -71,9 +71,15 @@ def _serve(pipe: Connection, work: _Work | None, pandas: bool) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends, however that ends."""
+    """Have the kernel kill this process when the one that started it ends, however that ends.
+
+    The kernel says nothing of a parent that ended before it was asked: then this process ends here.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:
+        os._exit(1)  # a copy holds its parent's pipes: waiting here, it would keep all others waiting
 
 
 @dataclass(slots=True)
