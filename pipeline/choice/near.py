@@ -173,12 +173,10 @@ def doubles(
     """
     candidates = np.flatnonzero(used)
     cluster = clusters(parts, limit)[candidates]
-    keys = [cluster]  # the last key counts first, and the sort is stable
-    if before is not None:
-        keys.insert(0, ~before[candidates])
-    if score is not None:
-        keys.insert(0, -score[candidates])
-    order = np.lexsort(keys)
+    # The last key counts first, and the sort is stable.
+    by_score = () if score is None else (-score[candidates],)
+    by_side = () if before is None else (~before[candidates],)
+    order = np.lexsort((*by_score, *by_side, cluster))
     begins = np.ones(len(order), bool)
     begins[1:] = cluster[order][1:] != cluster[order][:-1]
     stays = np.empty(len(order), np.int64)
