@@ -1,13 +1,18 @@
 """The spine: inputs to parts, parts to shards, shards to a published build.
 
-Four phases, each in its file: ``preparation``, ``parts``, ``assembly`` and ``publication``. Each
-takes and returns records that can be pickled, so that a build can go on in another process ::
+Six phases, each in its file: ``preparation``, ``parts``, ``planning``, ``shards``, ``assembly`` and
+``publication``. Each takes and returns records that can be pickled, so that a build can go on in
+another process ::
 
     prepared = prepare(config)                                    # one process
     made = make_parts(prepared, report, numbers=[0, 2, 4])        # others, each some of the splits
-    built = finish(prepared, join([made, *made_elsewhere]), report)    # one again
+    made = join([made, *made_elsewhere])
+    planned = plan(prepared, made)                                # one, or each of the next
+    make_shards(prepared, planned, report, numbers=[1, 3])        # others, each some of the shards
+    built = finish(prepared, made, report)                        # one again
 
-as long as all of them have the same cache, inputs and version. ``build`` runs all of it at once.
+as long as all of them have the same cache, inputs and version. To make shards apart is a choice:
+``finish`` makes those that nobody has made. ``build`` runs all of it at once.
 
 A build is made in a staging directory under the output's lock. The manifest is written last, and
 only after every shard, read back from the disk, has passed every critical invariant.
@@ -19,8 +24,10 @@ from pipeline.build import refusal
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
+from pipeline.build.planning import Planned, plan
 from pipeline.build.preparation import Prepared, prepare, refuse_early
 from pipeline.build.publication import finish, finish_in, remember, require_replaceable
+from pipeline.build.shards import make_shards
 from pipeline.build_dir.built import Built
 from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
@@ -33,6 +40,7 @@ __all__ = [
     "Assembled",
     "Built",
     "MadeParts",
+    "Planned",
     "Prepared",
     "Report",
     "assemble",
@@ -41,7 +49,9 @@ __all__ = [
     "join",
     "make",
     "make_parts",
+    "make_shards",
     "missing",
+    "plan",
     "prepare",
 ]
 

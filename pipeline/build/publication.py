@@ -10,6 +10,7 @@ from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
 from pipeline.build.preparation import Prepared
+from pipeline.build.shards import workspace_of
 from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
@@ -19,6 +20,7 @@ from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN
 from pipeline.publish import failed, publish
 from pipeline.publish.place import Place
+from pipeline.shards import workspace
 from pipeline.verdict.judge import Judge
 from stages.errors import DataError
 
@@ -45,13 +47,14 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
 
 
 def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
-    """Keep the hashes of a build that has just been published, for the next one.
+    """Keep the hashes of a build that has just been published, for the next; its workspace goes.
 
     Raises:
         KeyboardInterrupt: from here on an interruption says that the build is there.
     """
     try:
         unchanged.keep(prepared, made, assembled)
+        workspace.remove(workspace_of(prepared))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
 

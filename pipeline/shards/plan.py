@@ -67,6 +67,11 @@ class ShardPlan:
     lower_bound: int
 
     @property
+    def n_shards(self) -> int:
+        """How many shards the build has."""
+        return sum(len(side.shards) - 1 for side in self.sides)
+
+    @property
     def kept(self) -> npt.NDArray[np.bool_]:
         """Which examples are stored."""
         return self.choice.used
