@@ -79,7 +79,7 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is not None and os.getppid() != parent.pid:
-        os._exit(1)  # a copy holds its parent's pipes: waiting here, it would keep all others waiting
+        os._exit(1)  # a copy has its parent's pipes, and whoever reads those would wait for it
 
 
 @dataclass(slots=True)

@@ -7,36 +7,27 @@ of workers makes the same bytes. Lines count from the split's start; the gather 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipeline.manifest import seal
-from pipeline.manifest.dataset_files import write_json
 from pipeline.options import overlaps
-from pipeline.parts import chain, checks
+from pipeline.parts import chain, checks, storage
 from pipeline.recipe.recipe import Recipe
 from stages import columns, readers
 from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
-from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.parity import second_values
 from stages.parity.sample import Witness
 from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
-
-_KEY, _REPORT = "part", "report"  # of the part's ``.json``
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 
@@ -114,16 +105,20 @@ class Work:
         return f"{Path(self.split.path).name}:{self.first_line + line + 1}"
 
     @property
+    def files(self) -> storage.PartFiles:
+        return storage.PartFiles(self.folder, self.key)
+
+    @property
     def path(self) -> Path:
-        return Path(self.folder) / self.key[:2] / f"{self.key}.arrow"
+        return self.files.path
 
     @property
     def rejects(self) -> Path:
-        return self.path.with_suffix(".rejects.jsonl")
+        return self.files.rejects
 
     @property
     def report(self) -> Path:
-        return self.path.with_suffix(".json")
+        return self.files.report
 
 
 def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Work]:
@@ -160,32 +155,15 @@ def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> P
     Args:
         known: gives the hash of a file, or None; by default every file is read.
     """
-    sha256 = known or file_hash.sha256
+    content = storage.read(work.files, known)
     try:
-        data = work.report.read_bytes()
-        if seal.problem(data) is not None:
+        report = PartReport(**content) if content is not None else None
+        if report is None or not checks.counts_lines(work, report):
             return None
-        content = json.loads(data)
-        report = PartReport(**content[_REPORT])
-        whole = content[_KEY] == work.key and checks.counts_lines(work, report)
-        whole = whole and sha256(work.path) == report.sha256
-        whole = whole and sha256(work.rejects) == report.rejects_sha256
-    except (OSError, ValueError, TypeError, KeyError):
+        storage.use(work.files)
+    except (OSError, TypeError):
         return None
-    if not whole:
-        return None
-    for path in (work.path, work.rejects, work.report):  # last, as when they were written
-        _use(path)
     return report
-
-
-def _use(path: Path) -> None:
-    """Set the time of a file's last use: what is in use is not pruned. Nothing was written to it,
-    so the time of modification stays."""
-    try:
-        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
-    except PermissionError:  # somebody else's file: they alone may set times of their choice
-        path.touch()
 
 
 class PartReject(NamedTuple):
@@ -252,30 +230,11 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
     report.tally("unread_bytes", normalize.tally.bytes)
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path whose file takes the place of ``path`` when the block ends well."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
-    """Write the part's files; the report last."""
-    work.path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(work.path) as path:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        report.sha256 = file_hash.sha256(path)
-    with replacing(work.rejects) as path:
-        path.write_bytes(b"".join(line + b"\n" for line in rejects.lines))
-        report.rejects_sha256 = file_hash.sha256(path)
-    with replacing(work.report) as path:  # last: it vouches for the others
-        write_json(path, seal.sealed({_KEY: work.key, _REPORT: asdict(report)}))
+    """Write the part's files, and note their hashes in its report."""
+    written = storage.write(work.files, table, rejects.lines, asdict(report))
+    report.sha256 = written[storage.SHA256]
+    report.rejects_sha256 = written[storage.REJECTS_SHA256]
 
 
 def make(recipe: Recipe, work: Work) -> PartReport:

@@ -29,7 +29,7 @@ from pipeline.build_dir.build import Build
 from pipeline.choice.examples import part_of
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
-from pipeline.parts.part import replacing
+from pipeline.parts.storage import replacing
 from pipeline.shards import gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of

@@ -1,0 +1,127 @@
+"""Where a part lies: three files of one name, written whole or not at all, the report last.
+
+    <folder>/<2 characters>/<key>.arrow            the examples
+    <folder>/<2 characters>/<key>.rejects.jsonl    the refused rows
+    <folder>/<2 characters>/<key>.json             the report, which has the hashes of both
+
+What a report says, and how a part is made, is the business of ``part``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from stages.files import file_hash
+
+_KEY, _REPORT = "part", "report"  # of the part's ``.json``
+SHA256, REJECTS_SHA256 = "sha256", "rejects_sha256"  # of the report
+
+
+@dataclass(frozen=True, slots=True)
+class PartFiles:
+    """The files of one part."""
+
+    folder: str
+    key: str
+
+    @property
+    def path(self) -> Path:
+        """The examples."""
+        return Path(self.folder) / self.key[:2] / f"{self.key}.arrow"
+
+    @property
+    def rejects(self) -> Path:
+        """The refused rows."""
+        return self.path.with_suffix(".rejects.jsonl")
+
+    @property
+    def report(self) -> Path:
+        """What was counted, and the hashes of the other two."""
+        return self.path.with_suffix(".json")
+
+
+def read(
+    files: PartFiles, known: Callable[[Path], str | None] | None = None
+) -> Mapping[str, Any] | None:
+    """The report of a part that is there; None where any byte of the part is not as written.
+
+    Args:
+        known: gives the hash of a file, or None; by default every file is read.
+    """
+    sha256 = known or file_hash.sha256
+    try:
+        data = files.report.read_bytes()
+        if seal.problem(data) is not None:
+            return None
+        content = json.loads(data)
+        report: Mapping[str, Any] = content[_REPORT]
+        whole = content[_KEY] == files.key
+        whole = whole and sha256(files.path) == report[SHA256]
+        whole = whole and sha256(files.rejects) == report[REJECTS_SHA256]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return report if whole else None
+
+
+def write(
+    files: PartFiles, table: pa.Table, rejects: Iterable[bytes], report: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Write a part's files; the report last.
+
+    Args:
+        rejects: lines, without their ends.
+
+    Returns:
+        The report as it was written: with the hashes of the other files.
+    """
+    files.path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(files.path) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        hashes = {SHA256: file_hash.sha256(path)}
+    with replacing(files.rejects) as path:
+        path.write_bytes(b"".join(line + b"\n" for line in rejects))
+        hashes[REJECTS_SHA256] = file_hash.sha256(path)
+    report = {**report, **hashes}
+    with replacing(files.report) as path:  # last: it vouches for the others
+        write_json(path, seal.sealed({_KEY: files.key, _REPORT: report}))
+    return report
+
+
+def use(files: PartFiles) -> None:
+    """Note that a part is in use: what is in use is not pruned."""
+    for path in (files.path, files.rejects, files.report):  # last, as when they were written
+        _use(path)
+
+
+def _use(path: Path) -> None:
+    """Set the time of a file's last use. Nothing was written to it, so the time of modification
+    stays."""
+    try:
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    except PermissionError:  # somebody else's file: they alone may set times of their choice
+        path.touch()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
