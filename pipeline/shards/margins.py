@@ -61,6 +61,6 @@ def of_parts(kind: Kind, works: Sequence[Work], plan: ShardPlan) -> Margins | No
         return None
     total = Margins()
     for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):
-        column = columns_of(work.path, ("margin",)).column("margin")
+        column = columns_of(work.files.plan, ("margin",)).column("margin")
         total += of_column(column.filter(pa.array(plan.kept[start:stop])))
     return total
