@@ -122,7 +122,12 @@ def _written(target: Path, table: pa.Table) -> str:
 
 def use(files: PartFiles) -> None:
     """Note that a part is in use: what is in use is not pruned."""
-    for path in (files.path, files.plan, files.rejects, files.report):  # last, as when they were written
+    for path in (
+        files.path,
+        files.plan,
+        files.rejects,
+        files.report,
+    ):  # last, as when they were written
         _use(path)
 
 
