@@ -137,7 +137,7 @@ def lay_out(
     return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
 
 
-def _orders(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
+def orders_of(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
     """The examples of each side that has some, in the order to be kept.
 
     What is stored several times follows in passes: all that is stored once, then all that is
@@ -168,7 +168,7 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
     options, choice = config.plan, choose(config, examples)
     longest = int(examples.length[choice.used].max(initial=0))
     width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
-    orders = _orders(choice, options)
+    orders = orders_of(choice, options)
     laid = [
         lay_out(
             name,
