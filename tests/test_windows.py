@@ -152,6 +152,11 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("sft", {"layout": "ragged", "dedup": True}),
     ("rm", {"layout": "ragged", "dedup": True, "test_size": 0.2}),
     ("rm", {"layout": "padded"}),
+    ("sft", {"layout": "packed", "shuffle": True, "seed": 3, "dedup": True, "test_size": 0.2}),
+    ("sft", {"layout": "ragged", "shuffle": True}),
+    ("sft", {"layout": "packed", "shuffle": True, "pack_within": "part"}),
+    ("rm", {"layout": "padded", "shuffle": True}),
+    ("sft", {"layout": "ragged", "shuffle": True, "total": 3000}),
     # What needs all examples in one memory is laid out by windows all the same.
     ("sft", {"layout": "packed", "total": 2000, "test_size": 0.2}),
     ("sft", {"layout": "ragged", "filter": ("n_tokens < 60",)}),

@@ -17,10 +17,11 @@ from pipeline.options.config import Config
 from pipeline.options.keeping import Keep
 from pipeline.shards import facts
 from pipeline.shards.facts import Counts, Outline
+from pipeline.shards.grouped import BUCKETS
 from pipeline.shards.plan import Chosen
-from pipeline.windows import equal, layout, rule
+from pipeline.windows import equal, exchange, layout, rule
 from pipeline.windows.equal import Search
-from pipeline.windows.grouped import BUCKETS
+from pipeline.windows.exchange import Dealing
 from pipeline.windows.layout import Laid, Laying, ShardRef
 from pipeline.windows.window import Window, Windows
 from stages import layouts
@@ -90,8 +91,8 @@ def in_buckets(
     require_none_apart(found.apart)
     width = _width(config, max((one.longest for one in seen), default=0))
     laying = Laying(search, prepared.recipe.task.kind, width)
-    laid = workers.each(layout.lay, laying, _Items(windows))
-    counts = facts.joined(one.counts for one in laid)
+    laid, counted = _laid(workers, laying, windows)
+    counts = facts.joined(counted)
     counts = replace(counts, leaked=found.leaked, doubles=found.by_source)
     split = bool(config.grouped and config.plan.test_size and counts.kept)
     if split and not _stored(laid, TRAIN):
@@ -105,6 +106,22 @@ def in_buckets(
         windows=len(windows),
     )
     return outline, layout.shards_of(laid)
+
+
+def _laid(
+    workers: _Workers, laying: Laying, windows: Windows, choice: Choice | None = None
+) -> tuple[list[Laid], list[Counts]]:
+    """The plans of all windows, or of the buckets that a shuffle deals them to; what is counted of
+    each window."""
+    items = _Items(windows, choice)
+    if not laying.search.config.plan.shuffle:
+        laid = workers.each(layout.lay, laying, items)
+        return laid, [one.counts for one in laid]
+    names = tuple(source.name for source in workers.prepared.inputs)
+    dealing = Dealing(laying, windows.examples, names)
+    dealt = workers.each(exchange.deal, dealing, items)
+    buckets = exchange.buckets(dealt, windows.hashes)
+    return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]
 
 
 def _stored(laid: Sequence[Laid], side: str) -> int:
@@ -179,7 +196,7 @@ def of_chosen(
     search = _search(prepared, windows, folder)
     width = _width(prepared.config, longest)
     laying = Laying(search, prepared.recipe.task.kind, width, counted=True)
-    laid = workers.each(layout.lay, laying, _Items(windows, choice))
+    laid, _ = _laid(workers, laying, windows, choice)
     outline = Outline(
         counts=counts,
         sides=_apart(laid),

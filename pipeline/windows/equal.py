@@ -19,9 +19,8 @@ from pipeline.choice import doubles, sides
 from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
 from pipeline.parts.storage import replacing
-from pipeline.shards import dedup
+from pipeline.shards import dedup, grouped
 from pipeline.shards.collect import PartSource
-from pipeline.windows import grouped
 from pipeline.windows.window import Window
 from stages.columns import Ints, offsets_of
 

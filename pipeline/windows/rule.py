@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.choice.sides import Groups, SplitRule
-from pipeline.windows import grouped
+from pipeline.shards import grouped
 from pipeline.windows.equal import Search
 from stages.errors import PipelineError
 

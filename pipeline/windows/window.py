@@ -119,3 +119,8 @@ class Windows(Sequence[Window]):
     def examples(self) -> int:
         """How many examples there are in all."""
         return int(self._first[-1])
+
+    @property
+    def hashes(self) -> list[str]:
+        """The sha256 of every part."""
+        return [report.sha256 for report in self._parts[1]]

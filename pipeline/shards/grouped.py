@@ -40,13 +40,17 @@ def write(path: Path, records: Records, buckets: npt.NDArray[np.integer[Any]], c
         file.write(np.ascontiguousarray(records[order]).tobytes())
 
 
-def read(path: Path, bucket: int, kind: np.dtype[Any], count: int) -> Records:
-    """The records of one bucket of a file."""
+def read(
+    path: Path, first: int, kind: np.dtype[Any], count: int, last: int | None = None
+) -> Records:
+    """The records of one bucket of a file, or of those from ``first`` to before ``last``."""
+    last = first + 1 if last is None else last
     with path.open("rb") as file:
-        file.seek(_OFFSET * bucket)
-        first, last = np.frombuffer(file.read(2 * _OFFSET), "<i8").tolist()
-        file.seek(_OFFSET * (count + 1) + first * kind.itemsize)
-        return np.frombuffer(file.read((last - first) * kind.itemsize), kind)
+        file.seek(_OFFSET * first)
+        offsets = np.frombuffer(file.read(_OFFSET * (last - first + 1)), "<i8")
+        start, stop = int(offsets[0]), int(offsets[-1])
+        file.seek(_OFFSET * (count + 1) + start * kind.itemsize)
+        return np.frombuffer(file.read((stop - start) * kind.itemsize), kind)
 
 
 def read_all(paths: Sequence[Path], bucket: int, kind: np.dtype[Any]) -> tuple[Records, Ints]:
