@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-_REQUEST = re.compile(r'"([A-Z]+) ([^ ]+) HTTP/[0-9.]+" (\d+)')
+_COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # of what failed
+_REQUEST = re.compile(rf'"{_COLOUR}([A-Z]+) ([^ ]+) HTTP/[0-9.]+{_COLOUR}" (\d+)')
 BUCKET = "data"
 
 

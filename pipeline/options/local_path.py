@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pipeline.options.path_values import require_local, require_output
+from pipeline.stores import is_address
 
 
 class LocalPath(click.Path):
@@ -35,3 +36,13 @@ class OutputPath(LocalPath):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         require_output(value, param.opts[0] if param else "the path")
         return click.Path.convert(self, value, param, ctx)
+
+
+class BuildPath(click.Path):
+    """A folder that is there, or an address in a store, which is asked when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path(value) if is_address(value) else super().convert(value, param, ctx)

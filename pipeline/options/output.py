@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pipeline.stores import address_of
 from pipeline.stores.filesystem import redacted
-from stages.errors import UsageError
 
 OUTPUTS = "outputs"  # in the cache: where builds for stores are made
 
@@ -40,11 +39,3 @@ class Output:
             return self.output
         name = hashlib.sha256(self.address.encode()).hexdigest()[:32]
         return self.cache_dir / OUTPUTS / name
-
-    def require_promise_needed(self) -> None:
-        """Raises UsageError where ``--single-writer`` is given for a folder."""
-        if self.single_writer and not self.address:
-            raise UsageError(
-                "--single-writer is for an output in a store.",
-                "Leave it out: a folder's lock needs no promise.",
-            )

@@ -322,7 +322,6 @@ class RunOptions(Output):
                     f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
                 )
 
-        self.require_promise_needed()
 
     @property
     def processes(self) -> int:

@@ -190,8 +190,7 @@ class StorePlace(Place):
 
     def withdrawn(self, build_id: str) -> bool:
         """See ``Place``."""
-        taken_back = versions.events(store_versions.read_history(self.store))[1]
-        return build_id in taken_back
+        return build_id in self._asked().withdrawn
 
     @property
     def in_store(self) -> bool:

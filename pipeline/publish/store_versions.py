@@ -32,6 +32,7 @@ from stages.errors import SurroundingsError, UsageError
 
 _ID = re.compile(r"[0-9a-f]{64}")
 _OBJECTS = "objects"
+_EARLIER = 1000  # versions that are remembered in their order
 _LINES = 10_000  # of the history that are kept
 _OURS = {CURRENT, history.HISTORY, lease.LOCK, _OBJECTS}
 
@@ -44,11 +45,28 @@ class Current:
         build_id: of the current version; None where there is none yet.
         sha256: of its manifest, as its seal has it.
         fence: how often a lock was taken over.
+        earlier: versions that were current before, the last one first; some may be gone.
+        withdrawn: those that a rollback took back, and nobody made current again.
     """
 
     build_id: str | None = None
     sha256: str | None = None
     fence: int = 0
+    earlier: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+
+    def turned_to(self, build_id: str, sha256: str, back: bool) -> Current:
+        """The same after another version was made current; ``back``: by a rollback."""
+        left = () if self.build_id in (None, build_id) else (str(self.build_id),)
+        earlier = tuple(one for one in (*left, *self.earlier) if one != build_id)
+        withdrawn = tuple(one for one in (*self.withdrawn, *(left if back else ())))
+        return Current(
+            build_id,
+            sha256,
+            self.fence,
+            tuple(dict.fromkeys(earlier))[:_EARLIER],
+            tuple(one for one in dict.fromkeys(withdrawn) if one != build_id)[-_EARLIER:],
+        )
 
 
 def current(store: Store) -> Current:
@@ -62,13 +80,20 @@ def _read(content: bytes | None) -> Current:
         name, sha256 = said.get("build_id"), said.get("manifest_sha256")
         if name is not None and not _ID.fullmatch(name):
             return Current()
-        return Current(name, sha256, int(said.get("fence", 0)))
+        lists = (tuple(map(str, said.get(key, ()))) for key in ("earlier", "withdrawn"))
+        return Current(name, sha256, int(said.get("fence", 0)), *lists)
     except (ValueError, AttributeError, TypeError):
         return Current()
 
 
 def _written(said: Current) -> bytes:
-    content = {"build_id": said.build_id, "manifest_sha256": said.sha256, "fence": said.fence}
+    content = {
+        "build_id": said.build_id,
+        "manifest_sha256": said.sha256,
+        "fence": said.fence,
+        "earlier": said.earlier,
+        "withdrawn": said.withdrawn,
+    }
     return json.dumps(content, indent=1).encode() + b"\n"
 
 
@@ -84,11 +109,12 @@ class Writer:
     lock: Lease
     fence: int
 
-    def point(self, build_id: str, manifest: bytes) -> None:
+    def point(self, build_id: str, manifest: bytes, back: bool = False) -> None:
         """Make a version current, in one exchange that the store decides.
 
         Args:
             manifest: its manifest, which ``current`` names by its seal.
+            back: by a rollback.
 
         Raises:
             SurroundingsError: another run has taken over.
@@ -100,7 +126,7 @@ class Writer:
             before = _read(old)
             if before.fence != self.fence:
                 return None
-            return _written(Current(build_id, sha256, before.fence))
+            return _written(before.turned_to(build_id, sha256, back))
 
         if not self._exchanged(CURRENT, changed):
             raise SurroundingsError(
@@ -215,16 +241,16 @@ def append(store: Store, line: Mapping[str, Any], single: bool) -> None:
 
 def listed(store: Store) -> list[Version]:
     """Every version; the current one first, then the one that was current last, and so on."""
-    order, withdrawn = versions.events(read_history(store))
-    now = current(store).build_id
+    now = current(store)
+    order = {name: -place for place, name in enumerate((now.build_id, *now.earlier))}
     ids = [name for name in store.names() if _ID.fullmatch(name)]
     found = [
         Version(
             build_id=name,
             folder=Path(f"{store.shown}/{name}"),
-            order=order.get(name, -1),
-            current=name == now,
-            withdrawn=name in withdrawn and name != now,
+            order=order.get(name, -len(order)),
+            current=name == now.build_id,
+            withdrawn=name in now.withdrawn,
             holds=(),
         )
         for name in ids
@@ -249,7 +275,7 @@ def rollback(store: Store, name: str | None) -> tuple[str | None, Version]:
                 f"{store.shown}: version {wanted.build_id[: versions.SHORT]} is not whole.",
                 f"See: pipeline check {store.shown}/{wanted.build_id}",
             )
-        held.point(wanted.build_id, data)
+        held.point(wanted.build_id, data, back=True)
     return before, wanted
 
 

@@ -129,7 +129,7 @@ def _holds(folder: Path, build_id: str) -> tuple[str, ...]:
     return ()
 
 
-def events(lines: list[Mapping[str, object]]) -> tuple[dict[str, int], set[str]]:
+def _events(lines: list[Mapping[str, object]]) -> tuple[dict[str, int], set[str]]:
     """The last line with each version as the current one, and those that a rollback took back."""
     order: dict[str, int] = {}
     withdrawn: set[str] = set()
@@ -154,7 +154,7 @@ def _age(folder: Path) -> tuple[str, int]:
 
 def versions(folder: Path) -> list[Version]:
     """Every version; the current one first, then the one that was current last, and so on."""
-    order, withdrawn = events(history.read(folder))
+    order, withdrawn = _events(history.read(folder))
     now = current_id(folder)
     found = [
         Version(

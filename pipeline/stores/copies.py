@@ -44,10 +44,11 @@ class Copies:
         """
         return transfer.fetch(self.store, name, self.folder / name, sha256)
 
-    def fetch_all(self, folder: Path) -> Path:
-        """Every object, as it is there now, into another folder."""
-        for name in self.store.list():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self.store.fetch(name, target)
-        return folder
+
+def fetch_all(store: Store, folder: Path) -> Path:
+    """Every object, as it is there now, into a folder; one list."""
+    for name in store.list():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        store.fetch(name, target)
+    return folder
