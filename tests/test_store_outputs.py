@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from support import SAMPLES
 
-from pipeline.build import build
-from pipeline.options.config import Config
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.seal import sealed
 from pipeline.publish import lease, store_place, store_versions
 from pipeline.publish.store_place import StorePlace
 from pipeline.stores import Store, open_store
@@ -27,22 +26,22 @@ from stages.errors import SurroundingsError, UsageError
 _numbers = itertools.count()
 
 
-def quiet(what: str, done: int, total: int) -> None:
-    """No progress."""
-
-
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> list[Path]:
-    """Three builds of more and more rows."""
-    lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines(keepends=True)
+def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three folders that are builds as far as a store can tell: files, and a manifest of them."""
     made = []
-    for rows in (3, 6, 9):
-        root = tmp_path_factory.mktemp(f"of-{rows}")
-        (root / "rows.jsonl").write_text("".join(lines[:rows]))
-        data = (str(root / "rows.jsonl"),)
-        config = Config.of("sft", data, "qwen2-1.5b", root / "out", cache_dir=cache_dir, workers=1)
-        build(config, quiet)
-        made.append(root / "out")
+    for number in range(3):
+        folder = tmp_path_factory.mktemp("made") / "out"
+        files = {f"train/data-{shard}.arrow": b"%d" % number * 999 for shard in range(3)}
+        files |= {"serving.json": b"{}", "axolotl/manifest.json": b"%d" % number}
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        key = hashlib.sha256(b"%d" % number).hexdigest()
+        write_json(folder / "manifest.json", sealed({"build_id": key, "files": hashes}))
+        write_json(folder / "run.json", {"started": number})
+        made.append(folder)
     return made
 
 
@@ -173,23 +172,23 @@ def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
     """At each change of the store. Files that arrived are not put again."""
     reader = open_store(address)
     ids = [id_of(one) for one in builds]
-    put(placed(address, tmp_path), builds[0])
+    put(placed(address, tmp_path, 1), builds[0])
     watched.look = lambda: read(reader)
     watched.changes = 0
-    put(placed(address, tmp_path), builds[1])
+    put(placed(address, tmp_path, 1), builds[1])
     total = watched.changes
-    assert total > 15
+    assert total > 15  # files put, and those of the version before removed
     for stop in range(total):
         MemoryFileSystem.store.clear()
         watched.left, watched.look = None, None
-        put(placed(address, tmp_path), builds[0])
+        put(placed(address, tmp_path, 1), builds[0])
         watched.left, watched.look = stop, lambda: read(reader)
         with pytest.raises(KeyboardInterrupt):
-            put(placed(address, tmp_path), builds[1])
+            put(placed(address, tmp_path, 1), builds[1])
         assert read(reader) in ids[:2]
         watched.left, watched.changes = None, 0
         reader.delete("lock")  # of a process that was killed; its lease is another test's
-        put(placed(address, tmp_path), builds[1])
+        put(placed(address, tmp_path, 1), builds[1])
         assert read(reader) == ids[1]
         assert watched.changes <= total + 1
         assert store_versions.whole(reader, ids[1]) is not None
