@@ -80,7 +80,8 @@ def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping
         gather=shared,
         recipe=shared.recipe.fingerprint,
         parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(before(run.output, run.keep), cache) | workspace.found(made, cache),
+        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )

@@ -12,7 +12,7 @@ from pipeline.build.assembly import Assembled
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
 from pipeline.parts.part import PartReport, Work
-from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
 from pipeline.recipe import equal_build
 from stages.files import file_state
 from stages.files.known_hashes import KnownHashes
@@ -27,7 +27,7 @@ def keep(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
             hashes.keep(source.path, source.sha256, source.version.look)
     for number, work in enumerate(works_of(prepared, made.backend)):
         _keep_part(hashes, work, made.reports[number])
-    folder = Place.of(config.run.output, config.run.keep).build(prepared.build_id)
+    folder = place_of(config.run).build(prepared.build_id)
     for shard in assembled.build.manifest.shards:
         path = folder / shard.path
         if shard.path in assembled.seen:
