@@ -35,6 +35,7 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     place = Place.of(prepared.config.run.output, prepared.config.run.keep)
     require_replaceable(prepared, place)
     require_complete(prepared, made)
+    prepared = prepared.having_read(made.reports)
     with Judge(prepared.config) as judge, place.staging() as folder:
         judge.prepare()
         built, assembled = finish_in(
