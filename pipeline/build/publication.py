@@ -38,6 +38,7 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     place = place_of(prepared.config.run)
     require_replaceable(prepared, place)
     require_complete(prepared, made)
+    prepared = prepared.having_read(made.reports)
     with Judge(prepared.config) as judge, place.staging() as folder:
         judge.prepare()
         built, assembled = finish_in(

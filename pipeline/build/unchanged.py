@@ -23,8 +23,8 @@ def keep(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
     config = prepared.config
     hashes = equal_build.known_hashes(config, empty=True)
     for source in prepared.inputs:
-        if source.version is not None and source.version.look is not None:
-            hashes.keep(source.path, source.sha256, source.version.look)
+        if source.version is not None and source.version.state and source.version.settled:
+            hashes.keep(source.path, source.sha256, source.version.state)
     for number, work in enumerate(works_of(prepared, made.backend)):
         _keep_part(hashes, work, made.reports[number])
     folder = place_of(config.run).build(prepared.build_id)
