@@ -17,6 +17,7 @@ from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
+from stages import catalog
 from stages.errors import DataError, PipelineError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def _built(config: Config, report: Report) -> Built:
             raise refusal.kept(error, config) from error
         if found.built is not None:
             return found.built
+        # First of all: an engine's library may not be imported beside threads that import.
+        catalog.load("pipeline.executors", config.run.engine, "pmap")
         judge.start()
         from pipeline.recipe import ahead
 
@@ -54,7 +57,11 @@ def _built(config: Config, report: Report) -> Built:
 
 
 def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
-    """What workers are copies of, where there will be some."""
+    """What workers are copies of, where there will be some; or a connection to where they are."""
+    if config.run.engine == "ray":
+        from pipeline.executors import ray
+
+        return ray.connected(config.run.ray_address, config.run.processes)
     splits = sum(len(source.splits) for source in found.inputs)
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()

@@ -126,6 +126,7 @@ def write_shards(
             run=prepared.config.run,
             report=report,
             what="write",
+            folders=(folder,),
         )
     finally:
         gather.forget()
@@ -160,6 +161,7 @@ def make_shards(
                 run=prepared.config.run,
                 report=report,
                 what="write",
+                folders=(folder,),
             )
         finally:
             gather.forget()
