@@ -127,6 +127,7 @@ def write_shards(
             run=prepared.config.run,
             report=report,
             what="write",
+            folders=(folder,),
         )
     finally:
         gather.forget()
@@ -161,6 +162,7 @@ def make_shards(
                 run=prepared.config.run,
                 report=report,
                 what="write",
+                folders=(folder,),
             )
         finally:
             gather.forget()
