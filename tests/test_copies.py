@@ -130,7 +130,7 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
 
 
 def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path: Path) -> None:
-    """A copy that lives on would hold the pipes of its parent, and whoever reads them would wait."""
+    """A copy that lives on has the pipes of its parent, and whoever reads them waits for it."""
     program = f"""
         import multiprocessing, os, time
         from pathlib import Path

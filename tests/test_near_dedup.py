@@ -123,6 +123,24 @@ def test_the_one_that_stays() -> None:
     used[0] = False
     found = near.doubles([rows], used, 0.8)
     assert (found.dropped.tolist(), found.kept.tolist()) == ([3], [2])
+    tested = np.array([0, 0, 0, 1, 0, 0], bool)  # of named test files, which stay as they are
+    for by in (None, np.array([9.0, 9, 9, 0, 0, 0])):
+        found = near.doubles([rows], np.ones(6, bool), 0.8, by, before=tested)
+        assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
+
+
+def test_a_named_test_file_keeps_its_rows(pipeline: Run, tmp_path: Path) -> None:
+    """Rows of the data that are like one of them are left out, whichever is named first."""
+    rows, copies = _rows()
+    tested = tmp_path / "exam.jsonl"
+    tested.write_text("".join(json.dumps(rows[n - 1]) + "\n" for n in sorted(copies)))
+    data = [row for n, row in enumerate(rows, 1) if n not in copies]
+    for one in data:  # other questions, or they would be left out for asking what the exam asks
+        one["prompt"] = one["prompt"][::-1]
+    words = ("--near-dedup", "0.3", "--test", tested)
+    manifest = _build(pipeline, tmp_path / "out", data, *words)
+    assert manifest["splits"]["test"]["examples"] == len(copies)
+    assert {one["kept"].partition(":")[0] for one in _listed(tmp_path / "out")} == {"exam.jsonl"}
 
 
 GROUPED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=14)

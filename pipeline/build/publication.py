@@ -10,6 +10,7 @@ from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
 from pipeline.build.preparation import Prepared
+from pipeline.build.shards import workspace_of
 from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
@@ -20,6 +21,7 @@ from pipeline.manifest.records import RUN
 from pipeline.publish import failed, publish
 from pipeline.publish.place import Place
 from pipeline.publish.places import place_of
+from pipeline.shards import workspace
 from pipeline.verdict.judge import Judge
 from stages.errors import DataError
 
@@ -36,6 +38,7 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     place = place_of(prepared.config.run)
     require_replaceable(prepared, place)
     require_complete(prepared, made)
+    prepared = prepared.having_read(made.reports)
     with Judge(prepared.config) as judge, place.staging() as folder:
         judge.prepare()
         built, assembled = finish_in(
@@ -46,13 +49,14 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
 
 
 def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
-    """Keep the hashes of a build that has just been published, for the next one.
+    """Keep the hashes of a build that has just been published, for the next; its workspace goes.
 
     Raises:
         KeyboardInterrupt: from here on an interruption says that the build is there.
     """
     try:
         unchanged.keep(prepared, made, assembled)
+        workspace.remove(workspace_of(prepared))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{prepared.config.run.shown} has the new build") from None
 

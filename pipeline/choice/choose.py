@@ -50,12 +50,22 @@ def _leave_out_evaluations(options: PlanOptions, examples: PlannedExamples, fate
     _drop(fate, asked, Fate.CONTAMINATED)
 
 
-def _near(options: PlanOptions, examples: PlannedExamples, fate: Fates) -> NearDoubles | None:
-    """The examples that are like another of those that are left; they are left out."""
+def _near(
+    options: PlanOptions,
+    examples: PlannedExamples,
+    fate: Fates,
+    test: npt.NDArray[np.bool_] | None,
+) -> NearDoubles | None:
+    """The examples that are like another of those that are left; they are left out.
+
+    Args:
+        test: the examples of named test files, which no other row takes the place of.
+    """
     if examples.signatures is None:
         return None
     used = np.equal(fate, Fate.USED)
-    found = near.doubles(examples.signatures, used, options.near_dedup, examples.score)
+    limit, score = options.near_dedup, examples.score
+    found = near.doubles(examples.signatures, used, limit, score, before=test)
     fate[found.dropped] = Fate.NEAR_DUPLICATE
     return found
 
@@ -170,7 +180,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     duplicate[equal[0]] = True
     if options.dedup:
         _drop(fate, duplicate, Fate.DUPLICATE)
-    alike = _near(options, examples, fate)
+    alike = _near(options, examples, fate, test)
     # Only now: what is dropped is no part of a side's share.
     if test is None:
         test = _in_test(options, examples, np.equal(fate, Fate.USED))

@@ -162,16 +162,21 @@ def doubles(
     used: npt.NDArray[np.bool_],
     limit: float,
     score: npt.NDArray[np.float64] | None = None,
+    before: npt.NDArray[np.bool_] | None = None,
 ) -> NearDoubles:
     """Of the examples that are used, those that are in a cluster with another that stays.
 
     Args:
         score: the one with the highest stays, of several the first; NaN is the lowest. By default
             the first in input order stays.
+        before: examples that stay before all others, whatever their score.
     """
     candidates = np.flatnonzero(used)
     cluster = clusters(parts, limit)[candidates]
-    order = np.lexsort((cluster,) if score is None else (-score[candidates], cluster))
+    # The last key counts first, and the sort is stable.
+    by_score = () if score is None else (-score[candidates],)
+    by_side = () if before is None else (~before[candidates],)
+    order = np.lexsort((*by_score, *by_side, cluster))
     begins = np.ones(len(order), bool)
     begins[1:] = cluster[order][1:] != cluster[order][:-1]
     stays = np.empty(len(order), np.int64)

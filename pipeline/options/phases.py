@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pipeline.manifest.drifts import DRIFTS
+from pipeline.manifest.drifts import DRIFTS, require_limits
 from pipeline.options import many_values as many
 from pipeline.options import overlaps
 from pipeline.options import path_values as paths
@@ -309,18 +309,16 @@ class RunOptions(Output):
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
-    engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
+    engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
+    ray_address: str | None = option(None, v.Text("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
 
     def __post_init__(self) -> None:
-        for name, limit in self.drift.items():
-            if name not in DRIFTS or not 0 <= limit < float("inf"):
-                raise UsageError(
-                    f"--drift {name}={limit:g} is not a limit.",
-                    f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
-                )
+        require_limits(self.drift)
+        if self.ray_address is not None and self.engine != "ray":
+            raise UsageError("--ray-address is for --engine ray.", "Add --engine ray.")
 
 
     @property

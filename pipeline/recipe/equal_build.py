@@ -64,7 +64,7 @@ def look(config: Config) -> Look:
     place = place_of(config.run)
     files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
-        return Look(place, tuple(scan(config, files)), None)
+        return Look(place, tuple(scan(config, files, hash_now=False)), None)
     hashes = known_hashes(config)
     known = [hashes.of(file.path) for file in files]
     if all(known) and place.before.exists():
@@ -79,9 +79,9 @@ def look(config: Config) -> Look:
 
 def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownHashes) -> Look:
     began, before = time.time_ns(), {file.path: identity(file.path) for file in files}
-    inputs = tuple(scan(config, files))
+    inputs = tuple(scan(config, files, hash_now=False))
     there = None
-    if place.before.exists():
+    if place.before.exists() and all(one.sha256 for one in inputs):
         key = _identify(config, [_named(one) for one in inputs])
         there = up_to_date(place, key, hashes)
     if there is None:
@@ -103,6 +103,16 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
     name = hashlib.sha256(os.fsencode(target)).hexdigest()
     path = config.run.cache_dir / "hashes" / f"{name}.json"
     return KnownHashes(path, trusted=not (empty or config.run.verify))
+
+
+def found_late(config: Config, place: Place, key: str) -> Built | None:
+    """The equal build, where the inputs were hashed only when their parts were made.
+
+    Raises:
+        UsageError, DataError: see ``_built``.
+    """
+    there = up_to_date(place, key, known_hashes(config)) if place.before.exists() else None
+    return None if there is None else _built(config, place, there)
 
 
 def _built(config: Config, place: Place, there: Build) -> Built:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.files import bounds, content, file_version
+from stages.files import bounds, content, cutting
 from stages.files.content import Source
+from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
 from stages.readers.arrow import damaged
 
@@ -28,26 +28,30 @@ class _Parquet:
     suffixes = (".parquet",)
 
     def splits(self, path: str) -> list[Split]:
-        version = file_version.take(path)
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        path = version.path
         try:
-            meta = _opened(version.open()).metadata
+            with version.open() as source:
+                meta = _opened(source).metadata
         except SurroundingsError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
         bounds.require_rows(path, meta.num_rows, version.size)
-        splits = (
+        return [
             Split(
                 path,
                 start=group,
                 stop=group + 1,
-                sha256=version.sha256,
+                sha256="",
                 reader=self.name,
                 piece=group,
+                version=version,
             )
             for group in range(meta.num_row_groups)
-        )
-        return [replace(split, version=version) for split in splits]
+        ]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)
