@@ -664,16 +664,18 @@ def test_an_address_that_cannot_be_written_is_a_usage_error(
     assert (ran.status, says in ran.err) == (2, True), ran.err
 
 
-def test_an_address_is_no_output(pipeline: Run, tmp_path: Path) -> None:
-    """A path of that name would be a folder called ``s3:``."""
+def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) -> None:
+    """A path of that name would be a folder called ``s3:``. Builds can go into stores, but not to
+    the hub or the web."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     (tmp_path / "r.toml").write_text(
-        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["{data}"]\noutput = "gs://bucket/x"\n'
+        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["{data}"]\noutput = "https://bucket/x"\n'
     )
     shared = ("--model", "qwen2-1.5b")
     for command in (
-        ("run", "sft", data, *shared, "-o", "s3://bucket/x"),
-        ("plan", "sft", data, *shared, "-o", "s3://bucket/x"),
+        ("run", "sft", data, *shared, "-o", "hf://somebody/x"),
+        ("plan", "sft", data, *shared, "-o", "file:///bucket/x"),
+        ("run", "sft", data, *shared, "--until", "normalize", "-o", "s3://bucket/x"),
         ("run", "sft", data, *shared, "-o", "x", "--data-docs", "s3://bucket/x"),
         ("build", "r.toml"),
         ("plan", "r.toml"),
@@ -684,7 +686,7 @@ def test_an_address_is_no_output(pipeline: Run, tmp_path: Path) -> None:
         ran = pipeline(*command)
         assert ran.status == 2, command
         assert "is an address" in ran.err
-        elsewhere = "--data-docs" in command or "stage" in command
+        elsewhere = {"--data-docs", "--until", "stage"} & {*map(str, command)}
         assert elsewhere or "pipeline publish DIR" in ran.err
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
 
