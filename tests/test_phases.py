@@ -19,13 +19,17 @@ from pipeline.build import (
     finish,
     join,
     make_parts,
+    make_shards,
     missing,
+    plan,
     prepare,
 )
 from pipeline.build.parts import REFERENCE
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.recipe import declared, recipe
+from pipeline.shards import gather
+from pipeline.shards import plan as laid
 from pipeline.verdict.judge import Judge
 from stages.errors import DataError, ParityError, PipelineError, UsageError
 
@@ -38,7 +42,7 @@ OPTIONS = {"dedup": True, "shuffle": True, "seed": 5, "test_size": 0.2, "max_len
 START = """
 import pickle
 from pathlib import Path
-from pipeline.build import finish, join, make_parts, prepare
+from pipeline.build import finish, join, make_parts, make_shards, plan, prepare
 from pipeline.options.table import config_of
 
 def silent(what, done, total):
@@ -119,6 +123,12 @@ def test_four_processes_make_the_build_of_one(
         run(f"store({name!r}, make_parts(stored('prepared'), silent, {numbers}))")
         assert len(list(cache.rglob("*.arrow"))) == before + 2
     assert not (tmp_path / "apart").exists()
+    run(
+        "made = join([stored('odd'), stored('even')])\n"
+        "prepared = stored('prepared')\n"
+        "assert make_shards(prepared, plan(prepared, made), silent, [0]) == 1"
+    )
+    assert len(list((cache / "builds").rglob("*.arrow"))) == 1
     run("finish(stored('prepared'), join([stored('odd'), stored('even')]), silent)")
     options = [word for name in ("seed", "test_size", "max_length") for word in _given(name)]
     ran = pipeline(
@@ -128,6 +138,7 @@ def test_four_processes_make_the_build_of_one(
     one = _files(tmp_path / "one")
     assert len(one) > 12
     assert _files(tmp_path / "apart") == one
+    assert not (cache / "builds").exists()
     record = json.loads((tmp_path / "apart" / "run.json").read_bytes())
     assert record["seconds"] > 0
     assert [path.name for path in tmp_path.glob(".apart*")] == []
@@ -135,6 +146,76 @@ def test_four_processes_make_the_build_of_one(
 
 def _given(name: str) -> tuple[str, str]:
     return f"--{name.replace('_', '-')}", str(OPTIONS[name])
+
+
+@pytest.fixture
+def many_shards(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Shards are small; gives the paths of those that are made."""
+    monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
+    paths: list[str] = []
+    make = gather.make_shard
+
+    def made(shared: Any, shard: Any) -> Any:
+        paths.append(shard.path)
+        return make(shared, shard)
+
+    monkeypatch.setattr(gather, "make_shard", made)
+    return paths
+
+
+def test_shards_that_others_made_are_taken_over(
+    config: Config, tmp_path: Path, many_shards: list[str]
+) -> None:
+    """Two ranks make some of the shards, one twice; the build makes the others, and is the same."""
+    config = config.but(**OPTIONS, layout="ragged")
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    planned = _stored(plan(prepared, made))
+    every = list(range(planned.n_shards))
+    assert len(every) > 4
+    mine, others = every[1::3], every[2::3]
+    assert make_shards(prepared, planned, _silent, mine) == len(mine)
+    assert make_shards(_stored(prepared), _stored(planned), _silent, [*mine[:1], *others]) == len(
+        others
+    )
+    assert len(many_shards) == len(mine) + len(others)
+    many_shards.clear()
+    finish(prepared, made, _silent)
+    assert len(many_shards) == len(every[0::3])
+    assert not (config.run.cache_dir / "builds").exists()
+    build(config.but(output=tmp_path / "at_once"), _silent)
+    assert _files(tmp_path / "at_once") == _files(tmp_path / "out")
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone", "forgotten", "cut off"])
+def test_a_shard_that_is_not_as_it_was_made_is_made_again(
+    harm: str, config: Config, tmp_path: Path, many_shards: list[str]
+) -> None:
+    """Whatever happens to the workspace, the build is the same."""
+    config = config.but(layout="ragged")
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    planned = plan(prepared, made)
+    every = planned.n_shards
+    assert make_shards(prepared, planned, _silent) == every
+    many_shards.clear()
+    workspace = config.run.cache_dir / "builds" / prepared.build_id
+    shard = sorted(workspace.glob("*.arrow"))[1]
+    if harm == "damaged":
+        data = bytearray(shard.read_bytes())
+        data[len(data) // 2] ^= 1
+        shard.write_bytes(data)
+    elif harm == "gone":
+        shard.unlink()
+    elif harm == "cut off":
+        shard.write_bytes(shard.read_bytes()[:-100])
+    else:
+        sha256 = shard.stem.partition(".")[2]
+        (config.run.cache_dir / "shards" / sha256[:2] / f"{sha256}.json").unlink()
+    finish(prepared, made, _silent)
+    assert len(many_shards) == 1
+    build(config.but(output=tmp_path / "at_once"), _silent)
+    assert _files(tmp_path / "at_once") == _files(tmp_path / "out")
 
 
 def test_one_difference_turns_all_processes_to_the_reference(
@@ -230,9 +311,12 @@ def test_another_version_makes_no_parts_of_a_stored_build(
     """Its parts would be others, and so would the id that the manifest has."""
     prepared = prepare(config)
     made = make_parts(prepared, _silent)
+    planned = plan(prepared, made)
     monkeypatch.setattr(declared, "code_version", lambda: "another")
     for phase in (
         lambda: make_parts(prepared, _silent),
+        lambda: plan(prepared, made),
+        lambda: make_shards(prepared, planned, _silent),
         lambda: finish(prepared, made, _silent),
     ):
         with pytest.raises(UsageError, match="prepared by another version"):

@@ -21,7 +21,8 @@ from support import SAMPLES, Ran, read_manifest
 
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.sources import hub, locate, remote
+from pipeline.sources import hub, locate
+from pipeline.stores import filesystem
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 
@@ -154,7 +155,7 @@ def site() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "PAUSE", 0.0)
+    monkeypatch.setattr(filesystem, "PAUSE", 0.0)
 
 
 def test_a_remote_folder_is_read_in_a_stable_order(tmp_path: Path, memory: Any) -> None:
@@ -246,7 +247,7 @@ def test_what_is_not_there_and_what_does_not_answer(tmp_path: Path, site: Any, m
     site.status = 503
     with pytest.raises(SurroundingsError, match="503"):
         scanned(tmp_path, f"{site.url}/busy.jsonl")
-    assert len([asked for asked in site.asked if "busy" in asked]) >= remote.ATTEMPTS
+    assert len([asked for asked in site.asked if "busy" in asked]) >= filesystem.ATTEMPTS
     with pytest.raises(SurroundingsError, match=r"127\.0\.0\.1:9/x"):
         scanned(tmp_path, "http://user:word@127.0.0.1:9/x.jsonl?X-Amz-Signature=abc")
 
@@ -254,7 +255,7 @@ def test_what_is_not_there_and_what_does_not_answer(tmp_path: Path, site: Any, m
 def test_secrets_stay_out_of_messages() -> None:
     """User names, passwords and signatures in addresses are never repeated."""
     text = "GET https://me:pass@host/a.jsonl?X-Amz-Signature=abc, 'https://host/b?token=xyz' failed"
-    said = remote.redacted(text)
+    said = filesystem.redacted(text)
     assert not any(secret in said for secret in ("me:", "pass", "abc", "xyz"))
     assert "https://host/a.jsonl" in said
 

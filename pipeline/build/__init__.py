@@ -1,13 +1,18 @@
 """The spine: inputs to parts, parts to shards, shards to a published build.
 
-Four phases, each in its file: ``preparation``, ``parts``, ``assembly`` and ``publication``. Each
-takes and returns records that can be pickled, so that a build can go on in another process ::
+Six phases, each in its file: ``preparation``, ``parts``, ``planning``, ``shards``, ``assembly`` and
+``publication``. Each takes and returns records that can be pickled, so that a build can go on in
+another process ::
 
     prepared = prepare(config)                                    # one process
     made = make_parts(prepared, report, numbers=[0, 2, 4])        # others, each some of the splits
-    built = finish(prepared, join([made, *made_elsewhere]), report)    # one again
+    made = join([made, *made_elsewhere])
+    planned = plan(prepared, made)                                # one, or each of the next
+    make_shards(prepared, planned, report, numbers=[1, 3])        # others, each some of the shards
+    built = finish(prepared, made, report)                        # one again
 
-as long as all of them have the same cache, inputs and version. ``build`` runs all of it at once.
+as long as all of them have the same cache, inputs and version. To make shards apart is a choice:
+``finish`` makes those that nobody has made. ``build`` runs all of it at once.
 
 A build is made in a staging directory under the output's lock. The manifest is written last, and
 only after every shard, read back from the disk, has passed every critical invariant.
@@ -15,12 +20,16 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pipeline.build import refusal
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
+from pipeline.build.planning import Planned, plan
 from pipeline.build.preparation import Prepared, prepare, refuse_early
 from pipeline.build.publication import finish, finish_in, remember, require_replaceable
+from pipeline.build.shards import make_shards
 from pipeline.build_dir.built import Built
 from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
@@ -33,6 +42,7 @@ __all__ = [
     "Assembled",
     "Built",
     "MadeParts",
+    "Planned",
     "Prepared",
     "Report",
     "assemble",
@@ -41,8 +51,11 @@ __all__ = [
     "join",
     "make",
     "make_parts",
+    "make_shards",
     "missing",
+    "plan",
     "prepare",
+    "refuse_early",
 ]
 
 
@@ -69,8 +82,18 @@ def look(config: Config) -> Look:
         raise refusal.kept(error, config) from error
 
 
-def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
+def make(
+    config: Config,
+    found: Look,
+    judge: Judge,
+    report: Report,
+    *,
+    parts: Callable[[Prepared, Report], MadeParts] = make_parts,
+) -> Built:
     """The same where no equal build was found.
+
+    Args:
+        parts: gives the parts of all splits.
 
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
@@ -84,7 +107,7 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
     except DataError as error:
         raise refusal.kept(error, config) from error
     with place.staging() as folder:
-        made = make_parts(prepared, report)
+        made = parts(prepared, report)
         if not prepared.is_read:
             prepared = prepared.having_read(made.reports)
             equal = equal_build.found_late(config, place, prepared.build_id)

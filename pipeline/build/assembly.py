@@ -1,4 +1,4 @@
-"""Third phase: parts to a whole build in a staging directory, judged by what is read back of it."""
+"""Fifth phase: a whole build in a staging directory, judged by what is read back of it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,22 @@ from expectations.audits import AuditResult, require
 from expectations.verdict import Verdict
 from pipeline import card
 from pipeline import report as report_page
-from pipeline.build import description
+from pipeline.build import description, planning
 from pipeline.build.audits import audit, in_lines
 from pipeline.build.description import Outcome
 from pipeline.build.parallel import Report
-from pipeline.build.parts import MadeParts, works_of
+from pipeline.build.parts import MadeParts
+from pipeline.build.planning import Planned, lines_of_part
 from pipeline.build.preparation import Prepared
-from pipeline.build.shards import lines_of_parts, pieces_of, sources_of, write_dataset, write_shards
+from pipeline.build.shards import write_dataset, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
-from pipeline.choice import filters, scores
-from pipeline.choice.examples import PlannedExamples, read_examples, rows_left_out
-from pipeline.choice.filters import Filtered
+from pipeline.choice import filters
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
-from pipeline.options.config import Config
-from pipeline.parts.part import PartReport, Work
-from pipeline.shards import dedup, margins
-from pipeline.shards import plan as planning
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
-from pipeline.shards.margins import Margins
 from pipeline.shards.measured import METRICS
-from pipeline.shards.plan import ShardPlan
 from pipeline.trainers import exporting
 from pipeline.verdict import contaminated, data_docs, gate, near_duplicates, rejects
 from pipeline.verdict.gate import Evidence
@@ -59,17 +52,6 @@ class Assembled:
     build: Build
     verdict: Verdict
     seen: Mapping[str, FileState]
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What goes into the shards, and what became of the rows that do not."""
-
-    works: list[Work]
-    reports: list[PartReport]
-    plan: ShardPlan
-    ledger: Ledger
-    filtered: Filtered | None = None
 
 
 def require_rows(prepared: Prepared, made: MadeParts) -> None:
@@ -97,49 +79,19 @@ def assemble(
             audit fails.
         GateError: something could not be judged.
     """
-    prepared = prepared.encoded_by(made.backend)
-    works = works_of(prepared, made.backend)
-    reports = [made.reports[number] for number in range(len(works))]
-    sources = sources_of(prepared, works, reports)
-    examples, filtered = _examples(prepared.config, works, reports, sources)
-    if prepared.config.plan.dedup:
-        dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    plan = planning.make_plan(prepared.config, examples)
-    rated = margins.of_parts(prepared.recipe.task.kind, works, plan)
-    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_parts(plan, reports))
-    planned = _Planned(works, reports, plan=plan, ledger=ledger, filtered=filtered)
-    _refuse_too_many(prepared, planned)
-    shards = write_shards(
-        prepared,
-        plan,
-        folder,
-        parts=reports,
-        sources=sources,
-        with_margin=bool(rated and rated.present),
-        tables=judge.wants_tables,
-        report=report,
-    )
+    planned = planning.plan(prepared, made)
+    prepared = prepared.encoded_by(planned.backend)
+    works, sources = planned.works, planned.sources
+    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_part)
+    _refuse_too_many(prepared, planned, ledger)
+    shards = write_shards(prepared, planned, folder, report)
     write_dataset(folder, prepared, shards)
-    outcome = _listed(_outcome(prepared, planned, shards, rated), folder, sources)
+    outcome = _listed(_outcome(prepared, planned, shards, ledger), folder, sources)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
     build = _completed(outcome, folder, verdict, audits)
     return Assembled(build, verdict, _unwritten(folder, shards))
-
-
-def _examples(
-    config: Config, works: list[Work], reports: list[PartReport], sources: Sequence[PartSource]
-) -> tuple[PlannedExamples, Filtered | None]:
-    """What is chosen from, and what filters leave out of it."""
-    pieces = pieces_of(works, reports, sources)
-    filtered = filters.over_parts(config, pieces)
-    examples = replace(
-        read_examples(works, reports, config),
-        filtered=None if filtered is None else filtered.by,
-        score=scores.over_parts(config, pieces),
-    )
-    return examples, filtered
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
@@ -148,19 +100,19 @@ def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileSta
     return {path: state for path, state in found.items() if file_state.of(folder / path) == state}
 
 
-def _refuse_too_many(prepared: Prepared, planned: _Planned) -> None:
+def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> None:
     rows: Counter[int] = Counter()
     for work, report in zip(planned.works, planned.reports, strict=True):
         rows[work.source] += report.rows - report.filtered
-    kept = int(planned.plan.kept.sum())
+    kept = planned.outline.counts.kept
     if planned.filtered is not None and planned.filtered.by.any() and not kept:
         raise filters.nothing_left(planned.filtered)
-    refuse_too_many(planned.ledger, rows=rows, left=kept, config=prepared.config)
+    refuse_too_many(ledger, rows=rows, left=kept, config=prepared.config)
 
 
 def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Outcome:
     """The same, after what was left out for being like something else was written down."""
-    recipe, plan = outcome.recipe, outcome.plan
+    recipe, plan = outcome.recipe, outcome.chosen
     return replace(
         outcome,
         decontamination=contaminated.write(folder, recipe.config, plan, sources),
@@ -169,21 +121,19 @@ def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Ou
 
 
 def _outcome(
-    prepared: Prepared, planned: _Planned, shards: list[ShardReport], rated: Margins | None
+    prepared: Prepared, planned: Planned, shards: list[ShardReport], ledger: Ledger
 ) -> Outcome:
-    examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
         recipe=prepared.recipe,
         inputs=list(prepared.inputs),
         parts=planned.reports,
         rows_of_input=[sum(rows) for rows in by_input],
-        plan=planned.plan,
+        outline=planned.outline,
+        chosen=planned.plan,
         shards=shards,
-        ledger=planned.ledger,
+        ledger=ledger,
         filtered=planned.filtered,
-        margins=rated,
-        rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 
 

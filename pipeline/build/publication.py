@@ -10,6 +10,7 @@ from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
 from pipeline.build.preparation import Prepared
+from pipeline.build.shards import workspace_of
 from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built
@@ -19,6 +20,8 @@ from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN
 from pipeline.publish import failed, publish
 from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
+from pipeline.shards import workspace
 from pipeline.verdict.judge import Judge
 from stages.errors import DataError
 
@@ -32,7 +35,7 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
         UsageError: the output is not ours to replace, or parts are missing.
         PipelineError: see ``assemble``; the old build, if any, is untouched.
     """
-    place = Place.of(prepared.config.run.output, prepared.config.run.keep)
+    place = place_of(prepared.config.run)
     require_replaceable(prepared, place)
     require_complete(prepared, made)
     prepared = prepared.having_read(made.reports)
@@ -46,15 +49,16 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
 
 
 def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
-    """Keep the hashes of a build that has just been published, for the next one.
+    """Keep the hashes of a build that has just been published, for the next; its workspace goes.
 
     Raises:
         KeyboardInterrupt: from here on an interruption says that the build is there.
     """
     try:
         unchanged.keep(prepared, made, assembled)
+        workspace.remove(workspace_of(prepared))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
+        raise KeyboardInterrupt(f"{prepared.config.run.shown} has the new build") from None
 
 
 def finish_in(
@@ -119,7 +123,7 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: P
     replaced = place.build(written.build_id)
     left = publish.left_by_tools(replaced) if replaced.exists() else ()
     removed, notes = place.publish(folder, written.build_id)
-    failed.clear(config.run.output)
+    failed.clear(config.run.place)
     there = Build(place.shown(written.build_id), written)
     return Built(
         there,

@@ -1,8 +1,12 @@
-"""From the plan to the shards of a dataset directory."""
+"""Fourth phase: the plan to shards, in one process or in several, now or later.
+
+Shards go where the build is assembled, or into its workspace in the cache, by processes that make
+some of them each. A build that is assembled later takes over what lies there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
@@ -10,65 +14,21 @@ import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
 from pipeline.build.parallel import Report, in_parallel
+from pipeline.build.planning import Planned
 from pipeline.build.preparation import Prepared
-from pipeline.choice.values import Piece
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
-from pipeline.parts.part import PartReport, Work
+from pipeline.parts.part import PartReport
 from pipeline.publish.place import before
 from pipeline.recipe import equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import gather, kept
-from pipeline.shards.collect import PartSource
+from pipeline.shards import gather, kept, workspace
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.plan import ShardPlan
 from stages import formats
-from stages.columns import Ints
-
-
-def sources_of(
-    prepared: Prepared, works: Sequence[Work], reports: Sequence[PartReport]
-) -> list[PartSource]:
-    """Where each part's examples come from: its file, and the line of it at which it starts."""
-    sources = []
-    for source, numbers in zip(prepared.inputs, prepared.of_inputs(range(len(works))), strict=True):
-        line = 0
-        for number in numbers:
-            path = str(works[number].path)
-            sources.append(PartSource(path, source.name, line, source.source_name))
-            line += reports[number].lines
-    return sources
-
-
-def pieces_of(
-    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
-) -> list[Piece]:
-    """The parts, as filters and the choice among equal examples read them."""
-    return [
-        Piece(
-            path=work.path,
-            name=source.name,
-            first_line=source.first_line,
-            source=work.source,
-            unread=frozenset(report.counts.get("unread_rows", ())),
-        )
-        for work, report, source in zip(works, reports, sources, strict=True)
-    ]
-
-
-def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> Iterator[Ints]:
-    """The line of each example in its split, part by part.
-
-    The plan counts lines over all inputs, so the lines of the parts before are taken off again.
-    """
-    before = 0
-    for index, report in enumerate(reports):
-        first, last = plan.examples.starts[index : index + 2]
-        yield plan.examples.row[first:last] - before
-        before += report.lines
 
 
 class _Shards(Sequence[ShardWork]):
@@ -103,63 +63,110 @@ def _named(prepared: Prepared) -> Sources:
     )
 
 
-def _keeping(shared: Gather, parts: Sequence[PartReport]) -> Keeping:
-    """What shards are taken over by."""
+def workspace_of(prepared: Prepared) -> Path:
+    """Where processes leave shards of a build that is assembled later."""
+    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
+
+
+def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping:
+    """What shards are taken over by.
+
+    Args:
+        made: the build's workspace.
+    """
     run = shared.recipe.config.run
     cache = run.cache_dir / kept.FOLDER
     return Keeping(
         gather=shared,
         recipe=shared.recipe.fingerprint,
         parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(before(run.output, run.keep), cache),
+        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )
 
 
+def _gather(prepared: Prepared, planned: Planned, folder: Path) -> Gather:
+    """What all shards of a build have in common.
+
+    Args:
+        folder: where they are written.
+    """
+    config, rated = prepared.config, planned.outline.counts.margins
+    return Gather(
+        recipe=prepared.recipe,
+        sources=tuple(planned.sources),
+        inputs=_named(prepared),
+        starts=planned.plan.examples.starts,
+        folder=str(folder),
+        width=planned.outline.width,
+        with_margin=bool(rated and rated.present),
+        # The column is stored for all rows or for none.
+        with_weights=any(part.weighted for part in planned.reports),
+        # Somebody's own suite or page is about every row, not only telling ones.
+        tables=bool(config.judge.expectations) or config.run.data_docs is not None,
+    )
+
+
 def write_shards(
-    prepared: Prepared,
-    plan: ShardPlan,
-    folder: Path,
-    *,
-    parts: Sequence[PartReport],
-    sources: Sequence[PartSource],
-    with_margin: bool,
-    tables: bool,
-    report: Report,
+    prepared: Prepared, planned: Planned, folder: Path, report: Report
 ) -> list[ShardReport]:
     """Write every shard, read it back and judge it; numbers of it lie in ``folder / METRICS`` then.
 
-    Args:
-        parts: what was counted in each; sources: where each is and what its rows are called.
-        with_margin: some pair of the build has a margin.
-        tables: write whole tables of metrics there too.
+    Shards that lie in the workspace, or in the build that this one replaces, are taken over.
     """
-    recipe = prepared.recipe
-    shared = Gather(
-        recipe=recipe,
-        sources=tuple(sources),
-        inputs=_named(prepared),
-        starts=plan.examples.starts,
-        folder=str(folder),
-        width=plan.width,
-        with_margin=with_margin,
-        # The column is stored for all rows or for none.
-        with_weights=any(part.weighted for part in parts),
-        tables=tables,
-    )
+    prepared = prepared.encoded_by(planned.backend)
+    shared = _gather(prepared, planned, folder)
     (folder / METRICS).mkdir()
     try:
         return in_parallel(
             kept.make,
-            _keeping(shared, parts),
-            _Shards(plan),
-            run=recipe.config.run,
+            _keeping(shared, planned.reports, workspace_of(prepared)),
+            _Shards(planned.plan),
+            run=prepared.config.run,
             report=report,
             what="write",
+            folders=(folder,),
         )
     finally:
         gather.forget()
+
+
+def make_shards(
+    prepared: Prepared, planned: Planned, report: Report, numbers: Sequence[int] | None = None
+) -> int:
+    """Make shards into the build's workspace; those that are there already are not made again.
+
+    The build that ``assemble`` or ``finish`` makes of the same cache takes them over.
+
+    Args:
+        numbers: of the shards, below ``planned.n_shards``; None for all.
+
+    Returns:
+        How many were made.
+
+    Raises:
+        UsageError: another version of the program prepared the build.
+        SurroundingsError: the disk is full.
+    """
+    prepared.require_current()
+    prepared = prepared.encoded_by(planned.backend)
+    made, every = workspace_of(prepared), _Shards(planned.plan)
+    with workspace.own(made) as folder:
+        try:
+            new = in_parallel(
+                workspace.make,
+                _keeping(_gather(prepared, planned, folder), planned.reports, made),
+                every if numbers is None else [every[number] for number in numbers],
+                run=prepared.config.run,
+                report=report,
+                what="write",
+                folders=(folder,),
+            )
+        finally:
+            gather.forget()
+    return sum(new)
 
 
 def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:

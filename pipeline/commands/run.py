@@ -43,9 +43,11 @@ def COMMAND() -> None:
 def _until(config: Any, stage: str, in_json: bool) -> None:
     from pipeline.messages.result import BUILT, Result
     from pipeline.messages.session import current
+    from pipeline.options.path_values import require_local
     from pipeline.stagewise.stagewise import run_until
 
     output = config.run.output
+    require_local(output, "-o", build=False)
     if output.suffix != ".arrow":
         output = output.with_name(f"{output.name}.{stage}.arrow")
     refused = run_until(config.but(output=output), stage)

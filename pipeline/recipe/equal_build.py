@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.build_dir import limits
-from pipeline.build_dir.build import Build
+from pipeline.build_dir.build import Build, read_manifest
 from pipeline.build_dir.built import Built
 from pipeline.build_dir.files import UNKNOWN, Difference
 from pipeline.inputs.scan import Input, located, scan, short_names
@@ -20,6 +20,7 @@ from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
 from pipeline.publish import failed, leftovers, publish, versions
 from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
 from pipeline.recipe.declared import declared_fingerprint
 from pipeline.sources import Located, local
 from stages.errors import PipelineError
@@ -60,7 +61,7 @@ def look(config: Config) -> Look:
         UsageError: the output is not ours to replace, or an input does not exist.
         DataError, SurroundingsError: an input is damaged or not readable.
     """
-    place = Place.of(config.run.output, config.run.keep)
+    place = place_of(config.run)
     files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
         return Look(place, tuple(scan(config, files, hash_now=False)), None)
@@ -98,7 +99,7 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
     Args:
         empty: begin anew, without those that were kept before.
     """
-    target = os.path.realpath(config.run.output)
+    target = os.path.realpath(config.run.place)
     name = hashlib.sha256(os.fsencode(target)).hexdigest()
     path = config.run.cache_dir / "hashes" / f"{name}.json"
     return KnownHashes(path, trusted=not (empty or config.run.verify))
@@ -134,12 +135,12 @@ def _built(config: Config, place: Place, there: Build) -> Built:
                 limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
                 limits.require_within(guarded, there, config.run.drift)
             removed, notes = place.turn_to(key)
-    failed.clear(config.run.output)  # of a build that was refused since
+    failed.clear(config.run.place)  # of a build that was refused since
     return Built(
         Build(place.shown(there.manifest.build_id), there.manifest),
         fresh=False,
         left_out=tuple(local.left_out(config.data)),
-        left_by_tools=publish.left_by_tools(there.folder),
+        left_by_tools=() if place.in_store else publish.left_by_tools(there.folder),
         current=place.link,
         removed=removed,
         notes=notes,
@@ -169,6 +170,9 @@ def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | No
     """
     if key is None:
         return None
+    if place.in_store:
+        data = place.manifest_of(key)
+        return None if data is None else Build(place.shown(key), read_manifest(data))
     target = place.build(key)
     try:
         there = Build.open(target)

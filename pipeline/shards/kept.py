@@ -109,7 +109,7 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
         return {}
     found = {}
     for shard in shards:
-        memory = _memory(cache, shard.record.sha256)
+        memory = memory_of(cache, shard.record.sha256)
         with suppress(*_UNREADABLE):
             found[_remembered(memory)["key"]] = Previous(str(shard.path), str(memory))
     return found
@@ -129,11 +129,12 @@ def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
         _unlink(keeping, shard)
     report = gather.make_shard(keeping.gather, shard)
     with suppress(OSError):  # a full cache disk fails no build
-        _remember(keeping, key, report)
+        remember(keeping, key, report)
     return report
 
 
-def _memory(cache: Path, sha256: str) -> Path:
+def memory_of(cache: Path, sha256: str) -> Path:
+    """Where the cache remembers what was measured of a shard."""
     return cache / sha256[:2] / f"{sha256}.json"
 
 
@@ -221,8 +222,13 @@ def _unlink(keeping: Keeping, shard: ShardWork) -> None:
         path.unlink(missing_ok=True)
 
 
-def _remember(keeping: Keeping, key: str, report: ShardReport) -> None:
-    memory = _memory(Path(keeping.cache), report.sha256)
+def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
+    """Keep what was measured of a shard, for a build that takes it over.
+
+    Raises:
+        OSError: the cache cannot be written to.
+    """
+    memory = memory_of(Path(keeping.cache), report.sha256)
     memory.parent.mkdir(parents=True, exist_ok=True)
     hashes = {}
     for name, path in files_of(Path(keeping.gather.folder) / METRICS, report.path).items():

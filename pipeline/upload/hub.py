@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.card import CARD
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
-from pipeline.sources import remote
+from pipeline.stores.filesystem import redacted
 from pipeline.upload.publication import Piece, Publication
 from pipeline.upload.sent import Report, Sent
 from stages.errors import PipelineError, SurroundingsError, UsageError
@@ -134,7 +134,7 @@ def _reason(error: Exception) -> str:
     from huggingface_hub.errors import HfHubHTTPError
 
     said = error if isinstance(error, HfHubHTTPError) else error.__cause__ or error
-    return remote.redacted(" ".join(str(said).split()))[:300].rstrip(" .:")
+    return redacted(" ".join(str(said).split()))[:300].rstrip(" .:")
 
 
 def _stale(hub: _Hub, there: dict[str, Any], revision: str, wanted: set[str]) -> list[str]:

@@ -24,7 +24,7 @@ from pipeline.card import CARD
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
-from pipeline.sources import remote
+from pipeline.stores.filesystem import redacted
 from pipeline.upload.publication import Piece, Publication
 from pipeline.upload.sent import Report, Sent
 from stages.errors import PipelineError, SurroundingsError, UsageError
@@ -282,7 +282,7 @@ def patiently(shown: str, action: Callable[[], Sent]) -> Sent:
             f"{shown} cannot be written: there is no such bucket or folder.", "Check the address."
         ) from error
     except Exception as error:
-        reason = remote.redacted(" ".join(str(error).split()))[:200]
+        reason = redacted(" ".join(str(error).split()))[:200]
         raise SurroundingsError(
             f"{shown} cannot be written: {type(error).__name__}: {reason}.",
             "Check the connection and your credentials, then publish again; what has arrived is "

@@ -16,7 +16,7 @@ from pipeline.build_dir.build import Build
 from pipeline.card.publisher import Publisher
 from pipeline.check.check import check
 from pipeline.manifest.manifest import Manifest
-from pipeline.sources import remote
+from pipeline.stores.filesystem import filesystem_of, redacted
 from pipeline.upload import folder, hub, store
 from pipeline.upload.held import held, record
 from pipeline.upload.publication import Publication, assemble
@@ -77,11 +77,11 @@ def _place(address: str) -> Place:
         return hub.repository(address)
     if scheme in ("http", "https"):
         raise UsageError(
-            f"{remote.redacted(address)} cannot be written.",
+            f"{redacted(address)} cannot be written.",
             "Give hf://org/name, s3://bucket/path, gs://bucket/path or a folder.",
         )
-    filesystem, root = remote.filesystem_of(address)
-    return store.Store(filesystem, root.rstrip("/"), remote.redacted(address).rstrip("/"))
+    filesystem, root = filesystem_of(address)
+    return store.Store(filesystem, root.rstrip("/"), redacted(address).rstrip("/"))
 
 
 def _require_sound(source: Path, cache_dir: Path) -> Build:
@@ -155,7 +155,7 @@ def publish(
         SurroundingsError: the connection, the credentials, or the bytes that arrived.
     """
     place = _place(address)
-    shown = os.fspath(place) if isinstance(place, Path) else remote.redacted(address)
+    shown = os.fspath(place) if isinstance(place, Path) else redacted(address)
     with held(source, shown) as origin, tempfile.TemporaryDirectory(prefix="publish-") as work:
         build = _require_sound(origin, cache_dir)
         said = replace(publisher, hub=place.name if isinstance(place, hub.Repository) else "")

@@ -1,0 +1,165 @@
+"""The port to the stores that fsspec knows: ``s3://``, ``gs://``, ``abfs://``, ``memory://``."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.stores import Stat
+from pipeline.stores.conditions import Conditions, content_tag, deciding, protocols
+from pipeline.stores.filesystem import with_patience
+from stages.errors import UsageError
+
+# Stores whose folders are only parts of names. To make one there could make a bucket.
+_FLAT = set("s3 s3a gs gcs abfs abfss az adl oci oss r2 memory".split())
+_TAGS = ("ETag", "etag", "md5Hash")
+_TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
+
+
+@dataclass
+class ObjectStore:
+    """A place in a store; see ``stores.Store``.
+
+    Attributes:
+        filesystem: of fsspec; ``root``: the path in it.
+    """
+
+    filesystem: Any
+    root: str
+    shown: str
+
+    @property
+    def conditions(self) -> bool:
+        return deciding(self.filesystem) is not None
+
+    def at(self, name: str) -> str:
+        """The path of an object in the file system."""
+        return posixpath.join(self.root, name)
+
+    def _there(self, name: str) -> str:
+        return f"{self.shown}/{name}"
+
+    def make_folder(self, name: str) -> None:
+        """What an object lies in, where the store has folders."""
+        if not _FLAT.intersection(protocols(self.filesystem)):
+            self.filesystem.makedirs(posixpath.dirname(self.at(name)), exist_ok=True)
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        def got() -> bytes | None:
+            with suppress(FileNotFoundError):
+                content: bytes = self.filesystem.cat_file(self.at(name), start=start, end=end)
+                return content
+            return None
+
+        return with_patience(self._there(name), got)
+
+    def fetch(self, name: str, target: Path) -> bool:
+        def fetched() -> bool:
+            try:
+                self.filesystem.get_file(self.at(name), str(target))
+            except FileNotFoundError:
+                return False
+            return True
+
+        return with_patience(self._there(name), fetched)
+
+    def put(self, name: str, content: bytes) -> None:
+        def sent() -> None:
+            self.make_folder(name)
+            self.filesystem.pipe_file(self.at(name), content)
+
+        with_patience(self._there(name), sent, written=True)
+
+    def put_file(self, name: str, source: Path) -> None:
+        def sent() -> None:
+            self.make_folder(name)
+            self.filesystem.put_file(str(source), self.at(name))
+
+        with_patience(self._there(name), sent, written=True)
+
+    def put_if_absent(self, name: str, content: bytes) -> bool:
+        kind = self._deciding()
+        self.make_folder(name)
+        return with_patience(
+            self._there(name), kind.create, self.filesystem, self.at(name), content, written=True
+        )
+
+    def put_if_match(self, name: str, content: bytes, tag: str) -> bool:
+        kind, path = self._deciding(), self.at(name)
+        return with_patience(
+            self._there(name), kind.replace, self.filesystem, path, content, tag, written=True
+        )
+
+    def _deciding(self) -> Conditions:
+        kind = deciding(self.filesystem)
+        if kind is None:
+            raise UsageError(
+                f"{self.shown} cannot decide between two writers.", "Add --single-writer."
+            )
+        return kind
+
+    def stat(self, name: str) -> Stat | None:
+        def looked() -> Stat | None:
+            self.filesystem.invalidate_cache()
+            with suppress(FileNotFoundError):
+                info = self.filesystem.info(self.at(name))
+                return self._said(info) if info["type"] == "file" else None
+            return None
+
+        return with_patience(self._there(name), looked)
+
+    def list(self, under: str = "") -> Mapping[str, Stat]:
+        def listed() -> dict[str, Stat]:
+            self.filesystem.invalidate_cache()
+            with suppress(FileNotFoundError):
+                found = self.filesystem.find(self.at(under) if under else self.root, detail=True)
+                start = len(self.root) + 1 if self.root else 0
+                return {
+                    path[start:]: self._said(info) for path, info in found.items() if path[start:]
+                }
+            return {}
+
+        return with_patience(self.shown, listed)
+
+    def names(self) -> tuple[str, ...]:
+        def listed() -> tuple[str, ...]:
+            self.filesystem.invalidate_cache()
+            with suppress(FileNotFoundError):
+                found = self.filesystem.ls(self.root, detail=False)
+                return tuple(sorted(posixpath.basename(str(path).rstrip("/")) for path in found))
+            return ()
+
+        return with_patience(self.shown, listed)
+
+    def delete(self, *names: str) -> None:
+        def removed() -> None:
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self.filesystem.rm_file(self.at(name))
+
+        with_patience(self.shown, removed, written=True)
+
+    def _said(self, info: Mapping[str, Any]) -> Stat:
+        tag = next((str(info[key]) for key in _TAGS if info.get(key)), "")
+        if not tag and "memory" in protocols(self.filesystem):
+            tag = content_tag(self.filesystem.cat_file(info["name"]))
+        return Stat(int(info["size"]), tag.strip('"'), _seconds(info))
+
+
+def _seconds(info: Mapping[str, Any]) -> float | None:
+    """When an object was put, in seconds since 1970."""
+    for key in _TIMES:
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str) and value:
+            with suppress(ValueError):
+                return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    return None
