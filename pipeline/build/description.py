@@ -282,6 +282,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             damage=next((part.damage for part in mine if part.damage), None),
             unread=_unread(mine),
             source=source.source_name or None,
+            pieces=source.pieces if source.pieces > 1 else None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )

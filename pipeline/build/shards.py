@@ -51,7 +51,8 @@ def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
         gather=shared,
         recipe=shared.recipe.fingerprint,
         parts=() if planned.shards else tuple(part.sha256 for part in planned.reports),
-        previous=kept.previous(before(run.output, run.keep), cache) | workspace.found(made, cache),
+        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )
@@ -98,6 +99,7 @@ def write_shards(
             run=prepared.config.run,
             report=report,
             what="write",
+            folders=(folder,),
         )
     finally:
         windows.forget()
@@ -132,6 +134,7 @@ def make_shards(
                 run=prepared.config.run,
                 report=report,
                 what="write",
+                folders=(folder,),
             )
         finally:
             windows.forget()
