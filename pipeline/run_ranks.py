@@ -59,7 +59,7 @@ def _workers(config: Config) -> Iterator[None]:
 
         context = ray.connected(config.run.ray_address, config.run.processes)
     elif config.run.engine == "local" and config.run.processes > 1:
-        context = copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
+        context = copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
     with context:
         yield
 
@@ -104,7 +104,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
     from pipeline.build import make_shards, plan, prepare, ranks
 
     prepared = prepare(config)
-    planned = plan(prepared, ranks.joined(prepared))
+    planned = plan(prepared, ranks.joined(prepared), report)
     total = planned.n_shards
     share = rank.share(total)
     new = make_shards(prepared, planned, report, share)
