@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import NAME
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pipeline.shards.plan
-from pipeline.build import build
-from pipeline.options.config import Config
+from pipeline import tasks
+from pipeline.build import build, finish, make_parts, make_shards, plan, prepare, windowed
+from pipeline.choice import doubles
+from pipeline.choice.examples import Numbers, read_numbers
+from pipeline.options.config import Config, PlanOptions
+from pipeline.parts.part import PartReport
+from pipeline.shards import facts, gather
+from pipeline.shards import plan as planning
+from pipeline.shards.collect import PartSource
 from pipeline.windows import window
+from pipeline.windows.layout import Head
+from stages.errors import DataError, UsageError
 from stages.readers import jsonl
 
 Rows = list[dict[str, Any]]
@@ -175,3 +190,180 @@ def test_windows_store_what_one_window_stores(
     _require_same(many, one)
     if options["layout"] != "packed":
         assert _stored(many) == _stored(one)
+
+
+def test_processes_and_their_number_change_nothing(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One, two and three workers; and shards that another process has made of the same plan."""
+    monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)  # as other processes have it
+    data = [shop.write("a.jsonl", _questions(110, 5))]
+    options = {"layout": "packed", "shuffle": True, "dedup": True, "test_size": 0.2}
+    found = []
+    for workers in (1, 2, 3):
+        folder = shop.build("sft", data, f"w{workers}", 3, workers=workers, **options)
+        shards = folder.glob("*/data-*.arrow")
+        found.append({path.relative_to(folder): path.read_bytes() for path in shards})
+    assert found[0] == found[1] == found[2]
+    shop.windows(3)
+    config = shop.config("sft", data, "apart", **options)
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    planned = pickle.loads(pickle.dumps(plan(prepared, made)))
+    assert planned.chosen is None
+    every = range(planned.n_shards)
+    assert make_shards(prepared, planned, _silent, every[::2]) == len(every[::2])
+    assert make_shards(prepared, plan(prepared, made), _silent, every[::2]) == 0
+    finish(prepared, made, _silent)
+    folder = tmp_path / "apart"
+    shards = {p.relative_to(folder): p.read_bytes() for p in folder.glob("*/data-*.arrow")}
+    assert shards == found[0]
+    assert not (shop.cache / "builds").exists()
+
+
+def test_windows_that_did_not_change_keep_their_shards(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are added at the end change the last window alone."""
+    rows = _questions(150, 7)
+    data = [shop.write("a.jsonl", rows[:-20])]
+    before = shop.build("sft", data, "out", 3, layout="packed")
+    first = {path.read_bytes() for path in before.glob("train/*.arrow")}
+    made: list[str] = []
+    make = gather.make_shard
+    monkeypatch.setattr(gather, "make_shard", lambda s, w: made.append(w.path) or make(s, w))
+    shop.write("a.jsonl", rows)
+    again = shop.build("sft", data, "out", 3, layout="packed")
+    shards = list(again.glob("train/*.arrow"))
+    assert 0 < len(made) < len(shards) / 2
+    assert len(first & {path.read_bytes() for path in shards}) == len(shards) - len(made)
+
+
+def test_equal_examples_of_two_windows_are_not_put_apart(shop: Shop) -> None:
+    """A column that puts them on both sides is refused, whichever windows they are in."""
+    rows = [
+        {"question": f"q{i % 40}", "answer": f"so {i % 40}", "of": f"{i // 40}"} for i in range(120)
+    ]
+    data = [shop.write("a.jsonl", rows)]
+    options = {"layout": "ragged", "test_size": 0.4, "group_by": "of", "seed": 1}
+    said = []
+    for parts in (64, 2):
+        with pytest.raises(DataError, match="equal to an example on the other side") as caught:
+            shop.build("sft", data, f"out{parts}", parts, **options)
+        said.append(caught.value.what)
+    assert said[0] == said[1]
+
+
+def test_a_digest_that_two_windows_share_is_looked_into(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--dedup`` leaves nothing out for its digest alone."""
+    data = [shop.write("a.jsonl", _questions(60, 9))]
+    shop.windows(2)
+    config = shop.config("sft", data, "out", layout="ragged", dedup=True)
+    prepared = prepare(config)
+    made = make_parts(prepared, _silent)
+    same = np.zeros(1, doubles.DIGEST)[0]
+    read = doubles.digests_of
+
+    def forged(column: pa.ChunkedArray) -> doubles.Digests:
+        found = read(column).copy()
+        found[:1] = same
+        return found
+
+    monkeypatch.setattr(doubles, "digests_of", forged)
+    with pytest.raises(DataError, match="differ, and have the same digest"):
+        plan(prepared, made)
+
+
+@st.composite
+def _many(draw: st.DrawFn) -> tuple[list[list[tuple[int, int, int]]], int]:
+    """Parts of examples, each with a line, a length and what it says; how many make a window."""
+    example = st.tuples(st.integers(0, 5), st.integers(1, 16), st.integers(0, 9))
+    parts = draw(st.lists(st.lists(example, max_size=9), min_size=2, max_size=9))
+    return [sorted(part) for part in parts], draw(st.integers(1, len(parts) - 1))
+
+
+def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numbers]:
+    """The numbers of parts. Examples that say the same have one digest, length and group."""
+    found = []
+    for number, part in enumerate(parts):
+        said = np.array([what for *_, what in part], np.uint64)
+        halves = np.stack([said << np.uint64(60) | said, said], axis=1)
+        length = np.array([1 + what for *_, what in part], np.int32)
+        content = pa.py_buffer(halves.astype("<u8").tobytes())
+        table = pa.table(
+            {
+                "line": np.array([line for line, *_ in part], np.int64),
+                "length": length,
+                "trained": length // 2,
+                "digest": pa.Array.from_buffers(pa.binary(16), len(part), [None, content]),
+                "group": said * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1),
+            }
+        )
+        path = folder / f"{number}.plan"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+            out.write_table(table)
+        found.append(Numbers(str(path), lines=6, examples=len(part)))
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    _many(),
+    st.sampled_from(["packed", "padded", "ragged"]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.4]),
+)
+def test_windows_of_any_size_plan_what_one_memory_plans(
+    tmp_path_factory: pytest.TempPathFactory,
+    many: tuple[list[list[tuple[int, int, int]]], int],
+    layout: str,
+    dedup: bool,
+    test_size: float,
+) -> None:
+    """Every example has the fate and the side that it has in one window, and no count differs but
+    those of packs."""
+    parts, size = many
+    folder = tmp_path_factory.mktemp("numbers")
+    numbers = _written(folder, parts)
+    options = PlanOptions(layout=layout, max_length=16, dedup=dedup, test_size=test_size)
+    fixed = {"workers": 1, "cache_dir": folder}
+    config = replace(Config.of("sft", ("x.jsonl",), NAME, folder / "o", **fixed), plan=options)
+    task = SimpleNamespace(stored=(), kind=tasks.kind_of("sft"))
+    build: Any = SimpleNamespace(config=config, recipe=SimpleNamespace(task=task), inputs=())
+    reports = [PartReport(lines=6, examples=one.examples) for one in numbers]
+    works: Any = [
+        SimpleNamespace(files=SimpleNamespace(plan=Path(one.path)), source=0) for one in numbers
+    ]
+    sources = [PartSource("", f"{at}", 0) for at in range(len(parts))]
+    with mock.patch.object(window, "WINDOW_PARTS", size):
+        windows = window.Windows(works, reports, sources)
+    examples = read_numbers(numbers, config)
+    try:
+        whole = planning.make_plan(config, examples)
+    except UsageError as error:  # nothing to train on
+        with pytest.raises(UsageError, match=error.what[:20]):
+            windowed.in_buckets(build, windows, folder / "plan", _silent)
+        return
+    outline, refs = windowed.in_buckets(build, windows, folder / "plan", _silent)
+    stored: dict[str, list[int]] = {}
+    for ref in refs:
+        head = Head.read(ref.plan)
+        order, sizes = head.numbers(ref)
+        assert sizes.sum() == len(order)
+        stored.setdefault(ref.split, []).extend((order + head.window.first).tolist())
+    wanted = {side.name: side.order.tolist() for side in whole.sides}
+    assert {side: sorted(own) for side, own in stored.items()} == {
+        side: sorted(own) for side, own in wanted.items()
+    }
+    orders = {side.name: side.order for side in whole.sides}
+    known = facts.of(config, examples, whole.choice, orders=orders)
+    assert outline.counts.of_parts.tolist() == known.of_parts.tolist()
+    apart = {"of_parts", "lower_bound", "doubles", "portions"}
+    for one in fields(known):
+        if one.name not in apart:
+            assert getattr(outline.counts, one.name) == getattr(known, one.name), one.name
+    assert outline.rule == whole.choice.rule
+    assert outline.width == whole.width
+    assert known.left_out.total() + known.kept == len(examples)
