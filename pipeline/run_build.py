@@ -33,7 +33,7 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     """``pipeline.build.build``; what it needs is imported when the judge's process has begun, and
     most of it only where something is to be made."""
     with Judge(config) as judge:
-        if not config.run.output.exists():
+        if not config.run.address and not config.run.output.exists():
             judge.start()
         if not config.judge.expectations and config.run.data_docs is None:
             memory.without_pandas()  # which suites of the user, and pages, may need
@@ -103,13 +103,13 @@ def _built_and_shown(
     Raises:
         PipelineError: it is not built.
     """
-    session.paths = {"output": str(config.run.output)}
+    session.paths = {"output": config.run.shown}
     try:
         with following(session, quiet) as report:
             built = recorded(config, lambda: _built(config, report, parts))
         built = replace(built, notes=(*built.notes, *config.notes))
     except DataError:
-        session.paths |= failed.paths_of(config.run.output)
+        session.paths |= failed.paths_of(config.run.place)
         raise
     from pipeline.messages import result
 
@@ -137,13 +137,13 @@ def build_each(
     ended: list[Result] = []
     for config in configs:
         if not quiet and not session.in_lines:
-            click.echo(f"build     {config.run.output}", err=True)
+            click.echo(f"build     {config.run.shown}", err=True)
         try:
             ended.append(_built_and_shown(config, session, quiet, parts))
         except PipelineError as error:
             ended.append(of_error(error, session.paths))
             if not session.in_lines:
-                show(ended[-1], str(config.run.output))
+                show(ended[-1], config.run.shown)
         except BaseException as error:  # an interruption, or a bug: no other build is begun
             session.end(of_builds([*ended, of_error(error, session.paths)], stopped=True))
             raise
@@ -158,7 +158,7 @@ def _summarized(built: Built) -> None:
 
     click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest
-    if manifest.for_:
+    if manifest.for_ and not built.build.address:
         from pipeline.trainers import launch
 
         click.echo(f"train     {launch.command(folder, manifest.for_)}", err=True)

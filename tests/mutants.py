@@ -10,6 +10,7 @@ that a build cannot notice say why, and what notices instead. As a program it pr
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gzip
 import importlib
@@ -22,6 +23,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -232,7 +234,7 @@ BUILDS = {
     "rm-padded": built("rm", SIDES, layout="padded"),
     "prm": built("prm", STEPS),
     "prm-text": built("prm", TAGGED),
-    "prm-raw": built("prm", STEPS, prm_template="raw"),
+    "prm-raw": built("prm", STEPS * 3, prm_template="raw"),
     "prm-packed": built("prm", STEPS * 3, layout="packed", max_length=150),
     "shapes": built("sft", SHAPES),
     "asked": built("sft", ASKED, model="qwen3-0.6b"),
@@ -345,7 +347,7 @@ def the_reader_of_tables_loses_the_last_row() -> None:
 
 @mutant("parquet")
 def the_last_row_group_is_no_split() -> None:
-    after(type(parquet.READER), "splits", lambda splits: splits[:-1])
+    after(type(parquet.READER), "cut", lambda splits: splits[:-1])
 
 
 @mutant("flat")
@@ -831,7 +833,7 @@ def every_example_has_one_digest() -> None:
 # Mark
 
 
-@mutant("prm")
+@mutant("prm-raw")
 def markers_stand_before_their_steps() -> None:
     from stages.tokens import insert_step_tokens
 
@@ -848,18 +850,52 @@ def markers_stand_before_their_steps() -> None:
     after(insert_step_tokens.Mark, "__call__", change)
 
 
-@mutant("prm")
+@mutant("prm-raw")
 def a_step_has_no_marker() -> None:
     from stages.tokens import insert_step_tokens
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
-        rows[0] = [s for i, s in enumerate(rows[0]) if not s["kind"] & MARKER or i < 9]
+        rows[0] = [s for i, s in enumerate(rows[0]) if not s["kind"] & MARKER or i < 2]
         return insert_step_tokens.columns.put(
             batch, "segments", pa.array(rows, batch.column("segments").type)
         )
 
     after(insert_step_tokens.Mark, "__call__", change)
+
+
+def _marked_outlines_changed(change: Callable[[list[Any]], list[Any]]) -> None:
+    """Change the outlines of rows of steps, after the markers were put into them."""
+    from stages.chat_template import outline
+    from stages.tokens import insert_step_tokens
+
+    def changed(batch: Any) -> Any:
+        column = batch.column("outline")
+        texts = [outline.spelled(change(outline.parsed(t))) for t in column.dictionary.to_pylist()]
+        made = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
+        return insert_step_tokens.columns.put(batch, "outline", made)
+
+    after(insert_step_tokens.Mark, "_outlines", changed)
+
+
+@mutant("prm", "prm-text")
+def markers_of_an_outline_stand_before_their_steps() -> None:
+    def swapped(row: list[Any]) -> list[Any]:
+        for i in range(len(row) - 1, 0, -1):
+            if row[i][1] & MARKER:
+                row[i - 1], row[i] = row[i], row[i - 1]
+        return row
+
+    _marked_outlines_changed(swapped)
+
+
+@mutant("prm", "prm-text")
+def the_last_step_of_an_outline_has_no_marker() -> None:
+    def without(row: list[Any]) -> list[Any]:
+        last = max((i for i, (_, kind) in enumerate(row) if kind & MARKER), default=len(row))
+        return row[:last] + row[last + 1 :]
+
+    _marked_outlines_changed(without)
 
 
 @mutant(
@@ -877,7 +913,7 @@ def the_alignment_is_not_proved() -> None:
 _PROBED = 20  # segments; a probe has fewer
 
 
-@mutant("mask", "weights", "prm")
+@mutant("mask", "weights", "prm-raw")
 def texts_of_segments_get_the_ids_of_their_neighbours() -> None:
     def turned(pieces: Any) -> Any:
         if len(pieces) < _PROBED:
@@ -917,7 +953,7 @@ def what_is_trained_of_segments_is_shifted() -> None:
     _segments_changed(change)
 
 
-@mutant("mask", "weights", "prm")
+@mutant("mask", "weights", "prm-raw")
 def rows_of_segments_end_one_token_late() -> None:
     def change(found: Any) -> Any:
         found.offsets = found.offsets.copy()
@@ -980,7 +1016,7 @@ def what_a_template_asks_of_texts_is_not_asked() -> None:
 
 @mutant("qwen3-breaks")
 def what_a_template_strips_stays() -> None:
-    shapes._trimmed = lambda texts, how: texts
+    shapes.trimmed = lambda texts, how: texts
 
 
 def _outline_changed(change: Callable[[Any], Any]) -> None:
@@ -1531,6 +1567,17 @@ def verdict(found: Mutant, said: str) -> str:
     return "reason" if found.reason else "MISSED"
 
 
+def _names() -> set[tuple[str, str]]:
+    """What our modules have, but for modules: one that is imported only now is no change."""
+    return {
+        (module, name)
+        for module, loaded in list(sys.modules.items())
+        if module.split(".")[0] in ("stages", "expectations", "pipeline")
+        for name, value in vars(loaded).items()
+        if not isinstance(value, ModuleType)
+    }
+
+
 def misfits() -> list[str]:
     """The mutants that cannot be put in, because what they change is no longer there."""
     found = []
@@ -1538,10 +1585,15 @@ def misfits() -> list[str]:
         child = os.fork()
         if not child:
             try:
+                before = _names()
+                loaded = {module for module, _ in before}
                 one()
+                # A name that nobody had before is read by nobody.
+                new = {(at, name) for at, name in _names() - before if at in loaded}
+                new = {(at, name) for at, name in new if not hasattr(builtins, name)}
             except BaseException:
                 os._exit(1)
-            os._exit(0)
+            os._exit(int(bool(new)))
         if os.waitpid(child, 0)[1]:
             found.append(one.__name__)
     return found

@@ -96,6 +96,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "empty": ('"warn"', '"ignore"'),
     "keep": ("7", "-1"),
     "replace": ("true", '"yes"'),
+    "single-writer": ("true", '"yes"'),
     "drift": ("{ rows = 0.2, source_share = 0.05 }", "{ lines = 0.2 }"),
     "notify": ('{ command = "cat" }', '{ mail = "me" }'),
     "workers": ("2", "-1"),

@@ -108,6 +108,11 @@ def make(
         raise refusal.kept(error, config) from error
     with place.staging() as folder:
         made = parts(prepared, report)
+        if not prepared.is_read:
+            prepared = prepared.having_read(made.reports)
+            equal = equal_build.found_late(config, place, prepared.build_id)
+            if equal is not None and config.run.data_docs is None:
+                return equal
         built, assembled = finish_in(
             folder, place, prepared=prepared, made=made, judge=judge, report=report
         )

@@ -21,7 +21,9 @@ from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
+from pipeline.options.output import Output
 from pipeline.options.shell import Command
+from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
@@ -102,12 +104,6 @@ def _hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [
         {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
     ]
-
-
-def default_cache() -> Path:
-    """``$XDG_CACHE_HOME/posttrain-pipeline``."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "posttrain-pipeline"
 
 
 def _limits(limits: Mapping[str, float]) -> None:
@@ -303,11 +299,12 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Output):
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    output: Path = option(MISSING, paths.BuildPlace(), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"))
     keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].")
+    single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
@@ -322,6 +319,7 @@ class RunOptions:
         require_limits(self.drift)
         if self.ray_address is not None and self.engine != "ray":
             raise UsageError("--ray-address is for --engine ray.", "Add --engine ray.")
+
 
     @property
     def processes(self) -> int:

@@ -106,6 +106,7 @@ def _examples(shared: Gather, collect: Collector, picked: Picks) -> Callable[[in
         fetched["source"] = collect.source_names(picked)
 
     def examples(first: int, last: int) -> pa.Table:
+        collect.forget()  # the block before
         table = unfold(pa.table({name: column(first, last) for name, column in fetched.items()}))
         return loss_weights.spread(table) if shared.with_weights else table
 
@@ -252,6 +253,7 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     wanted = Wanted(folder / METRICS, recipe.context, shared.inputs, shared.tables)
     path = folder / shard.path
     measured = measure(path, shard.path, shard.split, wanted=wanted, plan=expected)
+    collect.forget()
     measured.counts["n_rows_planned"] = len(shard.sizes)
     return ShardReport(
         path=shard.path,

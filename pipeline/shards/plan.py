@@ -19,7 +19,7 @@ from pipeline.choice.examples import PlannedExamples, part_of
 from pipeline.choice.fates import Choice
 from pipeline.choice.sides import TEST, TRAIN
 from pipeline.options.config import Config, PlanOptions
-from stages import layouts, packing
+from stages import layouts
 from stages.columns import Ints, offsets_of
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
@@ -53,28 +53,28 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardPlan:
+class Chosen:
+    """Every example, and what becomes of it, in one memory."""
+
+    examples: PlannedExamples
+    choice: Choice
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Which examples are stored."""
+        return self.choice.used
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan(Chosen):
     """What the gather does.
 
     Attributes:
         width: of padded rows, in tokens; 0 otherwise.
     """
 
-    examples: PlannedExamples
-    choice: Choice
     sides: tuple[Side, ...]
     width: int
-    lower_bound: int
-
-    @property
-    def n_shards(self) -> int:
-        """How many shards the build has."""
-        return sum(len(side.shards) - 1 for side in self.sides)
-
-    @property
-    def kept(self) -> npt.NDArray[np.bool_]:
-        """Which examples are stored."""
-        return self.choice.used
 
 
 def _within_parts(
@@ -180,7 +180,4 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
         )
         for name, own in orders.items()
     ]
-    bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in laid)
-    return ShardPlan(
-        examples=examples, choice=choice, sides=tuple(laid), width=width, lower_bound=bound
-    )
+    return ShardPlan(examples, choice, sides=tuple(laid), width=width)
