@@ -65,7 +65,7 @@ def _named(prepared: Prepared) -> Sources:
 
 def workspace_of(prepared: Prepared) -> Path:
     """Where processes leave shards of a build that is assembled later."""
-    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache, prepared.build_id)
 
 
 def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping:
@@ -75,7 +75,7 @@ def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping
         made: the build's workspace.
     """
     run = shared.recipe.config.run
-    cache = run.cache_dir / kept.FOLDER
+    cache = run.cache / kept.FOLDER
     return Keeping(
         gather=shared,
         recipe=shared.recipe.fingerprint,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.choice.examples import part_of
+from pipeline.parts.shared import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.files.mapped import Mapped
 
@@ -163,7 +165,7 @@ class Collector:
         """A column of a part, mapped."""
         if (part, name) not in self._columns:
             if part not in self._tables:
-                file = self._files[part] = Mapped(self._sources[part].path)
+                file = self._files[part] = Mapped(here(Path(self._sources[part].path)))
                 content = pa.BufferReader(pa.py_buffer(file.content))
                 self._tables[part] = pa.ipc.open_file(content).read_all()
             self._columns[part, name] = whole(self._tables[part].column(name))

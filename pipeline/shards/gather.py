@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
+from pipeline.parts.shared import share
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource, Picks
@@ -209,6 +210,8 @@ _opened: list[tuple[Gather, Collector]] = []  # of the build that this process w
 def _collector(shared: Gather) -> Collector:
     """The mapped parts of a build, kept from shard to shard: a shuffled one has rows of all."""
     if not _opened or _opened[0][0] is not shared:
+        for source in shared.sources[:1]:  # all lie in one folder
+            share(Path(source.path).parent.parent, shared.recipe.config.run.shared)
         _opened[:] = [(shared, Collector(shared.sources, shared.starts))]
     return _opened[0][1]
 
