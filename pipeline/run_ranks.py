@@ -105,7 +105,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
 
     prepared = prepare(config)
     planned = plan(prepared, ranks.joined(prepared))
-    total = planned.plan.n_shards
+    total = planned.n_shards
     share = rank.share(total)
     new = make_shards(prepared, planned, report, share)
     return Result(

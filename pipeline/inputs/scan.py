@@ -55,7 +55,7 @@ class Input:
     @property
     def pieces(self) -> int:
         """How many pieces of it are hashed, each by itself."""
-        return max(len(_pieces_of(self.splits)), 1)
+        return max(len(self.splits), 1) if self.version is not None else 1
 
     def having(self, splits: Sequence[Split]) -> Input:
         """The same with splits of which more is known."""
@@ -67,16 +67,10 @@ class Input:
         return os.path.abspath(self.path) if self.path == self.origin else self.origin
 
 
-def _pieces_of(splits: Sequence[Split]) -> list[str]:
-    """The hash of each piece of a file, of which several splits may be read."""
-    known = ((split, split.version) for split in splits if split.version is not None)
-    return list({(v.start, v.stop): split.sha256 for split, v in known}.values())
-
-
 def sha256_of(splits: Sequence[Split]) -> str:
     """The hash of a file: of its bytes where they are one piece, else of the hashes of its pieces.
     Empty where one of them is not known yet."""
-    hashes = _pieces_of(splits)
+    hashes = [split.sha256 for split in splits]
     if not all(hashes):
         return ""
     return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
@@ -199,8 +193,7 @@ def _splits(reader: Reader, path: str, hash_now: bool) -> list[Split]:
     if hash_now or not version.is_fixed:
         return cutting.read_all(cast("Cutter", reader), version)
     splits: list[Split] = cut(version)
-    shared = len(_pieces_of(splits)) < len(splits)  # each of their readers would hash the file
-    return cutting.read_all(cast("Cutter", reader), version) if shared else splits
+    return splits
 
 
 def scan(

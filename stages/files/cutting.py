@@ -15,7 +15,7 @@ from pathlib import Path
 from stages.contract import Cutter, Split
 from stages.errors import SurroundingsError
 from stages.files import content, file_version
-from stages.files.file_version import FilePiece, FileVersion
+from stages.files.file_version import FileVersion
 from stages.files.version_bytes import changed
 
 
@@ -38,12 +38,7 @@ def hashed(reader: Cutter, path: str) -> list[Split]:
 def read_all(reader: Cutter, version: FileVersion) -> list[Split]:
     """The same of a version; each byte is read once, but for those that ``cut`` looks at."""
     splits = reader.cut(version)
-    ranges: dict[tuple[FilePiece, ...], FileVersion] = {}
-    for split in splits:
-        assert split.version is not None
-        if split.version.pieces not in ranges:
-            ranges[split.version.pieces] = split.version.hashed()
-    known = [_known(split, ranges[split.version.pieces]) for split in splits if split.version]
+    known = [_known(split, split.version.hashed()) for split in splits if split.version]
     if not version.is_fixed and _places(reader.cut(joined(known) or version)) != _places(splits):
         raise changed(version.path)
     return known

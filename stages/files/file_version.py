@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Protocol
@@ -27,6 +27,7 @@ from stages.files.version_bytes import Compared, VersionBytes
 PIECE = 16 << 20  # bytes that are compared together
 HELD = 64 << 20  # bytes of a range that may be held in memory
 BUFFER = 1 << 20
+_FEW = 1 << 14  # where each read is a request, and nobody reads all
 _HEAD = 8
 
 
@@ -39,6 +40,14 @@ class Stored(Protocol):
         Raises:
             SurroundingsError: it cannot be fetched, or is another version by now.
         """
+        ...
+
+    def look(self, start: int, stop: int) -> bytes:
+        """A few bytes, which others will look at, too; raises what ``read`` does."""
+        ...
+
+    def noted(self, what: str, find: Callable[[], list[int]]) -> list[int]:
+        """Numbers that follow from its bytes; they are found once."""
         ...
 
 
@@ -121,7 +130,8 @@ class FileVersion:
         Raises:
             SurroundingsError: from here or from reading, when the bytes have changed.
         """
-        return io.BufferedReader(Compared(self, again), BUFFER)
+        unread = self.stored is not None and not self.sha256
+        return io.BufferedReader(Compared(self, again), _FEW if unread else BUFFER)
 
     def hashed(self, hold: int = 0, copy: Path | None = None) -> FileVersion:
         """The same after its bytes were read, once.

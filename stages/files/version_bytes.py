@@ -75,6 +75,10 @@ class VersionBytes:
             raise changed(self._path)
         return content
 
+    def look(self, start: int, stop: int) -> bytes:
+        """The same of a few bytes."""
+        return self.read(start, stop) if self._stored is None else self._stored.look(start, stop)
+
     def is_same(self) -> bool:
         """Whether nobody has written to it since it was looked at."""
         return self._file is None or file_state.of(self._file) == self._state
@@ -130,18 +134,18 @@ class Compared(io.RawIOBase):
 
     def readinto(self, into: WriteableBuffer, /) -> int:
         buffer = memoryview(into)
-        if not self._starts or not self._starts[0] <= self._at < self._stop:
+        if not self._starts or self._at >= self._stop:
             return 0
         number = bisect_right(self._starts, self._at) - 1
-        piece = self._pieces[number]
-        if self._at >= piece.stop:
+        piece = self._pieces[max(number, 0)]
+        if not piece.start <= self._at < piece.stop:
             raise OSError(f"{self._path}: byte {self._at} is not in the range that was read")
         if piece.check or piece.content is not None:
             rest = self._piece(number)[self._at - piece.start :]
         else:
             assert self._source is not None
             stop = min(self._at + len(buffer), piece.stop)
-            rest = memoryview(self._source.read(self._at, stop))
+            rest = memoryview(self._source.look(self._at, stop))
         size = min(len(buffer), len(rest))
         buffer[:size] = rest[:size]
         self._at += size
