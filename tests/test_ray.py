@@ -1,7 +1,7 @@
 """Builds on a Ray cluster of this machine, whose workers and machines die: the same bytes.
 
-Ray is no dependency of the tests: it is looked for in the folders that ``SCHEDULERS`` lists, which
-``make test-clusters`` installs it into, and where it is nowhere its tests are skipped.
+Ray is no dependency of the tests: it is looked for in the folders that ``SCHEDULERS`` lists, into
+one of which ``make test-clusters`` installs it; where it is nowhere, its tests are skipped.
 """
 
 from __future__ import annotations
