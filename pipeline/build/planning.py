@@ -100,7 +100,7 @@ def _unseen(what: str, done: int, total: int) -> None:
 
 def workspace_of(prepared: Prepared) -> Path:
     """Where processes leave plans and shards of a build that is assembled later."""
-    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache, prepared.build_id)
 
 
 def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Planned:
