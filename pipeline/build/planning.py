@@ -62,7 +62,7 @@ def plan(prepared: Prepared, made: MadeParts) -> Planned:
         DataError: an option leaves nothing, or examples that differ have one digest.
     """
     prepared.require_current()
-    prepared = prepared.encoded_by(made.backend)
+    prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)

@@ -65,7 +65,7 @@ def _named(prepared: Prepared) -> Sources:
 
 def workspace_of(prepared: Prepared) -> Path:
     """Where processes leave shards of a build that is assembled later."""
-    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache_dir, prepared.planned_id)
 
 
 def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping:

@@ -12,7 +12,17 @@ from pipeline.options.config import default_cache
 
 _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 _DAY = 86400
-_PRUNED = ("parts", "shards", "builds", "inputs", "hashes", "proved", "published", "recipes")
+_PRUNED = (
+    "parts",
+    "shards",
+    "builds",
+    "inputs",
+    "hashes",
+    "proved",
+    "published",
+    "recipes",
+    "scans",
+)
 
 
 @click.group(name="cache", help="Show or prune the cache of parts, inputs and tokenizers.")
