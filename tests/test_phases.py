@@ -263,7 +263,7 @@ def test_a_difference_of_the_reference_itself_stops_the_build(
     assert caught.value.exit_code == 1
 
 
-@pytest.mark.parametrize("harm", ["damaged", "gone", "of another run"])
+@pytest.mark.parametrize("harm", ["damaged", "numbers damaged", "gone", "of another run"])
 def test_parts_that_are_not_there_as_they_were_made_are_named(
     harm: str, config: Config, tmp_path: Path
 ) -> None:
@@ -272,10 +272,11 @@ def test_parts_that_are_not_there_as_they_were_made_are_named(
     made = make_parts(prepared, _silent)
     assert missing(prepared, made) == []
     work = part.plan_parts(prepared.recipe, prepared.splits)[2]
-    if harm == "damaged":
-        data = bytearray(work.path.read_bytes())
+    if harm.endswith("damaged"):
+        path = work.path if harm == "damaged" else work.files.plan
+        data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
-        work.path.write_bytes(data)
+        path.write_bytes(data)
     elif harm == "gone":
         work.rejects.unlink()
     else:

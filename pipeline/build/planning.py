@@ -100,7 +100,7 @@ def _unseen(what: str, done: int, total: int) -> None:
 
 def workspace_of(prepared: Prepared) -> Path:
     """Where processes leave plans and shards of a build that is assembled later."""
-    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache, prepared.planned_id)
 
 
 def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Planned:
@@ -115,7 +115,7 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
         DataError: an option leaves nothing, or examples that differ have one digest.
     """
     prepared.require_current()
-    prepared = prepared.encoded_by(made.backend)
+    prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     return of_parts(prepared, works, reports, report)
@@ -133,7 +133,7 @@ def of_parts(
     backend = prepared.recipe.backend
     common = partial(Planned, backend=backend, works=works, reports=reports, sources=sources)
     windows = Windows(works, reports, sources)
-    folder = workspace_of(prepared) / f"{PLAN}-{len(windows)}"
+    folder = workspace_of(prepared) / f"{PLAN}-{windows.digest}"
     if len(windows) > 1 and not windowed.needs_one_memory(prepared.config):
         outline, shards = windowed.in_buckets(prepared, windows, folder, report)
         return common(outline=outline, shards=tuple(shards))

@@ -46,7 +46,7 @@ def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
         made: the build's workspace.
     """
     run = shared.recipe.config.run
-    cache = run.cache_dir / kept.FOLDER
+    cache = run.cache / kept.FOLDER
     return Keeping(
         gather=shared,
         recipe=shared.recipe.fingerprint,

@@ -28,6 +28,7 @@ from pipeline.windows.exchange import Dealing
 from pipeline.windows.layout import Laid, Laying, ShardRef
 from pipeline.windows.window import Window, Windows
 from stages import layouts
+from stages.errors import SurroundingsError
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -58,7 +59,13 @@ class _Workers:
         self, function: Callable[[_Shared, _Item], _Found], shared: _Shared, items: Sequence[_Item]
     ) -> list[_Found]:
         run = self.prepared.config.run
-        return in_parallel(function, shared, items, run=run, report=self.report, what="plan")
+        try:
+            return in_parallel(function, shared, items, run=run, report=self.report, what="plan")
+        except OSError as error:
+            raise SurroundingsError(
+                f"The plan cannot be kept in {run.cache}: {error}.",
+                "Make room on the disk, or name another folder with --cache-dir.",
+            ) from error
 
 
 @contextmanager
@@ -136,7 +143,7 @@ def _laid(
     names = tuple(source.name for source in workers.prepared.inputs)
     dealing = Dealing(laying, windows.examples, names)
     dealt = workers.each(exchange.deal, dealing, items)
-    buckets = exchange.buckets(dealt, windows.hashes)
+    buckets = exchange.buckets(dealt, windows.digest)
     return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]
 
 

@@ -19,6 +19,7 @@ from pipeline.choice.sides import Groups
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
+from pipeline.parts.shared import here
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
 from stages.overlap import search, signatures
@@ -90,7 +91,7 @@ def rows_left_out(examples: PlannedExamples, fate: Fates) -> dict[str, int]:
 
 def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
     """Some columns of a part, mapped: no byte of the others is read."""
-    with pa.memory_map(str(path)) as source:
+    with pa.memory_map(str(here(path))) as source:
         schema = pa.ipc.open_file(source).schema
         wanted = [schema.get_field_index(name) for name in names]
         options = pa.ipc.IpcReadOptions(included_fields=wanted)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.choice.examples import part_of
+from pipeline.parts.shared import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.files.mapped import Mapped
 
@@ -184,7 +186,7 @@ class Collector:
 
     def _table(self, source: PartSource) -> pa.Table:
         if source.path not in self._readers:
-            file = self._files[source.path] = Mapped(source.path)
+            file = self._files[source.path] = Mapped(here(Path(source.path)))
             content = pa.BufferReader(pa.py_buffer(file.content))
             self._readers[source.path] = pa.ipc.open_file(content)
         reader = self._readers[source.path]

@@ -10,7 +10,7 @@ once more while it is made.
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,26 +168,29 @@ def _table(
 
 def _write(path: Path, tables: Iterator[pa.Table]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
-        first = next(tables)
-        with pa.ipc.new_file(sink, first.schema) as out:
+    first = next(tables)
+    with replacing(path) as temporary:
+        sink = pa.OSFile(str(temporary), "wb")
+        with sink, pa.ipc.new_file(sink, first.schema) as out:
             out.write_table(first)
             for table in tables:
                 out.write_table(table)
+        # Whoever plans the same build takes what has this name for whole, also after a crash.
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
 
 
-def buckets(dealt: Sequence[Dealt], parts: Sequence[str]) -> list[Window]:
+def buckets(dealt: Sequence[Dealt], digest: str) -> list[Window]:
     """The buckets, as windows: their members are record batches.
 
     Args:
-        parts: the sha256 of every part.
+        digest: of all parts, which says with the recipe what every batch holds.
     """
-    every = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     members: list[list[Member]] = [[] for _ in dealt]
     for one in dealt:
         for batch, (bucket, examples) in enumerate(one.batches):
             source = PartSource(one.path, "", 0, batch=batch)
-            sha256 = f"{every} {Path(one.path).name} {batch}"
+            sha256 = f"{digest} {Path(one.path).name} {batch}"
             members[bucket].append(Member(Numbers(one.path, 0, examples), source, sha256))
     return [
         Window(number, first=0, line=0, members=tuple(own)) for number, own in enumerate(members)

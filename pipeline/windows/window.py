@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,7 @@ class Windows(Sequence[Window]):
         return int(self._first[-1])
 
     @property
-    def hashes(self) -> list[str]:
-        """The sha256 of every part."""
-        return [report.sha256 for report in self._parts[1]]
+    def digest(self) -> str:
+        """A hash of all parts, and of how they are cut into windows."""
+        every = [str(self._bounds), *(report.sha256 for report in self._parts[1])]
+        return hashlib.sha256("\0".join(every).encode()).hexdigest()
