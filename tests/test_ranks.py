@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +14,18 @@ from typing import Any
 import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
+from stub_s3 import BUCKET, serve_s3
 from support import ROOT, SAMPLES, Ran
 
 from pipeline.build import finish, prepare, ranks
 from pipeline.build.parts import REFERENCE
 from pipeline.build.ranks import Rank
 from pipeline.commands import _ranks
+from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.recipe import equal_build, recipe, versions
+from pipeline.stores import open_store
 from stages.errors import ParityError, UsageError
 
 DATA = [
@@ -94,6 +99,74 @@ def test_a_loop_over_ranks_makes_the_build_of_one_command(
     assert _files(tmp_path / "apart") == _files(tmp_path / "one")
     again = _in_ranks(pipeline, cache, "apart", "commit", "--json")
     assert json.loads(again.out)["status"] == "unchanged"
+
+
+def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
+    pipeline: Pipeline, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs that are not hashed before their parts are made; one that changes is another build."""
+    monkeypatch.setattr(scan, "SMALL", 0)
+    names = []
+    for path in map(Path, DATA):
+        names.append(path.name)
+        shutil.copyfile(path, tmp_path / path.name)
+        os.utime(tmp_path / path.name, (1e9, 1e9))
+    time.sleep(0.2)  # until their last change is past
+
+    def run(command: str, *rank: str) -> Ran:
+        cached = ("--cache-dir", str(cache), "-o", "apart")
+        return pipeline(command, *names, *OPTIONS, *cached, *rank)
+
+    for number in (1, 0):
+        ran = run("parts", *_ranked(number, 2))
+        assert ran.status == 0, ran.err
+    assert run("shards", *_ranked(0, 1)).status == 0
+    ran = run("commit")
+    assert ran.status == 0, ran.err
+    assert not list((cache / "builds").glob("*"))
+    monkeypatch.setattr(scan, "SMALL", 32 << 20)
+    words = [word for word in OPTIONS if word not in ("--task", "sft")]
+    assert pipeline("run", "sft", *names, *words, "-o", "one").status == 0
+    assert _files(tmp_path / "apart") == _files(tmp_path / "one")
+    monkeypatch.setattr(scan, "SMALL", 0)
+    (tmp_path / "apart").rename(tmp_path / "before")
+    assert run("parts", *_ranked(0, 2)).status == 0
+    os.utime(tmp_path / names[1], (1e9 + 1, 1e9 + 1))
+    time.sleep(0.2)
+    refused = run("commit")
+    assert refused.status == 2
+    assert "made parts with other options or inputs than these" in refused.err
+
+
+@pytest.mark.slow
+def test_ranks_meet_in_a_store(
+    pipeline: Pipeline, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines that share no folder: each has a cache of its own, and the build goes into a store."""
+    words = [word for word in OPTIONS if word not in ("--task", "sft")]
+    assert pipeline("run", "sft", *DATA, *words, "-o", "one").status == 0
+    with serve_s3(tmp_path) as s3:
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        shared = ("--cache-dir", f"s3://{BUCKET}/cache", "-o", f"s3://{BUCKET}/out")
+
+        def run(machine: str, command: str, *rank: str) -> Ran:
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
+            return pipeline(command, *DATA, *OPTIONS, *shared, *rank)
+
+        assert "those of rank" not in run("a", "commit").err
+        ran = run("a", "parts", *_ranked(0, 2))
+        assert (ran.status, ran.out.startswith(f"s3://{BUCKET}/cache/builds/")) == (0, True)
+        assert "those of rank 1 of 2." in run("c", "commit").err
+        assert run("b", "parts", *_ranked(1, 2)).status == 0
+        told = run("a", "shards", *_ranked(0, 1))
+        assert (told.status, "pipeline commit makes the shards" in told.err) == (2, True)
+        ran = run("c", "commit")
+        assert ran.status == 0, ran.err
+        store = open_store(f"s3://{BUCKET}/out")
+        built = {name.partition("/")[2]: store.get(name) for name in store.list()}
+    whole = _files(tmp_path / "one")
+    assert {name: content for name, content in built.items() if name in whole} == whole
 
 
 def test_missing_ranks_are_named(pipeline: Pipeline, tmp_path: Path, cache: Path) -> None:
