@@ -72,9 +72,11 @@ def _answers(
 ) -> Iterator[tuple[int, Result]]:
     """What the engine yields; one that takes a job is given it.
 
-    Machines that share a cache in a store share no folder: what needs one is done on this machine.
+    Machines of a cluster that share a cache in a store share no folder: what needs one is done by
+    processes of this machine.
     """
-    engine = "local" if run.shared and job.folders else run.engine
+    apart = run.engine == "ray" and bool(run.shared and job.folders)
+    engine = "local" if apart else run.engine
     pmap = catalog.load("pipeline.executors", engine, "pmap")
     if "job" in inspect.signature(pmap).parameters:
         if engine != "local":  # whose workers are this program
