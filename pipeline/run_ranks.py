@@ -15,6 +15,7 @@ from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from pipeline.run_build import following
 from stages import catalog
+from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from pipeline.build import Report
@@ -90,7 +91,7 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
         task=config.task,
         build_id=prepared.build_id,
         figures={"rank": rank.number, "of": rank.of, "parts": len(made.reports), "rows": rows},
-        paths={"left": str(ranks.record_of(prepared, rank))},
+        paths={"left": ranks.shown(prepared, rank.name)},
     )
 
 
@@ -103,6 +104,11 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
     """
     from pipeline.build import make_shards, plan, prepare, ranks
 
+    if config.run.shared:
+        raise UsageError(
+            "pipeline shards needs a cache in a folder that all machines share, not in a store.",
+            "Leave it out: pipeline commit makes the shards.",
+        )
     prepared = prepare(config)
     made = ranks.joined(prepared)
     prepared = prepared.having_read(made.reports)
@@ -118,5 +124,5 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
         task=config.task,
         build_id=prepared.build_id,
         figures={"rank": rank.number, "of": rank.of, "shards": len(share), "made": new},
-        paths={"left": str(ranks.folder_of(prepared))},
+        paths={"left": ranks.shown(prepared)},
     )

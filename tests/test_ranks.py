@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +15,18 @@ from typing import Any
 import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
+from stub_s3 import BUCKET, serve_s3
 from support import ROOT, SAMPLES, Ran
 
-from pipeline.build import finish, prepare, ranks
+from pipeline.build import build, finish, make_shards, plan, prepare, ranks
 from pipeline.build.parts import REFERENCE
 from pipeline.build.ranks import Rank
 from pipeline.commands import _ranks
+from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.recipe import equal_build, recipe, versions
+from pipeline.stores import open_store
 from stages.errors import ParityError, UsageError
 
 DATA = [
@@ -94,6 +100,74 @@ def test_a_loop_over_ranks_makes_the_build_of_one_command(
     assert _files(tmp_path / "apart") == _files(tmp_path / "one")
     again = _in_ranks(pipeline, cache, "apart", "commit", "--json")
     assert json.loads(again.out)["status"] == "unchanged"
+
+
+def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs that are not hashed before their parts are made; one that changes is another build."""
+    names = []
+    for path in map(Path, DATA):
+        names.append(str(tmp_path / path.name))
+        shutil.copyfile(path, names[-1])
+        os.utime(names[-1], (1e9, 1e9))
+    time.sleep(0.2)  # until their last change is past
+    options = {"cache_dir": config.run.cache_dir, "workers": 1}
+    config = Config.of("sft", tuple(names), NAME, tmp_path / "one", **options)
+    build(config, _silent)
+    monkeypatch.setattr(scan, "SMALL", 0)
+    config = config.but(output=tmp_path / "apart")
+    assert not prepare(config).is_read
+    for number in (1, 0):
+        ranks.make_share(prepare(config), Rank(number, 2), _silent)
+    prepared = prepare(config)
+    made = ranks.joined(prepared)
+    read = prepared.having_read(made.reports)
+    assert make_shards(read, plan(read, made), _silent) > 0
+    finish(prepare(config), made, _silent)
+    assert not list((config.run.cache / "builds").glob("*"))
+    assert _files(tmp_path / "apart") == _files(tmp_path / "one")
+    ranks.make_share(prepare(config), Rank(0, 2), _silent)
+    os.utime(names[1], (1e9 + 1, 1e9 + 1))
+    time.sleep(0.2)
+    with pytest.raises(UsageError, match="made parts with other options or inputs than these"):
+        ranks.joined(prepare(config))
+
+
+@pytest.mark.slow
+def test_ranks_meet_in_a_store(
+    pipeline: Pipeline, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
+    words = [word for word in OPTIONS if word not in ("--task", "sft")]
+    assert pipeline("run", "sft", *DATA, *words, "-o", "one").status == 0
+    with serve_s3(tmp_path) as s3:
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        shared = ("--cache-dir", f"s3://{BUCKET}/cache", "-o", f"s3://{BUCKET}/out")
+        for machine in "abc":  # what is not shared
+            own = tmp_path / machine / "posttrain-pipeline" / "shared"
+            own /= hashlib.sha256(shared[1].encode()).hexdigest()[:32]
+            own.mkdir(parents=True)
+            (own / "tokenizers").symlink_to(cache / "tokenizers")
+
+        def run(machine: str, command: str, *rank: str) -> Ran:
+            home = str(tmp_path / machine)  # so it is a process of its own
+            return pipeline(command, *DATA, *OPTIONS, *shared, *rank, XDG_CACHE_HOME=home)
+
+        assert "those of rank" not in run("a", "commit").err
+        ran = run("a", "parts", *_ranked(0, 2))
+        assert (ran.status, ran.out.startswith(f"s3://{BUCKET}/cache/builds/")) == (0, True)
+        assert "those of rank 1 of 2." in run("c", "commit").err
+        assert run("b", "parts", *_ranked(1, 2)).status == 0
+        told = run("a", "shards", *_ranked(0, 1))
+        assert (told.status, "pipeline commit makes the shards" in told.err) == (2, True)
+        ran = run("c", "commit")
+        assert ran.status == 0, ran.err
+        store = open_store(f"s3://{BUCKET}/out")
+        built = {name.partition("/")[2]: store.get(name) for name in store.list()}
+    whole = _files(tmp_path / "one")
+    assert {name: content for name, content in built.items() if name in whole} == whole
 
 
 def test_missing_ranks_are_named(pipeline: Pipeline, tmp_path: Path, cache: Path) -> None:

@@ -20,7 +20,10 @@ from typing import Any
 
 import pytest
 from conftest import NAME
+from stub_s3 import BUCKET, S3Stub, serve_s3
 from support import ROOT, Ran
+
+from pipeline.stores import open_store
 
 TESTS = ROOT / "tests"
 ROWS = 1500  # of each input
@@ -44,14 +47,21 @@ def python() -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a head with three raylets."""
+def s3(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
+    """A store on the loopback."""
+    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
+        yield stub
+
+
+@pytest.fixture(scope="module")
+def cluster(python: str, s3: S3Stub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a head with three raylets, which know the store."""
     folder = tmp_path_factory.mktemp("cluster")
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
             [python, str(TESTS / "ray_cluster.py"), "3"],
-            env=_variables(folder),
+            env=_variables(folder) | s3.environment,
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -113,12 +123,14 @@ def _wait(done: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
     raise AssertionError(process.communicate())
 
 
-def _build(python: str, folder: Path, cluster: str, *data: str) -> subprocess.Popen[str]:
-    command = [python, "-m", "pipeline", "run", "sft", *data, *OPTIONS, "-o", "cluster"]
+def _build(
+    python: str, folder: Path, cluster: str, *data: str, **more: str
+) -> subprocess.Popen[str]:
+    command = [python, "-m", "pipeline", "run", "sft", "-o", "cluster", *OPTIONS, *data]
     return subprocess.Popen(
         [*command, "--engine", "ray", "--ray-address", cluster],
         cwd=folder,
-        env=_variables(folder / "cache"),
+        env=_variables(folder / "cache") | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -150,6 +162,34 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(
         assert ran.status == 0, ran.err
         assert _files(tmp_path / "one") == built
         shutil.rmtree(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_cluster_that_shares_no_folder_meets_in_a_store(
+    pipeline: Callable[..., Ran],
+    python: str,
+    s3: S3Stub,
+    cluster: str,
+    data: list[str],
+    tmp_path: Path,
+) -> None:
+    """Workers put parts there, and the build goes there: the bytes of a local one."""
+    names = [str(tmp_path / name) for name in data[:3]]
+    cache, output = f"s3://{BUCKET}/cache", f"s3://{BUCKET}/out"
+    places = ("--cache-dir", cache, "-o", output)
+    process = _build(python, tmp_path, cluster, *names, *places, **s3.environment)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    stored = {path for way, path, _ in s3.requests if way == "PUT" and "/parts/" in path}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in s3.environment.items():
+            patch.setenv(name, value)
+        store = open_store(output)
+        built = {name.partition("/")[2]: store.get(name) for name in store.list()}
+    assert len(stored) == 3 * 4
+    assert pipeline("run", "sft", *names, *OPTIONS, "-o", "one").status == 0
+    whole = _files(tmp_path / "one")
+    assert {name: content for name, content in built.items() if name in whole} == whole
 
 
 @pytest.mark.slow

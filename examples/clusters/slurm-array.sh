@@ -1,8 +1,7 @@
 #!/bin/bash
 # bash slurm-array.sh RECIPE.toml RANKS, in a folder that all machines share: parts, shards and commit
-# as three jobs, each after the one before. A rank that failed is run again alone, with
-#     sbatch --array=3 --wrap "pipeline parts RECIPE.toml --num-shards RANKS"
-# (commit names it), and then bash slurm-array.sh again: what is made already is not made again.
+# as three jobs, each after the one before. If a rank fails, the jobs after it do not begin; run this
+# again: what is made already is not made again, and pipeline commit names the ranks that are missing.
 set -eu
 recipe="$1"
 ranks="${2:-8}"

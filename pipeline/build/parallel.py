@@ -31,14 +31,14 @@ def in_parallel(
     run: RunOptions,
     report: Report,
     what: str,
-    folders: Sequence[Path] = (),
+    folders: Sequence[Path] | None = None,
 ) -> list[Result]:
     """``function(shared, item)`` for all items.
 
     Args:
         function, shared: sent to the workers once; items: one by one.
         what: the phase, as the report calls it.
-        folders: that workers read or write, beside the cache.
+        folders: that workers read and write, and so all machines share; by default the cache.
 
     Returns:
         The results in the order of the items.
@@ -50,7 +50,7 @@ def in_parallel(
     report(what, 0, len(items))
     job = Job(
         phase=what,
-        folders=(run.cache, *folders),
+        folders=tuple((run.cache,) if folders is None else folders),
         at_once=run.workers,
         address=run.ray_address,
         lost=current().warn,
@@ -70,10 +70,16 @@ def _answers(
     items: Sequence[Item],
     run: RunOptions,
 ) -> Iterator[tuple[int, Result]]:
-    """What the engine yields; one that takes a job is given it."""
-    pmap = catalog.load("pipeline.executors", run.engine, "pmap")
+    """What the engine yields; one that takes a job is given it.
+
+    Machines of a cluster that share a cache in a store share no folder: what needs one is done by
+    processes of this machine.
+    """
+    apart = run.engine == "ray" and bool(run.shared and job.folders)
+    engine = "local" if apart else run.engine
+    pmap = catalog.load("pipeline.executors", engine, "pmap")
     if "job" in inspect.signature(pmap).parameters:
-        if run.engine != "local":  # whose workers are this program
+        if engine != "local":  # whose workers are this program
             job = replace(job, alike=partial(versions.require_alike, dict(versions.here())))
         pmap = partial(pmap, job=job)
     found: Iterator[tuple[int, Result]] = pmap(function, shared, items, run.processes)

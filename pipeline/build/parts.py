@@ -68,6 +68,7 @@ def make_parts(
                 run=recipe.config.run,
                 report=report,
                 what="encode",
+                folders=() if recipe.config.run.shared else None,
             )
         except ParityError as error:
             difference = error

@@ -1,30 +1,30 @@
 """Parts that the ranks of a job array make, each rank in a run of its own.
 
-A rank leaves a record of its parts in the workspace of the build. The records are joined when the
-build goes on. Nobody waits for anybody: whatever is missing is named, with the ranks to run again.
+A rank leaves a record of its parts in the cache, be it a folder or a store. The records are joined
+when the build goes on. Nobody waits for anybody: whatever is missing is named, with the ranks to
+run again.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from pipeline.build.parallel import Report
 from pipeline.build.parts import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared
-from pipeline.manifest import seal
-from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest import dataset_files, seal
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport
-from pipeline.parts.storage import replacing
 from pipeline.recipe import versions
 from pipeline.shards import workspace
+from pipeline.stores import Store, open_store
 from stages.errors import UsageError
 
 _RECORDS = "parts-*-of-*.json"
@@ -70,16 +70,18 @@ class Record:
     made: MadeParts
 
     @classmethod
-    def read(cls, path: Path) -> Record:
-        """The record in a file.
+    def read(cls, store: Store, name: str) -> Record:
+        """The record of this name.
 
         Raises:
             UsageError: it is damaged.
         """
-        data = path.read_bytes()
+        data = store.get(name) or b""
         wrong = seal.problem(data)
         if wrong is not None:
-            raise UsageError(f"{path} is damaged: {wrong}.", "Remove it, and run its rank again.")
+            raise UsageError(
+                f"{store.shown}/{name} is damaged: {wrong}.", "Remove it, and run its rank again."
+            )
         content = json.loads(data)
         reports = {int(at): PartReport(**one) for at, one in content["reports"].items()}
         return cls(
@@ -90,7 +92,7 @@ class Record:
             made=MadeParts(content["backend"], reports),
         )
 
-    def write(self, folder: Path) -> None:
+    def write(self, store: Store, name: str) -> None:
         """Write it, whole or not at all."""
         content: dict[str, Any] = {
             "rank": [self.rank.number, self.rank.of],
@@ -100,9 +102,8 @@ class Record:
             "backend": self.made.backend,
             "reports": {str(at): asdict(one) for at, one in self.made.reports.items()},
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / self.rank.name) as path:
-            write_json(path, seal.sealed(content))
+        text = dataset_files.json_text(seal.sealed(content))
+        store.put(name, text.encode(errors="surrogatepass"))
 
 
 def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadeParts, list[int]]:
@@ -128,7 +129,7 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         output=_output(prepared.config),
         versions=versions.here(),
         made=made,
-    ).write(folder_of(prepared))
+    ).write(_cache(prepared), f"{_folder(prepared)}/{rank.name}")
     others = {record.rank.number for record in before if record.made.backend != made.backend}
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
 
@@ -166,18 +167,22 @@ def _listed(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks[:20])) + (" and more" if len(ranks) > 20 else "")
 
 
-def folder_of(prepared: Prepared) -> Path:
-    """Where ranks leave what they make."""
-    return workspace.folder_of(prepared.config.run.cache, prepared.planned_id)
+def _cache(prepared: Prepared) -> Store:
+    """Where ranks find each other's records: a folder, or a store."""
+    return open_store(prepared.config.run.cache_dir)
 
 
-def record_of(prepared: Prepared, rank: Rank) -> Path:
-    """Where the record of a rank is."""
-    return folder_of(prepared) / rank.name
+def _folder(prepared: Prepared) -> str:
+    return f"{workspace.FOLDER}/{prepared.planned_id}"
+
+
+def shown(prepared: Prepared, name: str = "") -> str:
+    """Where ranks leave what they make; the record of one by its name."""
+    return f"{_cache(prepared).shown}/{_folder(prepared)}/{name}".rstrip("/")
 
 
 def _output(config: Config) -> str:
-    return os.path.realpath(config.run.output)
+    return config.run.shown if config.run.address else os.path.realpath(config.run.output)
 
 
 def _records(prepared: Prepared) -> list[Record]:
@@ -186,27 +191,28 @@ def _records(prepared: Prepared) -> list[Record]:
     Raises:
         UsageError: one was written with other versions than this process has.
     """
-    records = [Record.read(path) for path in folder_of(prepared).glob(_RECORDS)]
+    store = _cache(prepared)
+    names = fnmatch.filter(store.list(_folder(prepared)), f"*/{_RECORDS}")
+    records = [Record.read(store, name) for name in names]
     for record in records:
         told = versions.difference(versions.here(), record.versions)
         if told:
             raise UsageError(
                 f"Rank {record.rank.number} of {record.rank.of} ran with {told}.",
                 "Install the same versions on every machine. Then run its pipeline parts again, "
-                f"after removing {folder_of(prepared) / record.rank.name}.",
+                f"after removing {shown(prepared, record.rank.name)}.",
             )
     return sorted(records, key=lambda record: (record.rank.of, record.rank.number))
 
 
 def _nothing(prepared: Prepared) -> tuple[str, str]:
     """That no rank has made anything; or that they made parts of a build that differs."""
-    config = prepared.config
-    others = config.run.cache / workspace.FOLDER
+    store = _cache(prepared)
     told, remedy = "No rank has made parts of this build.", "Run pipeline parts first."
-    for path in sorted(others.glob(f"*/{_RECORDS}")):
+    for name in sorted(fnmatch.filter(store.list(workspace.FOLDER), f"*/*/{_RECORDS}")):
         with suppress(UsageError):  # damaged, and of another build
-            record = Record.read(path)
-            if record.output == _output(config):
+            record = Record.read(store, name)
+            if record.output == _output(prepared.config):
                 differs = versions.difference(versions.here(), record.versions)
                 what = differs or "other options or inputs than these"
                 told = f"Rank {record.rank.number} of {record.rank.of} made parts with {what}."

@@ -99,7 +99,7 @@ def write_shards(
             run=prepared.config.run,
             report=report,
             what="write",
-            folders=(folder,),
+            folders=(prepared.config.run.cache, folder),
         )
     finally:
         windows.forget()
@@ -134,7 +134,7 @@ def make_shards(
                 run=prepared.config.run,
                 report=report,
                 what="write",
-                folders=(folder,),
+                folders=(prepared.config.run.cache, folder),
             )
         finally:
             windows.forget()

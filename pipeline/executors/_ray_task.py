@@ -88,15 +88,17 @@ def _require_alike(order: Order) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()
     absent = [str(Path(mark).parent) for mark in order.marks if not Path(mark).is_file()]
-    if not absent and not Path(order.folder).is_dir():
-        absent = [order.folder]
+    is_here = Path(order.folder).is_dir()
+    if order.marks and not is_here:
+        absent.append(order.folder)
     if absent:
         raise UsageError(
             f"{_node()} does not see {absent[0]} of the driver.",
             "All machines of the cluster must share the folder that the command runs in, the "
-            "cache (--cache-dir), the inputs and the output (-o).",
+            "cache (--cache-dir), the inputs and the output (-o); or a cache in a store.",
         )
-    os.chdir(order.folder)  # paths of inputs may be relative to it
+    if is_here:
+        os.chdir(order.folder)  # paths of inputs may be relative to it
 
 
 def _node() -> str:
