@@ -177,7 +177,7 @@ def record_of(prepared: Prepared, rank: Rank) -> Path:
 
 
 def _output(config: Config) -> str:
-    return os.path.realpath(config.run.output)
+    return config.run.address or os.path.realpath(config.run.output)
 
 
 def _records(prepared: Prepared) -> list[Record]:
