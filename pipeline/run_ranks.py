@@ -40,7 +40,7 @@ def run_each(
 
 def _shown(config: Config, share: Share, rank: Rank, session: Session, quiet: bool) -> Result:
     session.notify = session.notify or config.run.notify
-    session.paths = {"output": str(config.run.output)}
+    session.paths = {"output": config.run.shown}
     with following(session, quiet) as report, _workers(config):
         result = share(config, rank, report)
     if not quiet and not session.in_lines:

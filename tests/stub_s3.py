@@ -54,7 +54,8 @@ def serve_s3(folder: Path) -> Iterator[S3Stub]:
     """A server with one empty bucket; ``folder`` is for its log."""
     pytest.importorskip("moto.server")
     boto3 = pytest.importorskip("boto3")
-    pytest.importorskip("s3fs")
+    s3fs = pytest.importorskip("s3fs")
+    s3fs.S3FileSystem.clear_instance_cache()  # those of a server that was here before
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

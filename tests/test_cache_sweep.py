@@ -89,7 +89,7 @@ def _sweep(recipe: Recipe, work: part.Work, make_every: int) -> int:
 def test_no_flipped_byte_of_a_part_is_used(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
 ) -> None:
-    """Such a part is made again, and its three files are what they were."""
+    """Such a part is made again, and its four files are what they were."""
     points = _sweep(*_part(tmp_path, cache_dir), make_every=301)
     say(f"{points} flipped bytes of a part")
     assert points > 4000
@@ -128,7 +128,7 @@ def test_a_build_over_a_damaged_cache_is_the_clean_build(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path, count: int
 ) -> None:
     """Byte for byte, and the cache is whole again."""
-    assert _builds(tmp_path, cache_dir, count) == 3
+    assert _builds(tmp_path, cache_dir, count) == 4
     say(f"{count} builds over a cache with a flipped byte")
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -235,3 +239,50 @@ def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_pa
     ran = pipeline(*COMMAND, "-o", store.shown)
     assert ran.status == 0, ran.err
     assert contents(store) == local(tmp_path / "here")
+
+
+@pytest.mark.slow
+def test_a_killed_writer_is_followed_by_the_next(
+    s3: S3Stub, store: Store, cache_home: Path, tmp_path: Path
+) -> None:
+    """Processes that end at once after nine puts, without any handler of their own: their lock runs
+    out, the next one takes it over and goes on, and one of them finishes."""
+    code = (
+        "import os, sys\nfrom pipeline.publish import lease\nfrom pipeline.stores import transfer\n"
+        "lease.LEASE, lease.RENEWAL = 2.0, 0.5\nsend, left = transfer.send, [9]\n"
+        "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
+        "    return send(*given)\ntransfer.send = stopped\nfrom pipeline.cli import main\nmain()\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, COMMAND), "-o", store.shown]
+    ends = []
+    while 0 not in ends:
+        assert len(ends) < 9
+        done = subprocess.run(
+            [*command, "--workers", "1"],
+            env={**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)},
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode in (0, 9), done.stderr
+        ends.append(done.returncode)
+        if done.returncode:
+            assert store_versions.current(store).build_id is None
+            time.sleep(3.5)  # until its lock is over
+    assert 9 in ends
+    assert contents(store)
+    told = [line for line in store_versions.read_history(store) if line["status"] == "failed"]
+    assert len(told) == ends.count(9)
+    assert "lock" not in store.list()
+
+
+def test_ranks_share_a_folder(pipeline: Run, tmp_path: Path) -> None:
+    """Their records and shards lie in the cache, and a store takes only parts."""
+    for command in (("parts", "--shard-id", "0", "--num-shards", "2"), ("commit",)):
+        ran = pipeline(
+            command[0], DATA, "--task", "sft", "--model", "qwen2-1.5b", "-o", "out", *command[1:],
+            "--cache-dir", "s3://bucket/cache",
+        )  # fmt: skip
+        assert (ran.status, "takes only parts" in ran.err) == (2, True), ran.err
+    assert list(tmp_path.iterdir()) == []

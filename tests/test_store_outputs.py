@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from stub_s3 import BUCKET, S3Stub, serve_s3
 
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.seal import sealed
@@ -55,6 +56,23 @@ def address() -> Iterator[str]:
     MemoryFileSystem.store.clear()
     yield f"memory://out-{next(_numbers)}"
     MemoryFileSystem.store.clear()
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
+    """A store on the loopback."""
+    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
+        yield stub
+
+
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def anywhere(request: pytest.FixtureRequest, address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same in memory and on a server of S3."""
+    if request.param == "memory":
+        return address
+    for name, value in request.getfixturevalue("s3").environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/out-{next(_numbers)}"
 
 
 def placed(address: str, here: Path, keep: int = 2, *, single: bool = False) -> StorePlace:
@@ -305,9 +323,10 @@ def test_a_lock_is_renewed_while_it_is_used(
 
 
 def test_readers_hammer_current_while_builds_replace_each_other(
-    builds: list[Path], address: str, tmp_path: Path
+    builds: list[Path], anywhere: str, tmp_path: Path
 ) -> None:
     """Each time they find one build, whole."""
+    address = anywhere
     stop, seen, wrong = threading.Event(), set(), []
 
     def hammer() -> None:
@@ -332,9 +351,10 @@ def test_readers_hammer_current_while_builds_replace_each_other(
 
 
 def test_two_writers_at_once_leave_one_whole_build(
-    builds: list[Path], address: str, tmp_path: Path
+    builds: list[Path], anywhere: str, tmp_path: Path
 ) -> None:
     """One wins; the other is refused, or comes after it."""
+    address = anywhere
     refused: list[SurroundingsError] = []
 
     def write(number: int) -> None:

@@ -32,7 +32,7 @@ def publish(target: Path, source: Path, publication: Publication, report: Report
         there = store.Store(filesystem, str(real), str(target))
         if real.is_dir():
             there.look()
-        names, before = {piece.name for piece in publication.all}, set(there.sizes)
+        names, before = {piece.name for piece in publication.all}, set(there.there)
         if names == before and all(map(there.holds, publication.all)):
             sent = Sent((), 0, ())
         else:

@@ -119,7 +119,7 @@ def _to_store(
     path = cache_dir / KNOWN / f"{name}.json"
     place.known = {} if verify else _known(path)
     try:
-        return store.patiently(place.shown, lambda: store.publish(place, publication, report))
+        return store.publish(place, publication, report)
     finally:
         with suppress(OSError):  # it only saves time
             path.parent.mkdir(parents=True, exist_ok=True)
