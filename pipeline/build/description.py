@@ -34,6 +34,7 @@ from pipeline.manifest.json_records import from_json
 from pipeline.manifest.manifest import (
     SCHEMA_VERSION,
     EncoderRecord,
+    IndexRecord,
     InputRecord,
     Manifest,
     Parity,
@@ -52,6 +53,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.margins import Margins
+from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.shards.plan import ShardPlan
 from pipeline.verdict.rejects import Ledger
 from stages import formats, layouts
@@ -76,6 +78,7 @@ class Outcome:
     filtered: Filtered | None = None
     decontamination: Decontamination | None = None
     near_duplicates: Likeness | None = None
+    indexes: tuple[MeasuredIndex, ...] = ()  # of packs, by side
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -132,11 +135,27 @@ def _packing(outcome: Outcome) -> PackingCounts | None:
     config, plan = outcome.recipe.config, outcome.plan
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
-    if layouts.load(config.plan.layout).packs:
-        return PackingCounts(
-            rows, round(tokens / (rows * config.plan.max_length), 6), plan.lower_bound
+    if outcome.indexes:
+        rows = sum(one.packs for one in _packs(outcome).values())
+        tokens = sum(one.tokens for one in _packs(outcome).values())
+    elif not layouts.load(config.plan.layout).packs:
+        return None
+    efficiency = round(tokens / (rows * config.plan.max_length), 6)
+    return PackingCounts(rows, efficiency, plan.lower_bound)
+
+
+def _packs(outcome: Outcome) -> dict[str, IndexRecord]:
+    """The indexes of packs, by side."""
+    return {
+        one.split: IndexRecord(
+            path=one.path,
+            packs=one.tally.rows,
+            examples=one.tally.sums["n_examples"],
+            tokens=one.tally.sums["n_tokens"],
+            sha256=one.sha256,
         )
-    return None
+        for one in outcome.indexes
+    }
 
 
 def _padding(outcome: Outcome) -> PaddingCounts | None:
@@ -198,17 +217,33 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     within = outcome.recipe.config.plan.pack_within == "part"
     copies = {"copies_declared": made.copies} if made.copies else {}
     apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
-    return {
-        "rows_in": rows.in_,
-        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
-        "examples_made": made.made,
-        "examples_accounted": made.accounted,
+    stored = {
         "examples_kept": made.kept + made.copies,
         "tokens_kept": choice.stored(plan.examples.length),
         "trained_kept": choice.stored(plan.examples.trained),
         "duplicates_declared": equal_and_used(plan) + made.copies,  # copies are equal, too
         **copies,
+    }
+    return {
+        "rows_in": rows.in_,
+        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
+        "examples_made": made.made,
+        "examples_accounted": made.accounted,
+        **(_held(plan) if plan.index else stored),
         **apart,
+    }
+
+
+def _held(plan: ShardPlan) -> dict[str, int]:
+    """What is stored where packs are an index: every example once, copies in the index alone."""
+    held, examples = plan.choice.held, plan.examples
+    return {
+        "examples_kept": int(held.sum()),
+        "tokens_kept": int(examples.length[held].sum(dtype=np.int64)),
+        "trained_kept": int(examples.trained[held].sum(dtype=np.int64)),
+        "duplicates_declared": int(doubles.repeats(examples.digest[held]).sum()),
+        "indexed_declared": plan.choice.stored(np.ones(len(held), np.int64)),
+        "indexed_once_declared": int(plan.choice.used.sum()),
     }
 
 
@@ -328,6 +363,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         tokens=tokens_of(outcome),
         packing=_packing(outcome),
         padding=_padding(outcome),
+        packs=_packs(outcome),
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=given.records(config, outcome.plan.examples, outcome.plan.choice),

@@ -23,10 +23,11 @@ from pipeline.publish.place import before
 from pipeline.recipe import equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import gather, kept, workspace
+from pipeline.shards import gather, kept, pack_index, workspace
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
+from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.shards.plan import ShardPlan
 from stages import formats
 
@@ -164,6 +165,26 @@ def make_shards(
         finally:
             gather.forget()
     return sum(new)
+
+
+def write_index(
+    prepared: Prepared, planned: Planned, folder: Path, shards: Sequence[ShardReport]
+) -> tuple[MeasuredIndex, ...]:
+    """Write which examples are in which pack, and read it back; nothing where packs are rows.
+
+    Raises:
+        SurroundingsError: the disk is full.
+        GateError: what was written cannot be read.
+    """
+    measured = []
+    for side in planned.plan.sides:
+        if side.packs is None:
+            continue
+        pack_index.write(folder, side, planned.plan.examples.length[side.order])
+        own = [folder / shard.path for shard in shards if shard.split == side.name]
+        context = prepared.recipe.context
+        measured.append(pack_index.measure(folder, side.name, own, context, side.packs))
+    return tuple(measured)
 
 
 def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:

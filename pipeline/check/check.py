@@ -24,7 +24,9 @@ from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.records import VALIDATION
 from pipeline.options.config import Config
+from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
+from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
@@ -36,7 +38,7 @@ _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
     "trained_kept duplicates_declared"
 ).split()
-_SELDOM = ("packed_apart_", "copies_declared")  # not in every build
+_SELDOM = ("packed_apart_", "copies_declared", "indexed_")  # not in every build
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
@@ -110,6 +112,25 @@ def _measure_shards(
     return shards
 
 
+def _measure_indexes(build: Build, context: Context, result: Checked) -> list[MeasuredIndex]:
+    """The indexes of packs, read back; none where packs are rows.
+
+    Raises:
+        GateError: one cannot be read.
+    """
+    indexes = []
+    for split, record in build.manifest.packs.items():
+        shards = [shard.path for shard in build.splits[split].shards]
+        index = pack_index.measure(build.folder, split, shards, context, planned=None)
+        sums = {"packs": index.tally.rows, **index.tally.sums}
+        for name, told in (("packs", "packs"), ("examples", "n_examples"), ("tokens", "n_tokens")):
+            if getattr(record, name) != sums[told]:
+                text = f"it has {sums[told]} {name}, not {getattr(record, name)}"
+                result.add(record.path, "packs", text)
+        indexes.append(index)
+    return indexes
+
+
 def _declared_counts(build: Build) -> dict[str, int]:
     """The totals of the whole dataset that ``validation.json`` declares.
 
@@ -133,7 +154,10 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
         hashes = {shard.path: shard.sha256 for shard in build.manifest.shards}
         if not shards:
             return []
-        evidence = Evidence(build.folder, metrics, shards, hashes, declared)
+        indexes = _measure_indexes(build, context, result)
+        evidence = Evidence(
+            build.folder, metrics, shards, hashes=hashes, declared=declared, indexes=indexes
+        )
         verdict = gate.judge(evidence, context, [])
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
         result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")

@@ -224,6 +224,7 @@ class PlanOptions:
     padding_side: str = option("", v.one_of("left", "right"), "Where padded rows are padded [left; encoders: right].")
     pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
+    index_only: bool = option(False, v.Switch(), "Store every example once, and packs as an index beside them: another --max-length or mixture writes another index, and no token again.", recorded=_GIVEN)
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
     stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.")
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
@@ -255,10 +256,8 @@ class PlanOptions:
                 f"--pack-within must be build or part, not {self.pack_within!r}.",
                 "Leave it out to pack the whole build at once.",
             )
-        if self.pack_within == "part" and self.layout and not layouts.load(self.layout).packs:
-            raise UsageError(
-                f"--pack-within part is not for layout {self.layout}.", "Leave it out."
-            )
+        if self.layout:
+            self._require_packs()
         if Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
@@ -272,6 +271,26 @@ class PlanOptions:
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
                 "Give 0.05, say. A number of rows would move rows to the other side as data grows.",
             )
+
+    def _require_packs(self) -> None:
+        """Options of packs are for layouts with packs."""
+        indexed = self.index_only and layouts.load(self.layout).indexed
+        if indexed or layouts.load(self.layout).packs:
+            return
+        if self.pack_within == "part":
+            raise UsageError(
+                f"--pack-within part is not for layout {self.layout}.", "Leave it out."
+            )
+        if self.index_only:
+            raise UsageError(
+                f"--index-only stores packs, and layout {self.layout} has none.",
+                "Leave one of them out.",
+            )
+
+    @property
+    def packed_by(self) -> str:
+        """The layout that says which examples share a row."""
+        return layouts.PACKED if self.index_only else self.layout
 
     @property
     def longest_example(self) -> int:

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pipeline import exports, tasks
 from pipeline.options.config import Config
 from pipeline.recipe.fingerprints import code_version, hash_of
+from stages import layouts
 from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.models.profile import ModelProfile, tokenizer_of
@@ -61,9 +62,15 @@ def layout_of(config: Config, task: tasks.Task) -> str:
     Raises:
         UsageError: it is not offered.
     """
+    if config.plan.index_only:
+        return _indexed(config, task)
     export = exports.load(config.plan.trainer) if config.plan.trainer else None
     if not config.plan.layout:
         return export.layout(task.name, task.layouts) if export else task.layouts[0]
+    if layouts.load(config.plan.layout).indexed:
+        raise UsageError(
+            f"Layout {config.plan.layout} is that of --index-only.", "Give --index-only instead."
+        )
     if config.plan.layout not in task.layouts:
         raise UsageError(
             f"{task.name} does not support layout {config.plan.layout}.",
@@ -79,6 +86,25 @@ def layout_of(config: Config, task: tasks.Task) -> str:
             )
         )
     return config.plan.layout
+
+
+def _indexed(config: Config, task: tasks.Task) -> str:
+    """The layout of ``--index-only``.
+
+    Raises:
+        UsageError: the task has no packs, or a trainer is to read them.
+    """
+    if layouts.PACKED not in task.layouts:
+        raise UsageError(
+            f"--index-only stores packs, and {task.name} has none.", "Leave --index-only out."
+        )
+    if config.plan.trainer:
+        name = config.plan.trainer
+        raise UsageError(
+            f"{name} reads rows, and --index-only stores packs as an index of them.",
+            f"Build without --for, then write its rows: pipeline export {name} DIR -o OUT",
+        )
+    return layouts.INDEXED
 
 
 def fitted(config: Config, profile: ModelProfile) -> Config:

@@ -6,7 +6,7 @@ It sees numbers, never text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +35,8 @@ class Side:
         sizes: how many of them each training row holds.
         shards: where each shard's training rows start, and their number.
         apart: how many packings were made apart from each other.
+        packs: of a build whose packs are an index: they hold examples by their places in ``order``,
+            and are in the shards that packed rows would be in; None elsewhere.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Side:
     sizes: Ints
     shards: Ints
     apart: int = 1
+    packs: Side | None = None
 
     def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
         """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""
@@ -73,8 +76,13 @@ class ShardPlan:
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
-        """Which examples are stored."""
+        """Which examples are used."""
         return self.choice.used
+
+    @property
+    def index(self) -> tuple[Side, ...]:
+        """The packs of each side; empty where packs are rows, or there are none."""
+        return tuple(side.packs for side in self.sides if side.packs is not None)
 
 
 def _within_parts(
@@ -84,7 +92,7 @@ def _within_parts(
 
     The rows stand in the order of their first examples, as those of a whole build do.
     """
-    layout = layouts.load(options.layout)
+    layout = layouts.load(options.packed_by)
     part = part_of(starts, chosen)
     by_part = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[by_part], np.arange(len(starts)))
@@ -124,17 +132,43 @@ def lay_out(
         apart = int(np.count_nonzero(np.bincount(part_of(starts, chosen))))
         places, sizes = _within_parts(chosen, own, options, starts)
     else:
-        places, sizes = layouts.load(options.layout).plan(own, options.max_length)
+        places, sizes = layouts.load(options.packed_by).plan(own, options.max_length)
+    shards = _cut(own[places], sizes, width)
+    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
+
+
+def _cut(lengths: Ints, sizes: Ints, width: int) -> Ints:
+    """Where the shards of some training rows begin, and their number.
+
+    Args:
+        lengths: tokens of the examples, in stored order; ``sizes``: how many each row holds.
+    """
     # Tokens before each row's first example.
-    before = offsets_of(np.full(len(sizes), width) if width else own[places])
+    before = offsets_of(np.full(len(sizes), width) if width else lengths)
     if not width:
         before = before[offsets_of(sizes)]
     # A row is of the shard that its first token falls into, so a shard's size depends on the rows
     # before it alone. A shard begins where that number changes.
     before //= SHARD_TOKENS
     begins = np.flatnonzero(before[1:-1] != before[:-2]) + 1
-    shards = np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
-    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
+    return np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
+
+
+def _indexed(packs: Side, held: Ints, lengths: npt.NDArray[np.integer[Any]]) -> Side:
+    """A side whose examples are stored once, in input order, and whose packs name them.
+
+    Args:
+        held: its examples, those included that only another budget would use: they are stored, so
+            that another mixture is another index.
+    """
+    ones = np.ones(len(held), np.int64)
+    return Side(
+        name=packs.name,
+        order=held,
+        sizes=ones,
+        shards=_cut(lengths[held].astype(np.int64), ones, 0),
+        packs=replace(packs, order=np.searchsorted(held, packs.order)),
+    )
 
 
 def _orders(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
@@ -181,6 +215,10 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
         for name, own in orders.items()
     ]
     bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in laid)
+    if options.index_only:
+        test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
+        on = {TRAIN: choice.held & ~test, TEST: choice.held & test}
+        laid = [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
     return ShardPlan(
         examples=examples, choice=choice, sides=tuple(laid), width=width, lower_bound=bound
     )
