@@ -60,6 +60,7 @@ def _entries(dataset: Dataset) -> Columns:
     return {
         "examples_in_packs": [dataset.total(ROW, "n_examples")],
         "examples_in_packs_once": [dataset.total(ROW, "n_first")],
+        "tokens_in_packs": [dataset.total(ROW, "n_tokens")],
     }
 
 
@@ -101,6 +102,7 @@ SUBJECT = Subject(
             checks=(
                 Equal("examples_in_packs", "indexed_declared"),
                 Equal("examples_in_packs_once", "indexed_once_declared"),
+                Equal("tokens_in_packs", "indexed_tokens_declared"),
             ),
             breaks={"examples_in_packs": -1},
             needs=(INDEXED,),

@@ -44,4 +44,5 @@ class IndexRows:
     @property
     def tokens(self) -> Ints:
         """What the index says of each pack's tokens."""
-        return column(self.table, "tokens").to_numpy().astype(np.int64)
+        stored: Ints = column(self.table, "tokens").to_numpy().astype(np.int64)
+        return stored

@@ -229,21 +229,28 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
         "examples_made": made.made,
         "examples_accounted": made.accounted,
-        **(_held(plan) if plan.index else stored),
+        **(_held(plan, stored) if plan.index else stored),
         **apart,
     }
 
 
-def _held(plan: ShardPlan) -> dict[str, int]:
-    """What is stored where packs are an index: every example once, copies in the index alone."""
+def _held(plan: ShardPlan, packed: dict[str, int]) -> dict[str, int]:
+    """What is stored where packs are an index: every example once, copies in the index alone.
+
+    Args:
+        packed: what would be stored in packed rows.
+    """
     held, examples = plan.choice.held, plan.examples
     return {
         "examples_kept": int(held.sum()),
         "tokens_kept": int(examples.length[held].sum(dtype=np.int64)),
         "trained_kept": int(examples.trained[held].sum(dtype=np.int64)),
         "duplicates_declared": int(doubles.repeats(examples.digest[held]).sum()),
-        "indexed_declared": plan.choice.stored(np.ones(len(held), np.int64)),
+        "indexed_declared": packed["examples_kept"],
         "indexed_once_declared": int(plan.choice.used.sum()),
+        "indexed_tokens_declared": packed["tokens_kept"],
+        "indexed_trained_declared": packed["trained_kept"],
+        "indexed_duplicates_declared": packed["duplicates_declared"],
     }
 
 

@@ -39,6 +39,12 @@ _DECLARED = (
     "trained_kept duplicates_declared"
 ).split()
 _SELDOM = ("packed_apart_", "copies_declared", "indexed_")  # not in every build
+_OF_INDEX = {  # what packed rows have, by what the build says that its index names
+    "examples_kept": "indexed_declared",
+    "tokens_kept": "indexed_tokens_declared",
+    "trained_kept": "indexed_trained_declared",
+    "duplicates_declared": "indexed_duplicates_declared",
+}
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
@@ -142,7 +148,12 @@ def _declared_counts(build: Build) -> dict[str, int]:
     if missing:
         raise DataError(f"dataset.{missing[0]} is missing in {VALIDATION}.")
     some = [name for name in dataset if name.startswith(_SELDOM)]
-    return {name: dataset[name] for name in (*_DECLARED, *some)}
+    declared = {name: dataset[name] for name in (*_DECLARED, *some)}
+    if "indexed_declared" in declared and not build.manifest.packs:  # rows written from an index
+        declared |= {name: dataset[source] for name, source in _OF_INDEX.items()}
+        copies = dataset["indexed_declared"] - dataset["indexed_once_declared"]
+        declared |= {"copies_declared": copies} if copies else {}
+    return declared
 
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:

@@ -90,8 +90,8 @@ def lengths_of(shards: list[Path]) -> npt.NDArray[np.int32]:
     found = [np.zeros(0, np.int32)]
     for path in shards:
         with pa.memory_map(str(path)) as file:
-            for batch in pa.ipc.open_stream(file):
-                found.append(np.diff(list_parts(batch.column("input_ids"))[0]).astype(np.int32))
+            begins = (list_parts(b.column("input_ids"))[0] for b in pa.ipc.open_stream(file))
+            found += [np.diff(one).astype(np.int32) for one in begins]
     return np.concatenate(found)
 
 
