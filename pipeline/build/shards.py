@@ -20,7 +20,7 @@ from pipeline.manifest.dataset_files import write_json, write_split, write_split
 from pipeline.manifest.records import SERVING
 from pipeline.parts.part import PartReport
 from pipeline.publish.place import before
-from pipeline.recipe import equal_build
+from pipeline.recipe import declared, equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards import gather, kept, pack_index, workspace
@@ -80,6 +80,9 @@ def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping
     return Keeping(
         gather=shared,
         recipe=shared.recipe.fingerprint,
+        rows=declared.fingerprint_of_rows(
+            shared.recipe.config, shared.recipe.model.profile, shared.recipe.model.tokenizer_json
+        ),
         parts=tuple(part.sha256 for part in parts),
         previous=kept.previous(before(run.output, run.keep), cache) | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),

@@ -120,6 +120,12 @@ def fingerprint_of(config: Config, profile: ModelProfile, tokenizer_json: bytes)
     return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
 
 
+def fingerprint_of_rows(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
+    """Hash of all that a stored row follows from beside its part."""
+    tokenizer = file_hash.of_content(tokenizer_json)
+    return hash_of([config.for_rows, asdict(profile), tokenizer, code_version()])
+
+
 def declared_fingerprint(config: Config) -> str:
     """The fingerprint of the recipe that ``resolve_recipe`` would give, in a fraction of its time:
     no row is looked at, no claim about the model is proved, no encoder is loaded.
