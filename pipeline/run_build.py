@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,20 +17,23 @@ from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
+from stages import catalog
 from stages.errors import DataError, PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.build import Report
+    from pipeline.build import MadeParts, Prepared, Report
     from pipeline.build_dir.built import Built
     from pipeline.messages.result import Result
     from pipeline.recipe.equal_build import Look
 
+    Parts = Callable[[Prepared, Report], MadeParts]
 
-def _built(config: Config, report: Report) -> Built:
+
+def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     """``pipeline.build.build``; what it needs is imported when the judge's process has begun, and
     most of it only where something is to be made."""
     with Judge(config) as judge:
-        if not config.run.output.exists():
+        if not config.run.address and not config.run.output.exists():
             judge.start()
         if not config.judge.expectations and config.run.data_docs is None:
             memory.without_pandas()  # which suites of the user, and pages, may need
@@ -44,52 +47,69 @@ def _built(config: Config, report: Report) -> Built:
             raise refusal.kept(error, config) from error
         if found.built is not None:
             return found.built
+        # First of all: an engine's library may not be imported beside threads that import.
+        catalog.load("pipeline.executors", config.run.engine, "pmap")
         judge.start()
         from pipeline.recipe import ahead
 
         with _workers(config, found), ahead.tokenizer(config):
-            from pipeline.build import make
+            from pipeline.build import make, make_parts
 
-            return make(config, found, judge, report)
+            return make(config, found, judge, report, parts=parts or make_parts)
 
 
 def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
-    """What workers are copies of, where there will be some."""
+    """What workers are copies of, where there will be some; or a connection to where they are."""
+    if config.run.engine == "ray":
+        from pipeline.executors import ray
+
+        return ray.connected(config.run.ray_address, config.run.processes)
     splits = sum(len(source.splits) for source in found.inputs)
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
     return copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
 
 
-def _followed(config: Config, session: Session, quiet: bool) -> Built:
-    """The build, with its progress shown as the session wants it."""
+@contextmanager
+def following(session: Session, quiet: bool) -> Iterator[Report]:
+    """What shows progress, as the session wants it."""
     if session.in_lines and not quiet:
         log = progress.Log()
         with progress.beating(log):
-            return recorded(config, lambda: _built(config, log))
-    return recorded(config, lambda: _built(config, progress.reporter(quiet)))
+            yield log
+    else:
+        yield progress.reporter(quiet)
 
 
-def build_and_report(config: Config, in_json: bool, quiet: bool) -> None:
-    """Build; print the manifest's path on stdout, or what ``--json`` prints."""
+def build_and_report(
+    config: Config, in_json: bool, quiet: bool, parts: Parts | None = None
+) -> None:
+    """Build; print the manifest's path on stdout, or what ``--json`` prints.
+
+    Args:
+        parts: gives the parts, where others have made them.
+    """
     session = current()
     session.in_json |= in_json
     session.notify = session.notify or config.run.notify
-    session.end(_built_and_shown(config, session, quiet))
+    session.end(_built_and_shown(config, session, quiet, parts))
 
 
-def _built_and_shown(config: Config, session: Session, quiet: bool) -> Result:
+def _built_and_shown(
+    config: Config, session: Session, quiet: bool, parts: Parts | None = None
+) -> Result:
     """Build one, with what people read of it; the paths of one that is refused are the session's.
 
     Raises:
         PipelineError: it is not built.
     """
-    session.paths = {"output": str(config.run.output)}
+    session.paths = {"output": config.run.shown}
     try:
-        built = _followed(config, session, quiet)
+        with following(session, quiet) as report:
+            built = recorded(config, lambda: _built(config, report, parts))
         built = replace(built, notes=(*built.notes, *config.notes))
     except DataError:
-        session.paths |= failed.paths_of(config.run.output)
+        session.paths |= failed.paths_of(config.run.place)
         raise
     from pipeline.messages import result
 
@@ -101,7 +121,9 @@ def _built_and_shown(config: Config, session: Session, quiet: bool) -> Result:
     return ended
 
 
-def build_each(configs: Sequence[Config], in_json: bool, quiet: bool) -> None:
+def build_each(
+    configs: Sequence[Config], in_json: bool, quiet: bool, parts: Parts | None = None
+) -> None:
     """Build one after the other; one that fails keeps none of the others back.
 
     Parts lie in the cache by what they depend on, so builds that differ in their shards alone
@@ -115,13 +137,13 @@ def build_each(configs: Sequence[Config], in_json: bool, quiet: bool) -> None:
     ended: list[Result] = []
     for config in configs:
         if not quiet and not session.in_lines:
-            click.echo(f"build     {config.run.output}", err=True)
+            click.echo(f"build     {config.run.shown}", err=True)
         try:
-            ended.append(_built_and_shown(config, session, quiet))
+            ended.append(_built_and_shown(config, session, quiet, parts))
         except PipelineError as error:
             ended.append(of_error(error, session.paths))
             if not session.in_lines:
-                show(ended[-1], str(config.run.output))
+                show(ended[-1], config.run.shown)
         except BaseException as error:  # an interruption, or a bug: no other build is begun
             session.end(of_builds([*ended, of_error(error, session.paths)], stopped=True))
             raise
@@ -136,7 +158,7 @@ def _summarized(built: Built) -> None:
 
     click.echo(summary(built), err=True)
     folder, manifest = built.build.folder, built.build.manifest
-    if manifest.for_:
+    if manifest.for_ and not built.build.address:
         from pipeline.trainers import launch
 
         click.echo(f"train     {launch.command(folder, manifest.for_)}", err=True)

@@ -33,13 +33,13 @@ class Split:
         path: the file, as it can be opened.
         start, stop: the piece, in the reader's own unit (bytes, row groups); a line belongs to
             the split that holds its first byte.
-        sha256: of the bytes it was planned over, so that a part can be named by its content and
-            an input that changes during a build is noticed.
+        sha256: of the bytes that it is made of, so that a part can be named by its content and an
+            input that changes during a build is noticed; empty until they are read.
         reader: the reader's name.
         piece: which piece, where the bytes are those of the whole file.
         salvage: rows before a damage are kept, and the damage is told, instead of refusing all.
         version: the bytes that it may be read from; a reader from elsewhere may leave it out.
-        lines: lines in it, where they were counted with the bytes.
+        lines: lines in it, where they were counted when the bytes were hashed.
     """
 
     path: str
@@ -139,6 +139,19 @@ class Reader(Protocol):
 
         Raises:
             ContainerError: the container is damaged where it was looked at.
+        """
+        ...
+
+
+class Cutter(Protocol):
+    """A reader whose splits are hashed by whoever reads them. Those of this package are."""
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        """The splits of a version of a file, as ``splits`` has them, but without ``sha256`` and
+        ``lines``; little is read.
+
+        Raises:
+            ContainerError: the file is not what its name says.
         """
         ...
 

@@ -347,7 +347,7 @@ def the_reader_of_tables_loses_the_last_row() -> None:
 
 @mutant("parquet")
 def the_last_row_group_is_no_split() -> None:
-    after(type(parquet.READER), "splits", lambda splits: splits[:-1])
+    after(type(parquet.READER), "cut", lambda splits: splits[:-1])
 
 
 @mutant("flat")

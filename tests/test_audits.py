@@ -130,7 +130,7 @@ def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> 
 def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> None:
     """Unique last tokens are guessed, whatever they are; one that all share tells all."""
     context = Context(kind_of("rm"), "ragged", 64, model)
-    facts = AuditFacts(context, NOTHING, np.zeros(0, np.int64), 0, ())
+    facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
     unique = np.arange(1000, 1100)
     found = shortcuts._word("last token", unique, unique + 100, facts, tolerances)

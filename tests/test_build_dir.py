@@ -67,8 +67,9 @@ RECORDS: dict[str, type[JsonRecord]] = {
 # Keys that builds of this schema may lack: those added since its first.
 OPTIONAL = {
     "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
-    "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread encoder.encoded "
-    "inputs.N.source sides sources filters doubles decontamination near_duplicates published "
+    "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread inputs.N.pieces "
+    "encoder.encoded inputs.N.source sides sources filters doubles decontamination near_duplicates "
+    "published "
     "rows.contaminated rows.near_duplicates rows.left_out examples.filtered examples.contaminated "
     "examples.near_duplicates examples.left_out examples.copies",
     "run.json": "files_left_out oracle_compared native",

@@ -81,6 +81,7 @@ BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the opt
     "overlap_in": {"decontaminate": EVALS},
     "near_words": {"near_dedup": 0.5},
     "near_in": {"near_dedup": 0.5},
+    "ray_address": {"engine": "ray"},
 }
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +29,12 @@ from support import say, table_bytes
 
 from pipeline import build as building
 from pipeline.build.parts import works_of
+from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.recipe import recipe as recipes
 from stages import readers
 from stages.errors import PipelineError, SurroundingsError
-from stages.files import file_version
+from stages.files import file_version, version_bytes
 from stages.readers import jsonl
 
 ROWS: list[dict[str, Any]] = [{"question": f"q{i}", "answer": f"a{i} " * 9} for i in range(60)]
@@ -161,6 +164,7 @@ def _parts(config: Config) -> Outcome:
     try:
         prepared = building.prepare(config)
         made = building.make_parts(prepared, lambda *_: None)
+        prepared = prepared.having_read(made.reports)
     except (PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
     found = [(i.name, i.bytes, i.sha256) for i in prepared.inputs]
@@ -295,13 +299,17 @@ def test_one_version_of_a_saved_dataset_is_read(
     say(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")
 
 
-def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path: Path) -> None:
+def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A table is not mapped into memory: such a process would die when the file is cut off."""
     path = tmp_path / "rows.arrow"
     path.write_bytes(_table(ROWS * 2000, "file"))
     reader = readers.load("arrow")
+    monkeypatch.setattr(file_version, "PIECE", 5000)
     (split,) = reader.splits(str(path))
-    found = reader.read(replace(split, version=file_version.take(str(path), 5000)))
+    version = file_version.take(str(path))
+    found = reader.read(replace(split, version=version))
     next(found)
     os.truncate(path, 4096)
     with pytest.raises(SurroundingsError, match="changed"):
@@ -315,37 +323,111 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     path = tmp_path / "rows.jsonl"
     content = _lines(ROWS)
     path.write_bytes(content)
-    assert file_version.take(str(path), 1000).look is None
-    monkeypatch.setattr(file_version.file_state, "COARSE", 0)
-    version = file_version.take(str(path), 1000)
-    assert version.look is not None
+    assert not file_version.take(str(path)).settled
+    now = time.time_ns
+    monkeypatch.setattr(file_version.file_state.time, "time_ns", lambda: now() + 10**10)
+    version = file_version.take(str(path))
+    assert version.state is not None
+    assert version.settled
     hashed: list[int] = []
-    check = file_version.xxh3_128_digest
+    check = version_bytes.xxh3_128_digest
 
     def counted(data: bytes) -> bytes:
         hashed.append(len(data))
         return check(data)
 
-    monkeypatch.setattr(file_version, "xxh3_128_digest", counted)
+    monkeypatch.setattr(version_bytes, "xxh3_128_digest", counted)
     assert version.open(again=True).read() == content
     assert not hashed
     assert version.open().read() == content
     assert sum(hashed) == len(content)
     with path.open("r+b") as file:
         file.write(content.swapcase())
-    os.utime(path, ns=(version.look.modified, version.look.modified))  # the time of change stays
+    modified = version.state.modified  # which anybody can set, and the time of change stays
+    os.utime(path, ns=(modified, modified))
     with pytest.raises(SurroundingsError, match="changed while"):
         version.open(again=True).read()
 
 
-def test_a_large_file_has_the_hash_of_all_its_bytes(tmp_path: Path) -> None:
-    """Computed beside those of its pieces; a file of one piece is hashed once."""
+def test_a_large_file_has_the_hash_of_the_hashes_of_its_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the documents say it; a file of one piece has the hash of its bytes."""
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
     path = tmp_path / "rows.jsonl"
     for rows in (ROWS[:1], ROWS, ROWS * 20):
-        content = _lines(rows)
-        path.write_bytes(content)
-        version = file_version.take(str(path), 1000)
-        assert version.sha256 == hashlib.sha256(content).hexdigest()
-        for piece in version.pieces:
-            own = content[piece.start : piece.stop]
-            assert piece.sha256 == hashlib.sha256(own).hexdigest()
+        path.write_bytes(_lines(rows))
+        hashes = []
+        with path.open("rb") as file:
+            while piece := file.read(1000):
+                hashes.append(hashlib.sha256(piece + file.readline()).hexdigest())
+        one = len(hashes) == 1
+        expected = hashes[0] if one else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        config = _config(path, tmp_path, tmp_path)
+        for hash_now in (True, False):
+            (found,) = scan.scan(config, hash_now=hash_now)
+            assert found.sha256 == expected
+            assert [split.sha256 for split in found.splits] == hashes
+
+
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files look as if they had been left alone for a while, and no input is small."""
+    now = time.time_ns
+    monkeypatch.setattr(file_version.file_state.time, "time_ns", lambda: now() + 10**10)
+    monkeypatch.setattr(scan, "SMALL", 0)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", WIDE("rows.jsonl.gz")])
+def test_one_version_is_read_by_those_who_hash_it(
+    tmp_path: Path,
+    cache_dir: Path,
+    tokenizer_json: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """The same where nothing is hashed before parts are made."""
+    _settled(monkeypatch)
+    _sweep(tmp_path, name, cache_dir, _parts, (False, True))
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if name != "stream.arrow"])
+def test_whoever_hashes_the_inputs_the_parts_are_the_same(
+    tmp_path: Path,
+    cache_dir: Path,
+    tokenizer_json: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """And the build's id, which is known late then."""
+    path = tmp_path / name
+    path.write_bytes(WRITERS[name](ROWS))
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    early = building.prepare(_config(path, one, tmp_path))
+    made = building.make_parts(early, lambda *_: None)
+    _settled(monkeypatch)
+    late = building.prepare(_config(path, other, tmp_path))
+    reads = _counted_reads(monkeypatch)
+    found = building.make_parts(late, lambda *_: None)
+    assert found == made
+    assert early.is_read
+    assert early.build_id == late.having_read(made.reports).build_id
+    assert late.build_id != early.build_id
+    if name != "rows.parquet":  # whose end is read with each row group
+        assert sum(stop - start for start, stop in reads) == path.stat().st_size
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(sorted(reads)))
+
+
+def _counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The ranges that are read of files from now on."""
+    reads: list[tuple[int, int]] = []
+    read = version_bytes.VersionBytes.read
+
+    def counted(self: Any, start: int, stop: int, checked: bool = True) -> bytes:
+        reads.append((start, stop))
+        return read(self, start, stop, checked)
+
+    monkeypatch.setattr(version_bytes.VersionBytes, "read", counted)
+    return reads

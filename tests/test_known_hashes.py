@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import SAMPLES
@@ -14,7 +15,8 @@ from support import SAMPLES
 from pipeline.build import build
 from pipeline.options.config import Config
 from pipeline.recipe import equal_build
-from stages.files import file_hash, file_version, known_hashes
+from stages.files import file_hash, known_hashes
+from stages.files.file_version import FileVersion
 from stages.files.known_hashes import KnownHashes
 
 LATER = known_hashes.file_state.COARSE + 1
@@ -34,14 +36,14 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def watched(old: Callable[..., object]) -> Callable[..., object]:
-        def reading(path: str | Path, *more: object) -> object:
-            names.append(Path(path).name)
+        def reading(path: Any, *more: object) -> object:
+            names.append(Path(getattr(path, "path", path)).name)
             return old(path, *more)
 
         return reading
 
     monkeypatch.setattr(file_hash, "sha256", watched(file_hash.sha256))
-    monkeypatch.setattr(file_version, "take", watched(file_version.take))
+    monkeypatch.setattr(FileVersion, "hashed", watched(FileVersion.hashed))
     return names
 
 

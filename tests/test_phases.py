@@ -171,7 +171,7 @@ def test_shards_that_others_made_are_taken_over(
     prepared = prepare(config)
     made = make_parts(prepared, _silent)
     planned = _stored(plan(prepared, made))
-    every = list(range(planned.plan.n_shards))
+    every = list(range(planned.n_shards))
     assert len(every) > 4
     mine, others = every[1::3], every[2::3]
     assert make_shards(prepared, planned, _silent, mine) == len(mine)
@@ -196,7 +196,7 @@ def test_a_shard_that_is_not_as_it_was_made_is_made_again(
     prepared = prepare(config)
     made = make_parts(prepared, _silent)
     planned = plan(prepared, made)
-    every = planned.plan.n_shards
+    every = planned.n_shards
     assert make_shards(prepared, planned, _silent) == every
     many_shards.clear()
     workspace = config.run.cache_dir / "builds" / prepared.build_id

@@ -6,11 +6,9 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import DatasetCard
 from stub_hub import LARGE, HubStub, serve_hub
+from stub_s3 import S3Stub, serve_s3
 from support import SAMPLES, Ran, read_manifest
 
 from pipeline.build import build
@@ -505,55 +504,16 @@ def test_an_address_of_the_hub_names_a_dataset(address: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of a store on the loopback, with a bucket ``data``."""
-    pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
-    pytest.importorskip("s3fs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "moto.server",
-        "-H",
-        "127.0.0.1",
-        "-p",
-        str(port),
-    ]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
-        boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys).create_bucket(
-            Bucket="data"
-        )
-        yield url
-    finally:
-        server.terminate()
-        server.wait(30)
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
+    """A store on the loopback, with a bucket ``data``."""
+    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
+        yield stub
 
 
 @pytest.fixture
-def credentials(s3: str) -> dict[str, str]:
+def credentials(s3: S3Stub) -> dict[str, str]:
     """Variables with which the command finds that store."""
-    return {
-        "AWS_ENDPOINT_URL": s3,
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
+    return s3.environment
 
 
 def test_a_build_is_published_to_s3_by_the_command(
@@ -704,16 +664,18 @@ def test_an_address_that_cannot_be_written_is_a_usage_error(
     assert (ran.status, says in ran.err) == (2, True), ran.err
 
 
-def test_an_address_is_no_output(pipeline: Run, tmp_path: Path) -> None:
-    """A path of that name would be a folder called ``s3:``."""
+def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) -> None:
+    """A path of that name would be a folder called ``s3:``. Builds can go into stores, but not to
+    the hub or the web."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     (tmp_path / "r.toml").write_text(
-        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["{data}"]\noutput = "gs://bucket/x"\n'
+        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["{data}"]\noutput = "https://bucket/x"\n'
     )
     shared = ("--model", "qwen2-1.5b")
     for command in (
-        ("run", "sft", data, *shared, "-o", "s3://bucket/x"),
-        ("plan", "sft", data, *shared, "-o", "s3://bucket/x"),
+        ("run", "sft", data, *shared, "-o", "hf://somebody/x"),
+        ("plan", "sft", data, *shared, "-o", "file:///bucket/x"),
+        ("run", "sft", data, *shared, "--until", "normalize", "-o", "s3://bucket/x"),
         ("run", "sft", data, *shared, "-o", "x", "--data-docs", "s3://bucket/x"),
         ("build", "r.toml"),
         ("plan", "r.toml"),
@@ -724,7 +686,7 @@ def test_an_address_is_no_output(pipeline: Run, tmp_path: Path) -> None:
         ran = pipeline(*command)
         assert ran.status == 2, command
         assert "is an address" in ran.err
-        elsewhere = "--data-docs" in command or "stage" in command
+        elsewhere = {"--data-docs", "--until", "stage"} & {*map(str, command)}
         assert elsewhere or "pipeline publish DIR" in ran.err
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
 

@@ -97,10 +97,12 @@ KEYS: dict[str, tuple[str, str]] = {
     "empty": ('"warn"', '"ignore"'),
     "keep": ("7", "-1"),
     "replace": ("true", '"yes"'),
+    "single-writer": ("true", '"yes"'),
     "drift": ("{ rows = 0.2, source_share = 0.05 }", "{ lines = 0.2 }"),
     "notify": ('{ command = "cat" }', '{ mail = "me" }'),
     "workers": ("2", "-1"),
     "engine": ('"local"', '"lokal"'),
+    "ray-address": ('"auto"', "6379"),
     "cache-dir": ('"cache"', "1"),
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
@@ -110,6 +112,7 @@ NEEDS = {  # what must stand beside a key
     "group-by": "test-size = 0.1\n",
     "dedup-keep": "dedup = true\n",
     **dict.fromkeys(("overlap-words", "overlap-share", "overlap-in"), _EVALS),
+    "ray-address": 'engine = "ray"\n',
     **dict.fromkeys(("near-words", "near-in"), "near-dedup = 0.8\n"),
 }
 TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}

@@ -18,7 +18,7 @@ from stages import readers
 from stages.contract import Split
 from stages.errors import ReadingError
 from stages.files import content, file_hash, row_counts
-from stages.files.file_version import take
+from stages.files.file_version import look
 from stages.readers import jsonl
 
 SAME = settings(
@@ -67,7 +67,7 @@ def test_lines_are_counted_as_they_are_read(
     path.write_bytes(packed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "SPLIT_BYTES", size)
-        splits = jsonl.READER.line_splits(take(str(path), jsonl.SPLIT_BYTES))
+        splits = jsonl.READER.line_splits(look(str(path)))
         row_counts.require_covered(str(path), [] if kind else splits)
         expected = [read(split) for split in splits]
         patch.setattr(content, "CHUNK", chunk + 2)
@@ -138,7 +138,7 @@ def test_a_file_is_cut_into_all_of_its_pieces(
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 4)
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n' * 5)
-    splits = jsonl.READER.line_splits(take(str(path), jsonl.SPLIT_BYTES))
+    splits = jsonl.READER.line_splits(look(str(path)))
     row_counts.require_covered(str(path), splits)
     for wrong in (splits[:-1], splits[1:], [splits[0], *splits], splits[::-1]):
         with pytest.raises(ReadingError) as caught:

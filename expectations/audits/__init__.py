@@ -70,13 +70,13 @@ class AuditFacts:
     """What is known about all examples without reading them.
 
     Attributes:
-        lengths: tokens of every kept example.
+        lengths: the lengths in tokens that kept examples have, ascending, and how many have each.
         leaked: test examples equal to a train example.
     """
 
     context: Context
     ledger: BuildCounts
-    lengths: Ints
+    lengths: tuple[Ints, Ints]
     leaked: int
     sources: tuple[SourceCounts, ...]
 

@@ -18,17 +18,20 @@ def _width(longest: int) -> int:
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    lengths = np.sort(facts.lengths)
-    places = [min(len(lengths) - 1, round(q * (len(lengths) - 1))) for q in _QUANTILES]
+    lengths, counts = facts.lengths
+    upto = np.cumsum(counts)
+    total = int(upto[-1])
+    places = [min(total - 1, round(q * (total - 1))) for q in _QUANTILES]
     figures = []
     for quantile, place in zip(_QUANTILES, places, strict=True):
         name = {0: "shortest", 0.5: "median", 1: "longest"}.get(quantile, f"{quantile:.0%}")
-        detail = f"{quantile:.0%} of {len(lengths)} examples have at most {lengths[place]} tokens"
-        figures.append(Figure(name, int(lengths[place]), "tokens", detail))
+        length = int(lengths[np.searchsorted(upto, place, side="right")])
+        detail = f"{quantile:.0%} of {total} examples have at most {length} tokens"
+        figures.append(Figure(name, length, "tokens", detail))
     width = _width(int(lengths[-1]))
-    counts = np.bincount(lengths // width)
-    bins = tuple((str(i * width), int(n)) for i, n in enumerate(counts))
-    mean = round(float(lengths.mean()), 2)
+    binned = np.bincount(lengths // width, counts).astype(np.int64)
+    bins = tuple((str(i * width), int(n)) for i, n in enumerate(binned))
+    mean = round(int((lengths * counts).sum()) / total, 2)
     figures.append(
         Figure("mean", mean, "tokens", f"bins of {width} tokens, by their start", bins=bins)
     )

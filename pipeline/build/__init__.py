@@ -20,6 +20,8 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pipeline.build import refusal
 from pipeline.build.assembly import Assembled, assemble
 from pipeline.build.parallel import Report
@@ -53,6 +55,7 @@ __all__ = [
     "missing",
     "plan",
     "prepare",
+    "refuse_early",
 ]
 
 
@@ -79,8 +82,18 @@ def look(config: Config) -> Look:
         raise refusal.kept(error, config) from error
 
 
-def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
+def make(
+    config: Config,
+    found: Look,
+    judge: Judge,
+    report: Report,
+    *,
+    parts: Callable[[Prepared, Report], MadeParts] = make_parts,
+) -> Built:
     """The same where no equal build was found.
+
+    Args:
+        parts: gives the parts of all splits.
 
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
@@ -94,7 +107,12 @@ def make(config: Config, found: Look, judge: Judge, report: Report) -> Built:
     except DataError as error:
         raise refusal.kept(error, config) from error
     with place.staging() as folder:
-        made = make_parts(prepared, report)
+        made = parts(prepared, report)
+        if not prepared.is_read:
+            prepared = prepared.having_read(made.reports)
+            equal = equal_build.found_late(config, place, prepared.build_id)
+            if equal is not None and config.run.data_docs is None:
+                return equal
         built, assembled = finish_in(
             folder, place, prepared=prepared, made=made, judge=judge, report=report
         )

@@ -17,13 +17,12 @@ from pipeline.build.audits import audit, in_lines
 from pipeline.build.description import Outcome
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts
-from pipeline.build.planning import Planned, lines_of_parts
+from pipeline.build.planning import Planned, lines_of_part
 from pipeline.build.preparation import Prepared
 from pipeline.build.shards import write_dataset, write_index, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters
-from pipeline.choice.examples import rows_left_out
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.shards.collect import PartSource
@@ -83,8 +82,7 @@ def assemble(
     planned = planning.plan(prepared, made)
     prepared = prepared.encoded_by(planned.backend)
     works, sources = planned.works, planned.sources
-    lines = lines_of_parts(planned.plan, planned.reports)
-    ledger = rejects.write(folder / REJECTS, works, sources, lines)
+    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_part)
     _refuse_too_many(prepared, planned, ledger)
     shards = write_shards(prepared, planned, folder, report)
     indexes = write_index(prepared, planned, folder, shards)
@@ -108,7 +106,7 @@ def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> No
     rows: Counter[int] = Counter()
     for work, report in zip(planned.works, planned.reports, strict=True):
         rows[work.source] += report.rows - report.filtered
-    kept = int(planned.plan.kept.sum())
+    kept = planned.outline.counts.kept
     if planned.filtered is not None and planned.filtered.by.any() and not kept:
         raise filters.nothing_left(planned.filtered)
     refuse_too_many(ledger, rows=rows, left=kept, config=prepared.config)
@@ -116,7 +114,7 @@ def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> No
 
 def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Outcome:
     """The same, after what was left out for being like something else was written down."""
-    recipe, plan = outcome.recipe, outcome.plan
+    recipe, plan = outcome.recipe, outcome.chosen
     return replace(
         outcome,
         decontamination=contaminated.write(folder, recipe.config, plan, sources),
@@ -127,19 +125,17 @@ def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Ou
 def _outcome(
     prepared: Prepared, planned: Planned, shards: list[ShardReport], ledger: Ledger
 ) -> Outcome:
-    examples = planned.plan.examples
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
     return Outcome(
         recipe=prepared.recipe,
         inputs=list(prepared.inputs),
         parts=planned.reports,
         rows_of_input=[sum(rows) for rows in by_input],
-        plan=planned.plan,
+        outline=planned.outline,
+        chosen=planned.plan,
         shards=shards,
         ledger=ledger,
         filtered=planned.filtered,
-        margins=planned.margins,
-        rows_left_out=rows_left_out(examples, planned.plan.choice.fate),
     )
 
 

@@ -15,13 +15,11 @@ from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from pipeline.build import description
 from pipeline.build.description import Outcome
-from pipeline.choice import doubles
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
 from pipeline.shards.measured import read
-from pipeline.shards.plan import ShardPlan
-from stages.columns import Ints, offsets_of
+from stages.columns import offsets_of
 
 SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
 
@@ -38,33 +36,17 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
             yield chunk_of(table.combine_chunks(), shard.split, context)
 
 
-def _leaked(plan: ShardPlan) -> int:
-    """Test examples whose ids and labels are those of a train example."""
-    sides = {side.name: side.order for side in plan.sides}
-    if "test" not in sides:
-        return 0
-    digest = plan.examples.digest
-    return doubles.count_in(digest[sides["test"]], digest[sides["train"]])
-
-
 def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
     """Rows, kept examples and their tokens, by source, or by input file where there are none."""
-    plan = outcome.plan
-    # Where each input's examples begin: at the first example of its first split.
-    bounds = plan.examples.starts[offsets_of(np.array([len(i.splits) for i in outcome.inputs]))]
-    kept, tokens = plan.kept, plan.examples.length * plan.kept
-    inputs = [slice(*bound) for bound in pairwise(bounds.tolist())]
-    examples = [int(kept[own].sum()) for own in inputs]
-    tokens_of = [int(tokens[own].sum()) for own in inputs]
+    # Of each input those of its splits: no part has examples of two.
+    bounds = offsets_of(np.array([len(source.splits) for source in outcome.inputs]))
+    of_parts = outcome.outline.counts.of_parts
+    each = [of_parts[slice(*bound)].sum(axis=0).tolist() for bound in pairwise(bounds.tolist())]
     names = [source.source_name or source.name for source in outcome.inputs]
     totals = {name: [0, 0, 0] for name in names}
-    for name, *counts in zip(names, outcome.rows_of_input, examples, tokens_of, strict=True):
-        totals[name] = [sum(pair) for pair in zip(totals[name], counts, strict=True)]
+    for name, rows, counts in zip(names, outcome.rows_of_input, each, strict=True):
+        totals[name] = [sum(pair) for pair in zip(totals[name], (rows, *counts), strict=True)]
     return tuple(SourceCounts(name, *counts) for name, counts in totals.items())
-
-
-def _lengths(plan: ShardPlan) -> Ints:
-    return plan.examples.length[plan.kept].astype(np.int64)
 
 
 def _ledger(outcome: Outcome) -> BuildCounts:
@@ -74,7 +56,7 @@ def _ledger(outcome: Outcome) -> BuildCounts:
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
-        equal=examples.duplicates + description.equal_and_used(outcome.plan),
+        equal=examples.duplicates + outcome.outline.counts.equal,
         too_long=examples.rejected_by_code.get("too_long", 0),
         tokens=tokens.total,
         trained=tokens.trained,
@@ -105,8 +87,8 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
     facts = AuditFacts(
         context=context,
         ledger=_ledger(outcome),
-        lengths=_lengths(outcome.plan),
-        leaked=_leaked(outcome.plan),
+        lengths=outcome.outline.counts.histogram(),
+        leaked=outcome.outline.counts.leaked,
         sources=_sources(outcome),
     )
     chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]

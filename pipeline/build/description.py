@@ -7,18 +7,17 @@ path: equal builds have equal manifests.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from expectations.verdict import Verdict
 from pipeline import __version__
-from pipeline.build import left_out
+from pipeline.build import indexed, left_out
 from pipeline.build.model_description import repaired
-from pipeline.choice import doubles, given
+from pipeline.choice import given
 from pipeline.choice.filters import Filtered
+from pipeline.choice.sides import TEST, TRAIN
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import (
     FATES,
@@ -34,7 +33,6 @@ from pipeline.manifest.json_records import from_json
 from pipeline.manifest.manifest import (
     SCHEMA_VERSION,
     EncoderRecord,
-    IndexRecord,
     InputRecord,
     Manifest,
     Parity,
@@ -51,10 +49,10 @@ from pipeline.parts.part import PartReport
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
+from pipeline.shards.facts import Outline
 from pipeline.shards.gather import ShardReport
-from pipeline.shards.margins import Margins
 from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.shards.plan import ShardPlan
+from pipeline.shards.plan import Chosen
 from pipeline.verdict.rejects import Ledger
 from stages import formats, layouts
 from stages.chat_template import turn_split
@@ -64,17 +62,20 @@ from stages.tokenizers import oracle
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that a finished build knows about itself."""
+    """All that a finished build knows about itself.
+
+    Attributes:
+        chosen: every example, where the choice was made in one memory; None where it was not.
+    """
 
     recipe: Recipe
     inputs: list[Input]
     parts: list[PartReport]
     rows_of_input: list[int]
-    plan: ShardPlan
+    outline: Outline
+    chosen: Chosen | None
     shards: list[ShardReport]
     ledger: Ledger
-    rows_left_out: Mapping[str, int]
-    margins: Margins | None = None  # rm only
     filtered: Filtered | None = None
     decontamination: Decontamination | None = None
     near_duplicates: Likeness | None = None
@@ -93,9 +94,9 @@ class Outcome:
 def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
     """The sides that have rows, with their shards."""
     splits = {}
-    for side in outcome.plan.sides:
-        shards = [s for s in outcome.shards if s.split == side.name]
-        splits[side.name] = SplitRecord(
+    for side in outcome.outline.sides:
+        shards = [s for s in outcome.shards if s.split == side]
+        splits[side] = SplitRecord(
             rows=sum(s.rows for s in shards),
             examples=sum(s.examples for s in shards),
             tokens=sum(s.tokens for s in shards),
@@ -110,7 +111,7 @@ def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
 
 
 def _sides(outcome: Outcome) -> SidesRecord | None:
-    config, rule = outcome.recipe.config, outcome.plan.choice.rule
+    config, rule = outcome.recipe.config, outcome.outline.rule
     if rule is None:
         return None
     (column, *others) = dict.fromkeys(one.options.group_by for one in config.sources)
@@ -132,30 +133,15 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
 
 
 def _packing(outcome: Outcome) -> PackingCounts | None:
-    config, plan = outcome.recipe.config, outcome.plan
+    config = outcome.recipe.config
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
     if outcome.indexes:
-        rows = sum(one.packs for one in _packs(outcome).values())
-        tokens = sum(one.tokens for one in _packs(outcome).values())
+        rows, tokens = indexed.packs_and_tokens(outcome.indexes)
     elif not layouts.load(config.plan.layout).packs:
         return None
     efficiency = round(tokens / (rows * config.plan.max_length), 6)
-    return PackingCounts(rows, efficiency, plan.lower_bound)
-
-
-def _packs(outcome: Outcome) -> dict[str, IndexRecord]:
-    """The indexes of packs, by side."""
-    return {
-        one.split: IndexRecord(
-            path=one.path,
-            packs=one.tally.rows,
-            examples=one.tally.sums["n_examples"],
-            tokens=one.tally.sums["n_tokens"],
-            sha256=one.sha256,
-        )
-        for one in outcome.indexes
-    }
+    return PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
 
 
 def _padding(outcome: Outcome) -> PaddingCounts | None:
@@ -163,7 +149,7 @@ def _padding(outcome: Outcome) -> PaddingCounts | None:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)
-    return PaddingCounts(outcome.plan.width, round(padding / (tokens + padding), 6))
+    return PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
 
 
 def _notes(outcome: Outcome) -> Counter[str]:
@@ -173,16 +159,16 @@ def _notes(outcome: Outcome) -> Counter[str]:
 
 
 def _rows(outcome: Outcome) -> RowCounts:
-    ledger, plan = outcome.ledger, outcome.plan
+    ledger, counts = outcome.ledger, outcome.outline.counts
     rows_in = sum(part.rows for part in outcome.parts)
-    others: dict[str, Any] = dict(outcome.rows_left_out)
+    others: dict[str, Any] = dict(counts.rows_left_out)
     others["filtered"] += sum(part.filtered for part in outcome.parts)
     return RowCounts(
         in_=rows_in,
-        used=plan.examples.rows(plan.kept),
+        used=counts.rows_used,
         rejected=ledger.rejected_rows,
         **others,
-        duplicates_found=int(plan.choice.duplicate.sum()),
+        duplicates_found=counts.found,
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(_notes(outcome).items())),
     )
@@ -190,38 +176,31 @@ def _rows(outcome: Outcome) -> RowCounts:
 
 def examples_of(outcome: Outcome) -> ExampleCounts:
     """What became of every example."""
-    ledger, choice = outcome.ledger, outcome.plan.choice
-    kept = int(choice.used.sum())
-    others: dict[str, Any] = choice.left_out
+    ledger, counts = outcome.ledger, outcome.outline.counts
+    others: dict[str, Any] = dict(counts.left_out)
     return ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
-        kept=kept,
+        kept=counts.kept,
         rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
-        copies=choice.stored(np.ones(len(choice.fate), np.int64)) - kept,
+        copies=counts.copies,
         **others,
     )
-
-
-def equal_and_used(plan: ShardPlan) -> int:
-    """How many of the examples that are used equal an earlier one of these."""
-    used = plan.choice.used
-    equal = plan.choice.duplicate if used.all() else doubles.repeats(plan.examples.digest[used])
-    return int(equal.sum())
 
 
 def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), examples_of(outcome)
-    plan, choice = outcome.plan, outcome.plan.choice
+    outline, counts = outcome.outline, outcome.outline.counts
     within = outcome.recipe.config.plan.pack_within == "part"
     copies = {"copies_declared": made.copies} if made.copies else {}
-    apart = {f"packed_apart_{side.name}": side.apart for side in plan.sides} if within else {}
+    sides = outline.sides.items() if within else ()
+    apart = {f"packed_apart_{side}": count for side, count in sides}
     stored = {
         "examples_kept": made.kept + made.copies,
-        "tokens_kept": choice.stored(plan.examples.length),
-        "trained_kept": choice.stored(plan.examples.trained),
-        "duplicates_declared": equal_and_used(plan) + made.copies,  # copies are equal, too
+        "tokens_kept": counts.tokens,
+        "trained_kept": counts.trained,
+        "duplicates_declared": counts.equal + made.copies,  # copies are equal, too
         **copies,
     }
     return {
@@ -229,28 +208,8 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
         "examples_made": made.made,
         "examples_accounted": made.accounted,
-        **(_held(plan, stored) if plan.index else stored),
+        **(indexed.held(counts, stored) if outcome.indexes else stored),
         **apart,
-    }
-
-
-def _held(plan: ShardPlan, packed: dict[str, int]) -> dict[str, int]:
-    """What is stored where packs are an index: every example once, copies in the index alone.
-
-    Args:
-        packed: what would be stored in packed rows.
-    """
-    held, examples = plan.choice.held, plan.examples
-    return {
-        "examples_kept": int(held.sum()),
-        "tokens_kept": int(examples.length[held].sum(dtype=np.int64)),
-        "trained_kept": int(examples.trained[held].sum(dtype=np.int64)),
-        "duplicates_declared": int(doubles.repeats(examples.digest[held]).sum()),
-        "indexed_declared": packed["examples_kept"],
-        "indexed_once_declared": int(plan.choice.used.sum()),
-        "indexed_tokens_declared": packed["tokens_kept"],
-        "indexed_trained_declared": packed["trained_kept"],
-        "indexed_duplicates_declared": packed["duplicates_declared"],
     }
 
 
@@ -325,6 +284,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             damage=next((part.damage for part in mine if part.damage), None),
             unread=_unread(mine),
             source=source.source_name or None,
+            pieces=source.pieces if source.pieces > 1 else None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )
@@ -332,11 +292,10 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
 
 def tokens_of(outcome: Outcome) -> TokenCounts:
     """All stored tokens, by what they are for."""
-    plan = outcome.plan
     split = turn_split.figures(outcome.counts.get("turn_split", {}))
     return TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
-        trained=plan.choice.stored(plan.examples.trained),
+        trained=outcome.outline.counts.trained,
         padding=sum(s.padding for s in outcome.shards),
         truncated=outcome.counts.get("sums", Counter())["truncated"],
         turn_split=TurnSplit(**split) if split else None,
@@ -347,7 +306,8 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
     recipe = outcome.recipe
-    config = recipe.config
+    config, outline = recipe.config, outcome.outline
+    sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
     answers = inference.of_build(outcome.recipe, outcome.shards)
     return Manifest(
@@ -362,7 +322,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         options=config.for_build,
         model=repaired(recipe),
         prm=_prm(outcome),
-        rm=RmRecord(outcome.margins.recorded()) if outcome.margins else None,
+        rm=RmRecord(rated.recorded()) if (rated := outline.counts.margins) else None,
         format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         inputs=_inputs(outcome),
         rows=_rows(outcome),
@@ -370,12 +330,12 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         tokens=tokens_of(outcome),
         packing=_packing(outcome),
         padding=_padding(outcome),
-        packs=_packs(outcome),
+        packs=indexed.records(outcome.indexes),
         splits=splits_of(outcome),
         sides=_sides(outcome),
-        sources=given.records(config, outcome.plan.examples, outcome.plan.choice),
-        filters=left_out.filters(config, outcome.plan, outcome.filtered),
-        doubles=left_out.doubles(config, outcome.plan),
+        sources=given.records(config, outline.counts.portions, outline.asked, sides),
+        filters=left_out.filters(config, outcome.chosen, outcome.filtered),
+        doubles=left_out.doubles(config, outline.counts),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,
         probes={name: ProbeRecord(True, detail) for name, detail in probes},

@@ -8,17 +8,20 @@ from pipeline.choice.fates import Fate
 from pipeline.choice.filters import Filtered
 from pipeline.manifest.counts import DoubleCounts, FilterCounts
 from pipeline.options.config import Config
-from pipeline.shards.plan import ShardPlan
+from pipeline.shards.facts import Counts
+from pipeline.shards.plan import Chosen
 from stages.errors import PipelineError
 
 
-def filters(config: Config, plan: ShardPlan, filtered: Filtered | None) -> tuple[FilterCounts, ...]:
+def filters(
+    config: Config, plan: Chosen | None, filtered: Filtered | None
+) -> tuple[FilterCounts, ...]:
     """What each filter left out; empty without filters.
 
     Raises:
         PipelineError: the build does not leave out just what the filters say.
     """
-    if filtered is None:
+    if filtered is None or plan is None:
         return ()
     if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
         raise PipelineError("What the filters leave out is not what was left out.")
@@ -38,7 +41,7 @@ def filters(config: Config, plan: ShardPlan, filtered: Filtered | None) -> tuple
     )
 
 
-def _of_rows(plan: ShardPlan, filtered: Filtered) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+def _of_rows(plan: Chosen, filtered: Filtered) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
     """Of each row whose examples are all filtered, the last filter that one of them came to."""
     row = plan.examples.row
     if not len(row):
@@ -49,16 +52,13 @@ def _of_rows(plan: ShardPlan, filtered: Filtered) -> np.ndarray[tuple[int], np.d
     return last[every]
 
 
-def doubles(config: Config, plan: ShardPlan) -> tuple[DoubleCounts, ...]:
+def doubles(config: Config, counts: Counts) -> tuple[DoubleCounts, ...]:
     """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
-    source, pairs = plan.examples.source, plan.choice.doubles
-    if source is None or pairs is None or not config.plan.dedup:
+    if not config.plan.dedup:
         return ()
     names = [one.name for one in config.sources]
-    gone, stays = source[pairs[0]].astype(np.int64), source[pairs[1]]
-    counts = np.bincount(gone * len(names) + stays, minlength=len(names) ** 2)
     return tuple(
-        DoubleCounts(source=names[at // len(names)], kept_in=names[at % len(names)], examples=count)
-        for at, count in enumerate(counts.tolist())
+        DoubleCounts(source=names[gone], kept_in=names[stays], examples=count)
+        for (gone, stays), count in sorted(counts.doubles.items())
         if count
     )

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+from pipeline.executors._job import Job
+from pipeline.messages.session import current
 from pipeline.options.config import RunOptions
+from pipeline.recipe import versions
 from stages import catalog
 
 Shared = TypeVar("Shared")
@@ -24,22 +31,50 @@ def in_parallel(
     run: RunOptions,
     report: Report,
     what: str,
+    folders: Sequence[Path] = (),
 ) -> list[Result]:
     """``function(shared, item)`` for all items.
 
     Args:
         function, shared: sent to the workers once; items: one by one.
         what: the phase, as the report calls it.
+        folders: that workers read or write, beside the cache.
 
     Returns:
         The results in the order of the items.
     """
     if not items:
         return []
-    pmap = catalog.load("pipeline.executors", run.engine, "pmap")
     results: dict[int, Result] = {}
+    count = getattr(report, "count_rows", None)
     report(what, 0, len(items))
-    for index, result in pmap(function, shared, items, run.processes):
+    job = Job(
+        phase=what,
+        folders=(run.cache_dir, *folders),
+        at_once=run.workers,
+        address=run.ray_address,
+        lost=current().warn,
+    )
+    for index, result in _answers(job, function, shared, items, run):
         results[index] = result
+        if count is not None:
+            count(getattr(result, "rows", 0))
         report(what, len(results), len(items))
     return [results[index] for index in range(len(items))]
+
+
+def _answers(
+    job: Job,
+    function: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Sequence[Item],
+    run: RunOptions,
+) -> Iterator[tuple[int, Result]]:
+    """What the engine yields; one that takes a job is given it."""
+    pmap = catalog.load("pipeline.executors", run.engine, "pmap")
+    if "job" in inspect.signature(pmap).parameters:
+        if run.engine != "local":  # whose workers are this program
+            job = replace(job, alike=partial(versions.require_alike, dict(versions.here())))
+        pmap = partial(pmap, job=job)
+    found: Iterator[tuple[int, Result]] = pmap(function, shared, items, run.processes)
+    return found

@@ -58,7 +58,7 @@ def make_parts(
     for backend in dict.fromkeys((prepared.recipe.backend, REFERENCE)):
         recipe = prepared.encoded_by(backend).recipe
         works = works_of(prepared, backend)
-        done = _unchanged(prepared, {number: works[number] for number in wanted})
+        done = _unchanged(prepared, {n: works[n] for n in wanted if works[n].key})
         left = [number for number in wanted if number not in done]
         try:
             made = in_parallel(
@@ -106,7 +106,7 @@ def join(records: Sequence[MadeParts]) -> MadeParts:
 def missing(prepared: Prepared, made: MadeParts) -> list[int]:
     """Numbers of the splits whose parts are still to be made by ``made.backend``: those that no
     report is of, and those whose files are not in the cache, whole and as the report has them."""
-    works = works_of(prepared, made.backend)
+    works = works_of(prepared.having_read(made.reports), made.backend)
     return [
         number
         for number, work in enumerate(works)

@@ -6,20 +6,20 @@ plan: the same parts give the same one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
 from pipeline.choice import filters, scores
-from pipeline.choice.examples import PlannedExamples, read_examples
+from pipeline.choice.examples import PlannedExamples, columns_of, read_examples
 from pipeline.choice.filters import Filtered
 from pipeline.choice.values import Piece
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
-from pipeline.shards import dedup, margins
+from pipeline.shards import dedup, facts, margins
 from pipeline.shards.collect import PartSource
-from pipeline.shards.margins import Margins
+from pipeline.shards.facts import Outline
 from pipeline.shards.plan import ShardPlan, make_plan
 from stages.columns import Ints
 
@@ -31,17 +31,23 @@ class Planned:
     Attributes:
         backend: the encoder that made the parts.
         works, reports, sources: of every part, in the order of the splits.
+        outline: what the plan came to.
+        plan: the plan itself.
         filtered: what filters left out; None without filters.
-        margins: of the pairs that are stored; None in tasks without pairs.
     """
 
     backend: str
     works: list[Work]
     reports: list[PartReport]
     sources: list[PartSource]
+    outline: Outline
     plan: ShardPlan
     filtered: Filtered | None = None
-    margins: Margins | None = None
+
+    @property
+    def n_shards(self) -> int:
+        """How many shards the build has."""
+        return sum(len(side.shards) - 1 for side in self.plan.sides)
 
 
 def plan(prepared: Prepared, made: MadeParts) -> Planned:
@@ -64,15 +70,30 @@ def plan(prepared: Prepared, made: MadeParts) -> Planned:
     if prepared.config.plan.dedup:
         dedup.require_equal(examples, sources, prepared.recipe.task.stored)
     planned = make_plan(prepared.config, examples)
-    rated = margins.of_parts(prepared.recipe.task.kind, works, planned)
     return Planned(
         backend=made.backend,
         works=works,
         reports=reports,
         sources=sources,
+        outline=_outline(prepared, works, planned),
         plan=planned,
         filtered=filtered,
-        margins=rated,
+    )
+
+
+def _outline(prepared: Prepared, works: Sequence[Work], plan: ShardPlan) -> Outline:
+    """What a plan in one memory came to."""
+    examples, choice = plan.examples, plan.choice
+    plans = [work.files.plan for work in works]
+    rated = margins.of_parts(prepared.recipe.task.kind, plans, examples.starts, plan.kept)
+    orders = {side.name: side.order for side in plan.sides}
+    return Outline(
+        counts=facts.of(prepared.config, examples, choice, orders=orders, margins=rated),
+        sides={side.name: side.apart for side in plan.sides},
+        split=choice.test is not None,
+        width=plan.width,
+        rule=choice.rule,
+        asked=choice.asked,
     )
 
 
@@ -120,13 +141,7 @@ def pieces_of(
     ]
 
 
-def lines_of_parts(plan: ShardPlan, reports: Sequence[PartReport]) -> Iterator[Ints]:
-    """The line of each example in its split, part by part.
-
-    The plan counts lines over all inputs, so the lines of the parts before are taken off again.
-    """
-    before = 0
-    for index, report in enumerate(reports):
-        first, last = plan.examples.starts[index : index + 2]
-        yield plan.examples.row[first:last] - before
-        before += report.lines
+def lines_of_part(work: Work) -> Ints:
+    """The line of each example of a part in its split, ascending."""
+    lines: Ints = columns_of(work.files.plan, ("line",)).column("line").to_numpy()
+    return lines

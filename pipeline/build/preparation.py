@@ -1,14 +1,15 @@
-"""First phase: the inputs opened, hashed and cut into splits, and the recipe resolved over them."""
+"""First phase: the inputs opened and cut into splits, and the recipe resolved over them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.build import preflight
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
+from pipeline.parts.part import PartReport
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.sources import local
@@ -22,7 +23,7 @@ class Prepared:
 
     Attributes:
         inputs: in the order in which they were named.
-        build_id: of the build to be.
+        build_id: of the build to be, as far as the inputs were read.
         started: seconds since the epoch.
         left_out: files of named folders that no reader is for.
     """
@@ -53,6 +54,25 @@ class Prepared:
         numbers = iter(per_split)
         return [[next(numbers) for _ in source.splits] for source in self.inputs]
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all inputs were hashed. Until then the build's id is not its last one."""
+        return all(source.sha256 for source in self.inputs)
+
+    def having_read(self, reports: Mapping[int, PartReport]) -> Prepared:
+        """The same after bytes of the inputs were read.
+
+        Args:
+            reports: of parts, by the numbers of their splits.
+        """
+        if self.is_read:
+            return self
+        known = enumerate(split for source in self.inputs for split in source.splits)
+        splits = iter([_read(split, reports.get(number)) for number, split in known])
+        inputs = tuple(one.having([next(splits) for _ in one.splits]) for one in self.inputs)
+        build_id = equal_build.id_of(self.recipe.fingerprint, inputs)
+        return replace(self, inputs=inputs, build_id=build_id)
+
     def encoded_by(self, backend: str) -> Prepared:
         """The same build, encoded by another encoder, whose ids are the same."""
         return replace(self, recipe=replace(self.recipe, backend=backend))
@@ -71,6 +91,13 @@ class Prepared:
             )
 
 
+def _read(split: Split, report: PartReport | None) -> Split:
+    """A split after its part was made."""
+    if split.sha256 or report is None:
+        return split
+    return replace(split, sha256=report.input_sha256, lines=report.lines)
+
+
 def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     """Open the inputs and resolve the options; no row is encoded.
 
@@ -84,7 +111,7 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     """
     started = time.time()
     left_out = tuple(local.left_out(config.data))
-    inputs = tuple(scan(config) if inputs is None else inputs)
+    inputs = tuple(scan(config, hash_now=False) if inputs is None else inputs)
     recipe = resolve_recipe(config, inputs)
     build_id = equal_build.id_of(recipe.fingerprint, inputs)
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)

@@ -20,6 +20,7 @@ from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN
 from pipeline.publish import failed, publish
 from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
 from pipeline.shards import workspace
 from pipeline.verdict.judge import Judge
 from stages.errors import DataError
@@ -34,9 +35,10 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
         UsageError: the output is not ours to replace, or parts are missing.
         PipelineError: see ``assemble``; the old build, if any, is untouched.
     """
-    place = Place.of(prepared.config.run.output, prepared.config.run.keep)
+    place = place_of(prepared.config.run)
     require_replaceable(prepared, place)
     require_complete(prepared, made)
+    prepared = prepared.having_read(made.reports)
     with Judge(prepared.config) as judge, place.staging() as folder:
         judge.prepare()
         built, assembled = finish_in(
@@ -56,7 +58,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
         unchanged.keep(prepared, made, assembled)
         workspace.remove(workspace_of(prepared))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{prepared.config.run.output} has the new build") from None
+        raise KeyboardInterrupt(f"{prepared.config.run.shown} has the new build") from None
 
 
 def finish_in(
@@ -121,7 +123,7 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: P
     replaced = place.build(written.build_id)
     left = publish.left_by_tools(replaced) if replaced.exists() else ()
     removed, notes = place.publish(folder, written.build_id)
-    failed.clear(config.run.output)
+    failed.clear(config.run.place)
     there = Build(place.shown(written.build_id), written)
     return Built(
         there,

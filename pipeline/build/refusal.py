@@ -18,8 +18,8 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     Args:
         staged: the staging directory, if the build came that far.
     """
-    output = config.run.output
-    result = of_error(error, {"output": str(output)})
+    output = config.run.place
+    result = of_error(error, {"output": config.run.shown})
     page = refused.render(result, staged)
     files = {failed.REASONS: json_text(result.without_manifest()), failed.PAGE: page}
     folder = failed.keep(output, staged, files)

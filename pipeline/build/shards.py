@@ -84,7 +84,8 @@ def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping
             shared.recipe.config, shared.recipe.model.profile, shared.recipe.model.tokenizer_json
         ),
         parts=tuple(part.sha256 for part in parts),
-        previous=kept.previous(before(run.output, run.keep), cache) | workspace.found(made, cache),
+        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
     )
@@ -96,14 +97,14 @@ def _gather(prepared: Prepared, planned: Planned, folder: Path) -> Gather:
     Args:
         folder: where they are written.
     """
-    config, rated = prepared.config, planned.margins
+    config, rated = prepared.config, planned.outline.counts.margins
     return Gather(
         recipe=prepared.recipe,
         sources=tuple(planned.sources),
         inputs=_named(prepared),
         starts=planned.plan.examples.starts,
         folder=str(folder),
-        width=planned.plan.width,
+        width=planned.outline.width,
         with_margin=bool(rated and rated.present),
         # The column is stored for all rows or for none.
         with_weights=any(part.weighted for part in planned.reports),
@@ -130,6 +131,7 @@ def write_shards(
             run=prepared.config.run,
             report=report,
             what="write",
+            folders=(folder,),
         )
     finally:
         gather.forget()
@@ -143,7 +145,7 @@ def make_shards(
     The build that ``assemble`` or ``finish`` makes of the same cache takes them over.
 
     Args:
-        numbers: of the shards, below ``planned.plan.n_shards``; None for all.
+        numbers: of the shards, below ``planned.n_shards``; None for all.
 
     Returns:
         How many were made.
@@ -164,6 +166,7 @@ def make_shards(
                 run=prepared.config.run,
                 report=report,
                 what="write",
+                folders=(folder,),
             )
         finally:
             gather.forget()

@@ -12,7 +12,7 @@ from pipeline.build.assembly import Assembled
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
 from pipeline.parts.part import PartReport, Work
-from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
 from pipeline.recipe import equal_build
 from stages.files import file_state
 from stages.files.known_hashes import KnownHashes
@@ -23,11 +23,11 @@ def keep(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
     config = prepared.config
     hashes = equal_build.known_hashes(config, empty=True)
     for source in prepared.inputs:
-        if source.version is not None and source.version.look is not None:
-            hashes.keep(source.path, source.sha256, source.version.look)
+        if source.version is not None and source.version.state and source.version.settled:
+            hashes.keep(source.path, source.sha256, source.version.state)
     for number, work in enumerate(works_of(prepared, made.backend)):
         _keep_part(hashes, work, made.reports[number])
-    folder = Place.of(config.run.output, config.run.keep).build(prepared.build_id)
+    folder = place_of(config.run).build(prepared.build_id)
     for shard in assembled.build.manifest.shards:
         path = folder / shard.path
         if shard.path in assembled.seen:
@@ -39,7 +39,11 @@ def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
     """Keep the hashes of a part's files, if nothing was written to them since its report was, or
     since the part was last found to be as its report has it: both change the report last."""
     try:
-        files = {work.path: report.sha256, work.rejects: report.rejects_sha256}
+        files = {
+            work.path: report.sha256,
+            work.files.plan: report.plan_sha256,
+            work.rejects: report.rejects_sha256,
+        }
         states = {path: file_state.of(path) for path in files}
         vouched = file_state.of(work.report).changed
     except OSError:  # pruned meanwhile

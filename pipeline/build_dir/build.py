@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pipeline import exports
 from pipeline.build_dir import files, stored
+from pipeline.build_dir.whereabouts import Whereabouts, found
 from pipeline.manifest.json_records import JsonRecord, MalformedError, load
 from pipeline.manifest.manifest import (
     MANIFEST,
@@ -41,7 +42,6 @@ from pipeline.manifest.records import (
     Serving,
     Validation,
 )
-from pipeline.publish import versions
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
 
@@ -80,8 +80,8 @@ class StoredShard:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
-        return self.build.folder / self.record.path
+        """Where it lies on this machine: of a build in a store, its copy."""
+        return self.build.path(self.record.path)
 
     def table(self) -> pa.Table:
         """Its rows in our columns (``manifest.columns``), whatever it is stored in.
@@ -105,15 +105,18 @@ class StoredShard:
         return self._read(None)
 
     def _read(self, projection: exports.Projection | None) -> pa.Table:
+        path = self.path
+        if projection is not None:
+            self.build.path(stored.lineage_of(self.record.path))
         try:
-            return stored.read(self.build.folder, self.record.path, projection)
+            return stored.read(self.build.here, self.record.path, projection)
         except PermissionError as error:  # an OSError too, but no sign of damage
             raise SurroundingsError(
-                f"{self.path} is not readable.", "Change its permissions."
+                f"{path} is not readable.", "Change its permissions."
             ) from error
         except _DAMAGED as error:
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise DataError(f"{self.path} cannot be read: {what}.", "Build it again.") from error
+            raise DataError(f"{path} cannot be read: {what}.", "Build it again.") from error
 
 
 @dataclass(frozen=True)
@@ -134,11 +137,11 @@ class StoredSplit:
 
 
 @dataclass(frozen=True)
-class Build:
+class Build(Whereabouts):
     """A finished build, or an export; its files are read when they are asked for.
 
     Attributes:
-        folder: where it lies.
+        folder: where it lies: a folder, or an address in a store, as a path (``shown`` prints it).
         manifest: all that ``manifest.json`` says.
     """
 
@@ -147,7 +150,8 @@ class Build:
 
     @classmethod
     def open(cls, folder: str | Path) -> Build:
-        """The build in a folder. Its files are not compared with their hashes (``require_intact``).
+        """The build in a folder, or at an address in a store. Its files are not compared with their
+        hashes (``require_intact``); those in a store are, when they are fetched.
 
         The link to the current version is followed once, here: what is read later is of the same
         version, whichever is current then.
@@ -156,19 +160,19 @@ class Build:
             UsageError: the folder holds no build, or one in a newer schema.
             DataError: its manifest is damaged; the key is named.
         """
-        place = versions.resolved(Path(folder))
-        try:
-            data = (place / MANIFEST).read_bytes()
-        except OSError as error:
-            why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
-            where = "Give the folder that pipeline run or pipeline export wrote."
-            if (place / versions.CURRENT).is_symlink():
-                why, where = "it holds versions", f"Give one of them: {place / versions.CURRENT}."
-            raise UsageError(f"{folder} is not a build: {why}.", where) from error
+        place, data = found(folder)
         try:
             return cls(place, read_manifest(data))
         except MalformedError as error:
-            raise _damaged(place, MANIFEST, error) from error
+            raise _damaged(str(place / MANIFEST), folder, error) from error
+
+    def fetched(self) -> Build:
+        """The same build with all its files on this machine; raises as ``path`` does."""
+        if not self.address:
+            return self
+        for name in (*self.manifest.files, MANIFEST):
+            self.path(name)
+        return Build(self.here, self.manifest)
 
     @cached_property
     def splits(self) -> Mapping[str, StoredSplit]:
@@ -183,7 +187,10 @@ class Build:
     @property
     def tokenizer(self) -> Path:
         """The folder that ``AutoTokenizer.from_pretrained`` takes."""
-        return self.folder / TOKENIZER
+        for name in self.manifest.files:
+            if name.startswith(f"{TOKENIZER}/"):
+                self.path(name)
+        return self.here / TOKENIZER
 
     @cached_property
     def tokenizer_json(self) -> bytes:
@@ -246,14 +253,16 @@ class Build:
 
     def _lines(self, kind: type[_R], name: str) -> Iterator[_R]:
         try:
-            with (self.folder / name).open("rb") as lines:
+            with self.path(name).open("rb") as lines:
                 for number, line in enumerate(lines, 1):
                     try:
                         yield load(kind, line)
                     except MalformedError as error:
-                        raise _damaged(self.folder, f"{name}:{number}", error) from error
+                        raise _damaged(
+                            self.shown(f"{name}:{number}"), self.shown(), error
+                        ) from error
         except OSError as error:
-            raise _missing(self.folder, name, error) from error
+            raise _missing(self.shown(name), self.shown(), error) from error
 
     def differences(
         self, sha256: Callable[[Path], str] = file_hash.sha256
@@ -263,7 +272,7 @@ class Build:
         Args:
             sha256: gives the hash of a file; by default every file is read.
         """
-        return files.differences(self.folder, self.manifest.files, sha256)
+        return files.differences(self.fetched().folder, self.manifest.files, sha256)
 
     def require_intact(self) -> Build:
         """The build itself, when every file that its manifest names is what was written.
@@ -275,7 +284,7 @@ class Build:
             if difference.code != files.UNKNOWN:  # a file that somebody added changes no row
                 what = "has changed since" if difference.code == files.HASH else "is missing from"
                 raise DataError(
-                    f"{self.folder / difference.name} {what} the build.", "Build it again."
+                    f"{self.shown(difference.name)} {what} the build.", "Build it again."
                 )
         return self
 
@@ -301,26 +310,26 @@ class Build:
 
     def _bytes(self, name: str) -> bytes:
         try:
-            return (self.folder / name).read_bytes()
+            return self.path(name).read_bytes()
         except OSError as error:
-            raise _missing(self.folder, name, error) from error
+            raise _missing(self.shown(name), self.shown(), error) from error
 
     def _record(self, kind: type[_R], name: str) -> _R:
         try:
             return load(kind, self._bytes(name))
         except MalformedError as error:
-            raise _damaged(self.folder, name, error) from error
+            raise _damaged(self.shown(name), self.shown(), error) from error
 
 
-def _missing(folder: Path, name: str, error: OSError) -> DataError:
+def _missing(file: str, build: str, error: OSError) -> DataError:
     return DataError(
-        f"{folder / name} cannot be read: {error.strerror}.",
-        f"Build it again; pipeline check {folder} says what else differs.",
+        f"{file} cannot be read: {error.strerror}.",
+        f"Build it again; pipeline check {build} says what else differs.",
     )
 
 
-def _damaged(folder: Path, name: str, error: MalformedError) -> DataError:
+def _damaged(file: str, build: str | Path, error: MalformedError) -> DataError:
     return DataError(
-        f"{folder / name} is damaged: {error}.",
-        f"Build it again; pipeline check {folder} says what else differs.",
+        f"{file} is damaged: {error}.",
+        f"Build it again; pipeline check {build} says what else differs.",
     )

@@ -29,9 +29,9 @@ class _TokenizerConfig(JsonRecord):
 
 def _config(build: Build) -> _TokenizerConfig:
     try:
-        return load(_TokenizerConfig, (build.folder / _CONFIG).read_bytes())
+        return load(_TokenizerConfig, build.path(_CONFIG).read_bytes())
     except (OSError, MalformedError) as error:
-        raise DataError(f"{build.folder / _CONFIG}: {error}.", "Build it again.") from error
+        raise DataError(f"{build.shown(_CONFIG)}: {error}.", "Build it again.") from error
 
 
 def _steps(model: ModelRecord) -> StepTokens | None:

@@ -46,7 +46,7 @@ _MEANS = {
 def _schema(build: Build) -> pa.Schema:
     """Of the stored rows: an export has its trainer's columns. No row is read."""
     split = next(iter(build.splits.values()))
-    path = build.folder / arrow_of(split.shards[0].record.path)
+    path = build.path(arrow_of(split.shards[0].record.path))
     with pa.OSFile(str(path)) as file:
         return pa.ipc.open_stream(file).schema
 

@@ -18,6 +18,7 @@ from expectations.readback.stored_rows import Sources
 from pipeline import tasks
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.model import stored_model
+from pipeline.build_dir.whereabouts import found
 from pipeline.check import files, remake
 from pipeline.check.checked import Checked
 from pipeline.manifest.manifest import MANIFEST, Manifest
@@ -27,6 +28,7 @@ from pipeline.options.config import Config
 from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
+from pipeline.stores import copies, is_address, open_store
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
@@ -190,6 +192,8 @@ def check(folder: Path, cache_dir: Path) -> Checked:
     Raises:
         UsageError: there is no such folder.
     """
+    if is_address(folder):
+        return _check_in_store(folder, cache_dir)
     if not folder.is_dir():
         raise UsageError(f"There is no folder {folder}.", "Give the directory of a build.")
     result = Checked()
@@ -213,6 +217,18 @@ def check(folder: Path, cache_dir: Path) -> Checked:
         if not result.faults:
             _rebuild_sample(build, Path(name), shards, cache_dir, result)
     return result
+
+
+def _check_in_store(folder: Path, cache_dir: Path) -> Checked:
+    """Read every object as it is there now, not a copy that was fetched before, and check these.
+
+    Raises:
+        UsageError: there is no build.
+    """
+    where, _ = found(folder)
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="check-", dir=cache_dir) as name:
+        return check(copies.fetch_all(open_store(where), Path(name)), cache_dir)
 
 
 def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:

@@ -25,7 +25,7 @@ from stages.overlap import search, signatures
 from stages.overlap.signatures import Signatures
 from stages.rows import groups
 
-_COLUMNS = ("line", "length", "trained", "digest")  # of a part, that a plan is made from
+_COLUMNS = ("line", "length", "trained", "digest")  # that every plan is made from
 _EVERY = slice(None)
 Counts: TypeAlias = npt.NDArray[np.int32]
 
@@ -98,7 +98,7 @@ def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
 
 
 def read_examples(works: list[Work], reports: list[PartReport], config: Config) -> PlannedExamples:
-    """The planning columns of all parts.
+    """The numbers that plans need, of all parts.
 
     Raises:
         PipelineError: the examples of a part are not in the order of its rows.
@@ -115,14 +115,18 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     base = 0  # lines of the parts before: a part counts from the start of its split
     for work, report in zip(works, reports, strict=True):
-        table = columns_of(work.path, (*names, *searched, *alike))
+        table = columns_of(work.files.plan, names)
         line = table.column("line").to_numpy()
         if (line[1:] < line[:-1]).any():
             raise PipelineError(f"{work}: the examples are not in the order of their rows.")
+        if len(line) != report.examples:
+            raise PipelineError(f"{work}: the plan of its part has not its examples.")
         columns["line"].append(line + base)
         for name in set(names) - {"line", "digest"}:
             columns[name].append(table.column(name).to_numpy())
         columns["digest"].append(doubles.digests_of(table.column("digest")))
+        if searched or alike:  # which the part itself has
+            table = columns_of(work.path, (*searched, *alike))
         overlap += [contaminated.most_shared(table.column(name)) for name in searched]
         for name, parts in alike.items():
             parts.append(signatures.numbers(table.column(name)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,6 +23,15 @@ ALL = "data"  # what the one source of a command is called
 _WHOLE = Asked("epochs", 1.0, given=1.0, short=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Portions:
+    """Of every source, by its number: what could be trained on, and what is stored of it."""
+
+    has: Sequence[Portion]
+    train: Sequence[Portion]
+    test: Sequence[Portion]
+
+
 def _portions(examples: PlannedExamples, of: Sources, count: int, times: Times) -> list[Portion]:
     """What is stored of each source, where examples are stored so many times."""
     numbers = (np.ones(len(examples), np.int64), examples.length, examples.trained)
@@ -36,40 +47,66 @@ def _asked(source: Source, total: int | None) -> dict[str, float]:
     return {name.replace("_", "-"): value for name, value in source.budget.given.items()}
 
 
-def records(config: Config, examples: PlannedExamples, choice: Choice) -> tuple[SourceRecord, ...]:
-    """The manifest's ``sources``; empty where the one source has no name, and is used whole."""
-    sources, of = config.sources, examples.source
-    total = config.plan.total
+def portions(config: Config, examples: PlannedExamples, choice: Choice) -> Portions | None:
+    """What the sources have, and what they give to each side; None where the one source has no
+    name, and is used whole."""
+    of = examples.source
     if of is None:
-        if total is None:
-            return ()
+        if config.plan.total is None:
+            return None
         of = np.zeros(len(examples), np.int16)
-    counted = partial(_portions, examples, of, len(sources))
+    counted = partial(_portions, examples, of, len(config.sources))
     test = np.zeros(len(examples), bool) if choice.test is None else choice.test
     stored = choice.used if choice.times is None else choice.times.astype(np.int64)
     # What a budget chose from: whatever it left out, and whatever it took.
     chosen_from = choice.used | (choice.fate == Fate.OVER_BUDGET)
-    has, train, tested = (
-        counted(chosen_from & ~test),
-        counted(stored * ~test),
-        counted(stored * test),
+    return Portions(
+        has=counted(chosen_from & ~test),
+        train=counted(stored * ~test),
+        test=counted(stored * test),
     )
-    trained = sum(portion.trained for portion in train)
-    asked = choice.asked or (_WHOLE,) * len(sources)
+
+
+def added(some: Sequence[Portions]) -> Portions:
+    """The portions of all windows together."""
+
+    def total(name: str) -> list[Portion]:
+        each = zip(*(getattr(one, name) for one in some), strict=True)
+        return [Portion(*map(sum, zip(*map(astuple, same), strict=True))) for same in each]
+
+    return Portions(has=total("has"), train=total("train"), test=total("test"))
+
+
+def records(
+    config: Config, given: Portions | None, asked: Sequence[Asked], sides: Collection[str]
+) -> tuple[SourceRecord, ...]:
+    """The manifest's ``sources``; empty where the one source has no name, and is used whole.
+
+    Args:
+        asked: of each source; empty where no source has a budget.
+        sides: of the build, also one that no example is on.
+    """
+    if given is None:
+        return ()
+    sources = config.sources
+    trained = sum(portion.trained for portion in given.train)
+    asked = asked or (_WHOLE,) * len(sources)
     wanted = sum(
-        one.amount if one.rated else mine.trained for one, mine in zip(asked, train, strict=True)
+        one.amount if one.rated else mine.trained
+        for one, mine in zip(asked, given.train, strict=True)
     )
     return tuple(
         SourceRecord(
             name=source.name or ALL,
-            asked=_asked(source, total),
+            asked=_asked(source, config.plan.total),
             unit=one.unit,
             amount=one.amount,
             given=one.given,
             short=one.short,
-            has=has[number],
-            splits={TRAIN: train[number]} | ({} if choice.test is None else {TEST: tested[number]}),
-            share=round(train[number].trained / trained, 6) if trained else 0.0,
+            has=given.has[number],
+            splits={TRAIN: given.train[number]}
+            | ({TEST: given.test[number]} if TEST in sides else {}),
+            share=round(given.train[number].trained / trained, 6) if trained else 0.0,
             wanted_share=round(one.amount / wanted, 6) if one.rated and wanted else None,
             scarcest=one.scarcest,
         )

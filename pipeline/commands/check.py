@@ -21,6 +21,7 @@ REFUSED = 3
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     """Exit status 0 without faults, 3 otherwise."""
     from pipeline.check.check import check
+    from pipeline.stores import shown
 
     result = check(folder, cache_dir or default_cache())
     for note in result.notes:
@@ -34,6 +35,8 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     elif not result.faults:
         judged = result.verdict.summary()["judged"] if result.verdict else 0
         again = f"; {result.rows_made_again} examples rebuilt from the source equal the stored ones"
-        click.echo(f"{folder}: {judged} expectations hold{again if result.rows_made_again else ''}")
+        click.echo(
+            f"{shown(folder)}: {judged} expectations hold{again if result.rows_made_again else ''}"
+        )
     if result.faults:
         raise click.exceptions.Exit(REFUSED)

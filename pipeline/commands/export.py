@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.options.local_path import LocalPath
+from pipeline.options.local_path import BuildPath, LocalPath
 from stages import layouts
 
 
@@ -14,7 +14,7 @@ from stages import layouts
     name="export", help="Write a finished build in another trainer's columns and layout."
 )
 @click.argument("trainer")
-@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("build", type=BuildPath())
 @click.option("-o", "--output", required=True, type=LocalPath(build=True), help="New directory.")
 @click.option(
     "--layout",

@@ -59,9 +59,9 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
         codes.append(_code(estimate))
         if as_json:
             described = with_status(codes[-1], page.as_json(estimate))
-            found.append({"output": str(config.run.output), **described})
+            found.append({"output": config.run.shown, **described})
         else:
-            click.echo(f"build     {config.run.output}\n{page.as_text(estimate)}")
+            click.echo(f"build     {config.run.shown}\n{page.as_text(estimate)}")
     if as_json:
         print_object(max(codes), {"builds": found})
     _end(max(codes))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from pipeline.options.local_path import LocalPath
+from pipeline.options.local_path import BuildPath, LocalPath
 
 
 @click.command(name="report", help="Write a build's report.html again.")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=BuildPath())
 @click.option(
     "-o",
     "--output",
@@ -21,8 +21,14 @@ from pipeline.options.local_path import LocalPath
 def COMMAND(folder: Path, output: Path | None) -> None:
     """Inside the build only the very page that its manifest names is written."""
     from pipeline.report import REPORT, remake
+    from pipeline.stores import is_address, shown
     from stages.errors import UsageError
 
+    if output is None and is_address(folder):
+        raise UsageError(
+            f"{shown(folder)} is in a store, where a build is not written to.",
+            "Write the page to a file of this machine with -o FILE.",
+        )
     page, expected = remake(folder)
     if output is None and hashlib.sha256(page).hexdigest() != expected:
         raise UsageError(

@@ -7,20 +7,26 @@ from pathlib import Path
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options.local_path import BuildPath
 
 
 @click.command(
     name="rollback", help="Make an earlier version current: the one before, or the one named."
 )
-@click.argument("releases", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("releases", type=BuildPath())
 @click.argument("version", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""
-    from pipeline.publish import history, versions
+    from pipeline.publish import history, store_versions, versions
+    from pipeline.stores import is_address, open_store, shown
 
-    before, now = versions.rollback(releases, version)
+    store = open_store(releases) if is_address(releases) else None
+    if store is None:
+        before, now = versions.rollback(releases, version)
+    else:
+        before, now = store_versions.rollback(store, version)
     if before != now.build_id:
         line = {
             "time": history.stamp(),
@@ -31,9 +37,12 @@ def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
             "rolled_back_from": before,
             "current": now.build_id,
         }
-        history.append(releases, line)
+        if store is None:
+            history.append(releases, line)
+        else:
+            store_versions.append(store, line, single=not store.conditions)
     if as_json:
-        paths = {"build": str(now.folder), "current": str(releases / versions.CURRENT)}
+        paths = {"build": shown(now.folder), "current": shown(releases / versions.CURRENT)}
         print_object(0, {"build_id": now.build_id, "rolled_back_from": before, "paths": paths})
     else:
         old = "none" if before is None else before[: versions.SHORT]

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from pipeline.options.local_path import BuildPath
+
 
 @click.command(name="show", help="Show rows of a build, decoded from its shards.")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=BuildPath())
 @click.option("--row", metavar="ID", help="Show the example with this row_id.")
 @click.option("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
 @click.option(

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options.local_path import BuildPath
 from stages.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.publish.versions import Version
 
-_RELEASES = click.argument(
-    "releases", type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+_RELEASES = click.argument("releases", type=BuildPath())
 _VERSION = click.argument("version")
 _NAME = click.option(
     "--as", "name", default="hold", show_default=True, help="Who holds it; one hold for each name."
@@ -42,10 +41,11 @@ def COMMAND() -> None:
 
 def _described(version: Version) -> dict[str, Any]:
     from pipeline.build_dir.build import Build
+    from pipeline.stores import shown
 
     entry: dict[str, Any] = {
         "build_id": version.build_id,
-        "path": str(version.folder),
+        "path": shown(version.folder),
         "current": version.current,
         "withdrawn": version.withdrawn,
         "holds": list(version.holds),
@@ -63,6 +63,30 @@ def _described(version: Version) -> dict[str, Any]:
     except PipelineError as error:
         entry["damaged"] = error.what
     return entry
+
+
+def _known(releases: Path) -> list[Version]:
+    """The versions of a folder, or of an output in a store."""
+    from pipeline.publish import versions
+    from pipeline.stores import is_address, open_store
+
+    if not is_address(releases):
+        return versions.versions(releases)
+    from pipeline.publish import store_versions
+
+    return store_versions.listed(open_store(releases))
+
+
+def _require_folder(releases: Path) -> None:
+    """Raises UsageError for a store, where nobody holds a version."""
+    from pipeline.stores import is_address, shown
+    from stages.errors import UsageError
+
+    if is_address(releases):
+        raise UsageError(
+            f"{shown(releases)} is in a store, where versions cannot be held.",
+            "Build with a larger --keep, so that versions stay for longer.",
+        )
 
 
 def _line(entry: dict[str, Any], short: int) -> str:
@@ -84,9 +108,11 @@ def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
     from pipeline.publish import versions
 
-    entries = [_described(one) for one in versions.versions(releases)]
+    known = _known(releases)
+    entries = [_described(one) for one in known]
     if as_json:
-        print_object(0, {"current": versions.current_id(releases), "versions": entries})
+        now = next((one.build_id for one in known if one.current), None)
+        print_object(0, {"current": now, "versions": entries})
         return
     for entry in entries:
         click.echo(_line(entry, versions.SHORT))
@@ -101,6 +127,7 @@ def hold(releases: Path, version: str, name: str) -> None:
     """VERSION is ``current``, or the first characters of an id."""
     from pipeline.publish import versions
 
+    _require_folder(releases)
     found = versions.find(releases, version)
     versions.hold(releases, found.build_id, name)
     click.echo(str(found.folder))
@@ -116,6 +143,7 @@ def release(releases: Path, version: str, name: str) -> None:
     from pipeline.publish import versions
     from stages.errors import UsageError
 
+    _require_folder(releases)
     found = versions.find(releases, version)
     if not versions.release(releases, found.build_id, name):
         holders = ", ".join(found.holds) or "nobody"

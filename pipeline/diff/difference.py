@@ -143,7 +143,7 @@ def _shown(one: Build, other: Build, matched: Matched, sides: Pairs) -> dict[str
 def _named(build: Build) -> dict[str, Any]:
     manifest = build.manifest
     return {
-        "path": str(build.folder),
+        "path": build.shown(),
         "build_id": manifest.build_id,
         "version": manifest.version,
         "task": manifest.task,
@@ -162,7 +162,7 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
     """
     if one.manifest.task != other.manifest.task:
         raise UsageError(
-            f"{one.folder} is a build of {one.manifest.task}, {other.folder} one of "
+            f"{one.shown()} is a build of {one.manifest.task}, {other.shown()} one of "
             f"{other.manifest.task}.",
             "Compare builds of one task.",
         )

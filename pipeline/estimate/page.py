@@ -178,7 +178,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "layout": recipe.config.plan.layout,
         "max_length": recipe.config.plan.max_length,
         "too_long": recipe.config.parts.too_long,
-        "output": str(recipe.config.run.output),
+        "output": recipe.config.run.shown,
         "model": {
             "name": recipe.model.profile.name,
             "tokenizer_source": recipe.tokenizer_source,

@@ -17,7 +17,7 @@ from pipeline.choice.choose import choose
 from pipeline.choice.doubles import DIGEST
 from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice
-from pipeline.choice.sides import mixed
+from pipeline.choice.sides import TEST, TRAIN, mixed
 from pipeline.estimate.forecast import Forecast
 from pipeline.manifest.source_records import Portion, SourceRecord
 from pipeline.options.budgets import Budget
@@ -113,7 +113,10 @@ def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     chosen = _chosen(config, those, config.plan.longest_example)
     if chosen is None:
         return ()
-    return tuple(_grown(one, those.each) for one in given.records(config, *chosen))
+    sides = (TRAIN,) if chosen[1].test is None else (TRAIN, TEST)
+    portions = given.portions(config, *chosen)
+    records = given.records(config, portions, chosen[1].asked, sides)
+    return tuple(_grown(one, those.each) for one in records)
 
 
 def _grown(one: SourceRecord, each: float) -> SourceRecord:

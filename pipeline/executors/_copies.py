@@ -13,6 +13,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -34,7 +35,8 @@ def _serve(pipe: Connection, modules: Sequence[str]) -> None:
         try:
             getattr(shared, "load", _nothing)()
             gc.freeze()  # or collecting would copy the pages that workers share
-            for found in local.pooled(function, shared, items, workers, "fork"):
+            lost = partial(_told, pipe)
+            for found in local.pooled(function, shared, items, workers, "fork", lost):
                 pipe.send((True, found))
             answer: tuple[bool, Any] = (True, None)
         except Exception as error:  # carried to the process that asked, which raises it
@@ -43,6 +45,10 @@ def _serve(pipe: Connection, modules: Sequence[str]) -> None:
             pipe.send(answer)
         except Exception as error:  # an exception that cannot be pickled
             pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+
+
+def _told(pipe: Connection, text: str) -> None:
+    pipe.send((None, text))
 
 
 def _nothing() -> None:
@@ -64,7 +70,12 @@ class _Copied:
         theirs.close()
 
     def pmap(
-        self, function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], workers: int
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        items: Sequence[Any],
+        workers: int,
+        lost: Callable[[str], None],
     ) -> Iterator[tuple[int, Any]]:
         """As ``local.pmap``. If the process dies, other workers do what is left."""
         left = dict(enumerate(items))
@@ -73,6 +84,9 @@ class _Copied:
             self._pipe.send((function, shared, list(items), workers))
             while True:
                 good, found = self._pipe.recv()
+                if good is None:
+                    lost(found)
+                    continue
                 if not good:
                     busy = False
                     raise found
@@ -88,7 +102,7 @@ class _Copied:
             if busy:
                 self.stop()
         numbers = list(left)
-        for at, result in local.pooled(function, shared, list(left.values()), workers):
+        for at, result in local.pooled(function, shared, list(left.values()), workers, lost=lost):
             yield numbers[at], result
 
     def stop(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline import memory
+from pipeline.executors._job import JOB, Job, name_of
 from stages.errors import PipelineError, SurroundingsError
 
 ATTEMPTS = 3
@@ -179,6 +180,7 @@ def pmap(
     shared: Shared,
     items: Sequence[Item],
     workers: int,
+    job: Job = JOB,
 ) -> Iterator[tuple[int, Result]]:
     """Yield (index, result) as results come.
 
@@ -190,7 +192,7 @@ def pmap(
         for index, item in enumerate(items):
             yield index, function(shared, item)
         return
-    yield from (copied or pooled)(function, shared, items, workers)
+    yield from (copied or pooled)(function, shared, items, workers, lost=job.lost)
 
 
 def pooled(
@@ -199,6 +201,7 @@ def pooled(
     items: Sequence[Item],
     workers: int,
     method: str = "spawn",
+    lost: Callable[[str], None] = JOB.lost,
 ) -> Iterator[tuple[int, Result]]:
     """``pmap`` in processes that are started for it; see ``Pool`` for their method."""
     pool = Pool(function, shared, method)
@@ -222,6 +225,8 @@ def pooled(
                         deaths[task] += 1
                         if deaths[task] >= ATTEMPTS:
                             raise _poison(items[task], code)
+                        name = name_of(items[task])
+                        lost(f"The worker of {name} was lost ({_cause(code)}); it is made again.")
                         waiting.appendleft(task)  # first in line: a bad task is named soon
                     pool.start()
                 elif task is not None:
@@ -260,8 +265,11 @@ def receive(worker: Worker) -> tuple[bool, Any] | None:
 
 
 def _poison(item: Any, code: int) -> SurroundingsError:
-    cause = "usually the kernel, out of memory" if code == -signal.SIGKILL else f"exit {code}"
     return SurroundingsError(
-        f"{item} killed its worker {ATTEMPTS} times ({cause}).",
+        f"{item} killed its worker {ATTEMPTS} times ({_cause(code)}).",
         "Give the machine more memory, or fewer --workers.",
     )
+
+
+def _cause(code: int) -> str:
+    return "usually the kernel, out of memory" if code == -signal.SIGKILL else f"exit {code}"

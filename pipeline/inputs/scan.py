@@ -6,16 +6,21 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
 from pipeline.options.config import Config
 from pipeline.sources import Located, locate
 from stages import readers
-from stages.contract import Reader, Split
+from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
-from stages.files import row_counts
-from stages.files.file_version import FileVersion, take
+from stages.files import cutting, row_counts
+from stages.files.file_version import FileVersion, look, take
+
+SMALL = 32 << 20  # bytes of all inputs that are hashed before anything else is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class Input:
     Attributes:
         path: as it is opened.
         name: the shortest path that is unique among the inputs; rows are named by it.
+        sha256: of its bytes; where it has several pieces, of their hashes. Empty until all of it
+            was read.
         origin: as the user knows it, without secrets.
         source: the number of the build's source that it belongs to, from 0.
         source_name: that source's name; empty for the one source of a command.
@@ -42,17 +49,31 @@ class Input:
 
     @property
     def version(self) -> FileVersion | None:
-        """The whole file as it was when it was hashed; None where a foreign reader hashed none."""
-        known = [split.version for split in self.splits if split.version is not None]
-        if not known:
-            return None
-        pieces = {piece.start: piece for version in known for piece in version.pieces}
-        return replace(known[0], pieces=tuple(pieces[start] for start in sorted(pieces)))
+        """The whole file as it was when it was looked at; None where a foreign reader did not."""
+        return cutting.joined(self.splits)
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of it are hashed, each by itself."""
+        return max(len(self.splits), 1) if self.version is not None else 1
+
+    def having(self, splits: Sequence[Split]) -> Input:
+        """The same with splits of which more is known."""
+        return replace(self, splits=tuple(splits), sha256=self.sha256 or sha256_of(splits))
 
     @property
     def address(self) -> str:
         """Where it can be found again from any folder."""
         return os.path.abspath(self.path) if self.path == self.origin else self.origin
+
+
+def sha256_of(splits: Sequence[Split]) -> str:
+    """The hash of a file: of its bytes where they are one piece, else of the hashes of its pieces.
+    Empty where one of them is not known yet."""
+    hashes = [split.sha256 for split in splits]
+    if not all(hashes):
+        return ""
+    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
 
 
 def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
@@ -142,31 +163,48 @@ def reader_of(file: Located) -> Reader:
     return readers.load(name)
 
 
-def _opened(file: Located, name: str, config: Config) -> Input:
+def _opened(file: Located, name: str, config: Config, hash_now: bool) -> Input:
     reader, source = reader_of(file), config.sources[file.source]
-    salvage = source.options.salvage
-    splits = tuple(replace(split, salvage=salvage) for split in reader.splits(file.path))
+    splits = [
+        replace(split, salvage=source.options.salvage)
+        for split in _splits(reader, file.path, hash_now)
+    ]
     row_counts.require_covered(file.path, splits)
-    known = next((split.version for split in splits if split.version), None)
+    known = cutting.joined(splits)
     version = known or take(file.path)
     return Input(
         path=file.path,
         name=name,
         bytes=version.size,
-        sha256=version.sha256,
+        sha256=sha256_of(splits) if known else version.sha256,
         reader=reader.name,
-        splits=splits,
+        splits=tuple(splits),
         origin=file.origin,
         source=file.source,
         source_name=source.name,
     )
 
 
-def scan(config: Config, files: Sequence[Located] | None = None) -> list[Input]:
-    """Open and hash every input, and cut it into splits.
+def _splits(reader: Reader, path: str, hash_now: bool) -> list[Split]:
+    cut = getattr(reader, "cut", None)
+    if cut is None:  # a reader of another package, which hashes what it cuts
+        return reader.splits(path)
+    version = look(path)
+    if hash_now or not version.is_fixed:
+        return cutting.read_all(cast("Cutter", reader), version)
+    splits: list[Split] = cut(version)
+    return splits
+
+
+def scan(
+    config: Config, files: Sequence[Located] | None = None, hash_now: bool = True
+) -> list[Input]:
+    """Open every input and cut it into splits.
 
     Args:
         files: what ``located`` gave, where it was called already.
+        hash_now: read all bytes for their hashes; else only those of few and small files, whose
+            build is then known before anything is made, and of files that were just written.
 
     Raises:
         UsageError, DataError: an input is missing or not what its name says.
@@ -174,10 +212,11 @@ def scan(config: Config, files: Sequence[Located] | None = None) -> list[Input]:
     """
     if files is None:
         files = located(config)
+    hash_now = hash_now or _is_small(files)
     inputs = []
     for file, name in zip(files, short_names(files), strict=True):
         try:
-            inputs.append(_opened(file, name, config))
+            inputs.append(_opened(file, name, config, hash_now))
         except PermissionError as error:
             raise SurroundingsError(
                 f"{file.origin} is not readable.", "Check its permissions."
@@ -188,3 +227,13 @@ def scan(config: Config, files: Sequence[Located] | None = None) -> list[Input]:
                 "Put it back and build again.",
             ) from error
     return inputs
+
+
+def _is_small(files: Sequence[Located]) -> bool:
+    size = 0
+    for file in files:
+        with suppress(OSError):  # said by who opens it
+            size += os.path.getsize(file.path)
+        if size > SMALL:
+            return False
+    return True

@@ -100,6 +100,8 @@ class InputRecord(JsonRecord):
         evidence: why it was read as this format.
         damage: where a salvaged file breaks off.
         source: the name of the recipe's source that it belongs to; null for that of a command.
+        pieces: of a file that was hashed in several, how many: ``sha256`` is then the hash of their
+            hashes, as text, one after the other.
     """
 
     path: str
@@ -111,6 +113,7 @@ class InputRecord(JsonRecord):
     damage: str | None
     unread: tuple[UnreadColumn, ...] = field(default=(), metadata=OPTIONAL)
     source: str | None = field(default=None, metadata=OPTIONAL)
+    pieces: int | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

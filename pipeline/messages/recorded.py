@@ -12,6 +12,7 @@ from pipeline.messages.result import Result, of_built, of_error
 from pipeline.options.config import Config
 from pipeline.publish import history
 from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
 
 if TYPE_CHECKING:
     from pipeline.build_dir.built import Built
@@ -27,9 +28,9 @@ def recorded(config: Config, build: Callable[[], Built]) -> Built:
     Raises:
         UsageError: the output is not ours to write to.
     """
-    if not config.run.keep:
+    if not config.run.keep and not config.run.address:
         return build()
-    place = Place.of(config.run.output, config.run.keep)
+    place = place_of(config.run)
     place.record_killed()
     began = time.time()
     try:
@@ -43,7 +44,7 @@ def recorded(config: Config, build: Callable[[], Built]) -> Built:
     except OSError as error:  # the build is there all the same
         return replace(built, notes=(*built.notes, f"no line of history was written: {error}"))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{config.run.output} is up to date") from None
+        raise KeyboardInterrupt(f"{config.run.shown} is up to date") from None
     return built
 
 

@@ -105,8 +105,9 @@ def of_built(built: Built) -> Result:
     """The result of a build that is there: a new one, or an equal one that was there before."""
     from pipeline.manifest.json_records import as_json
     from pipeline.manifest.manifest import MANIFEST
+    from pipeline.stores import shown
 
-    manifest, folder = built.build.manifest, built.build.folder
+    manifest = built.build.manifest
     what = f"{manifest.task} for {manifest.model.name}, {manifest.layout}"
     return Result(
         status=BUILT if built.fresh else UNCHANGED,
@@ -128,9 +129,9 @@ def of_built(built: Built) -> Result:
             "notes": list(built.notes),
         },
         paths={
-            "build": str(folder),
-            "manifest": str(folder / MANIFEST),
-            **({"current": str(built.current)} if built.current else {}),
+            "build": built.build.shown(),
+            "manifest": built.build.shown(MANIFEST),
+            **({"current": shown(built.current)} if built.current else {}),
         },
         manifest=manifest,
     )

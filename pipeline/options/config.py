@@ -289,14 +289,6 @@ class Config:
             return _in_order(_recorded(self.sources[0].options) | common)
         return _in_order(common) | {"sources": [one.recorded for one in self.sources]}
 
-    @property
-    def for_rows(self) -> dict[str, object]:
-        """What a stored row depends on beside its model and inputs: not which rows are stored, in
-        which packs, or what is judged and said of them."""
-        sources = [[one.name, _recorded(one.options)] for one in self.sources]
-        stored = {"layout": self.plan.layout, "padding_side": self.plan.padding_side}
-        return {"parts": _recorded(self.parts), "plan": stored, "sources": sources}
-
 
 def _require_figures(source: SourceOptions, parts: PartOptions) -> None:
     """The examples of the task have the figures that filters read."""

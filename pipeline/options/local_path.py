@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from pipeline.options.path_values import require_local
+from pipeline.options.path_values import require_local, require_output
+from pipeline.stores import is_address
 
 
 class LocalPath(click.Path):
@@ -27,3 +28,21 @@ class LocalPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         require_local(value, param.opts[0] if param else "the path", build=self._build)
         return super().convert(value, param, ctx)
+
+
+class OutputPath(LocalPath):
+    """Where a build goes: a path of this machine, or an address in a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        require_output(value, param.opts[0] if param else "the path")
+        return click.Path.convert(self, value, param, ctx)
+
+
+class BuildPath(click.Path):
+    """A folder that is there, or an address in a store, which is asked when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path(value) if is_address(value) else super().convert(value, param, ctx)

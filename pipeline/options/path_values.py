@@ -13,10 +13,14 @@ from typing import Any
 
 from pipeline.options.many_values import Texts
 from pipeline.options.values import Value, plain
+from pipeline.stores import address_of
+from pipeline.stores.filesystem import redacted
 from stages.errors import UsageError
 
 # Of two letters or more; pathlib drops one of the slashes.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+# Where a build can be put; others are published to, if at all.
+_STORES = set("s3 s3a gs gcs abfs abfss az adl oci oss r2 memory".split())
 
 
 def require_local(path: str | PathLike[str], what: str, *, build: bool) -> None:
@@ -32,11 +36,21 @@ def require_local(path: str | PathLike[str], what: str, *, build: bool) -> None:
     text = fspath(path)
     if _ADDRESS.match(text) is None:
         return
-    address = _ADDRESS.sub(r"\1://", text, count=1)
+    address = redacted(_ADDRESS.sub(r"\1://", text, count=1))
     remedy = "Give a path of this machine."
     if build:
         remedy = f"Write to a folder, and then: pipeline publish DIR {address}"
     raise UsageError(f"{what} {address} is an address, not a path of this machine.", remedy)
+
+
+def require_output(path: str | PathLike[str], what: str) -> None:
+    """A path that a build goes to is one of this machine, or an address that can be exchanged.
+
+    Raises:
+        UsageError: it is an address of the web or of the hub.
+    """
+    if address_of(path).partition("://")[0].lower() not in _STORES:
+        require_local(path, what, build=True)
 
 
 def read_text(path: str | PathLike[str]) -> str:
@@ -81,6 +95,27 @@ class Place(Value):
 
     def settled(self, value: Any) -> Any:
         require_local(value, "the path", build=self.build)
+        return Path(value)
+
+
+@dataclass(eq=False, repr=False)
+class BuildPlace(Place):
+    """Where a build goes: a path of this machine, or an address in a store."""
+
+    build: bool = True
+
+    @property
+    def words(self) -> str:
+        return "a path or an address"
+
+    def of_click(self) -> dict[str, Any]:
+        from pipeline.options.local_path import OutputPath
+
+        kind: Any = OutputPath(build=True)
+        return {"type": kind, "metavar": self.metavar}
+
+    def settled(self, value: Any) -> Any:
+        require_output(value, "the path")
         return Path(value)
 
 

@@ -14,14 +14,16 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pipeline.manifest.drifts import DRIFTS
+from pipeline.manifest.drifts import DRIFTS, require_limits
 from pipeline.options import many_values as many
-from pipeline.options import overlaps
+from pipeline.options import overlaps, packing
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
+from pipeline.options.output import Output
 from pipeline.options.shell import Command
+from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
@@ -102,12 +104,6 @@ def _hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [
         {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
     ]
-
-
-def default_cache() -> Path:
-    """``$XDG_CACHE_HOME/posttrain-pipeline``."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "posttrain-pipeline"
 
 
 def _limits(limits: Mapping[str, float]) -> None:
@@ -256,8 +252,7 @@ class PlanOptions:
                 f"--pack-within must be build or part, not {self.pack_within!r}.",
                 "Leave it out to pack the whole build at once.",
             )
-        if self.layout:
-            self._require_packs()
+        packing.require(self.layout, self.pack_within, self.index_only)
         if Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
@@ -271,26 +266,6 @@ class PlanOptions:
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
                 "Give 0.05, say. A number of rows would move rows to the other side as data grows.",
             )
-
-    def _require_packs(self) -> None:
-        """Options of packs are for layouts with packs."""
-        indexed = self.index_only and layouts.load(self.layout).indexed
-        if indexed or layouts.load(self.layout).packs:
-            return
-        if self.pack_within == "part":
-            raise UsageError(
-                f"--pack-within part is not for layout {self.layout}.", "Leave it out."
-            )
-        if self.index_only:
-            raise UsageError(
-                f"--index-only stores packs, and layout {self.layout} has none.",
-                "Leave one of them out.",
-            )
-
-    @property
-    def packed_by(self) -> str:
-        """The layout that says which examples share a row."""
-        return layouts.PACKED if self.index_only else self.layout
 
     @property
     def longest_example(self) -> int:
@@ -322,27 +297,27 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Output):
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.Place(build=True), "Build directory [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    output: Path = option(MISSING, paths.BuildPlace(), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"))
     keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].")
+    single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
-    engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel.")
+    engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
+    ray_address: str | None = option(None, v.Text("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
 
     def __post_init__(self) -> None:
-        for name, limit in self.drift.items():
-            if name not in DRIFTS or not 0 <= limit < float("inf"):
-                raise UsageError(
-                    f"--drift {name}={limit:g} is not a limit.",
-                    f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
-                )
+        require_limits(self.drift)
+        if self.ray_address is not None and self.engine != "ray":
+            raise UsageError("--ray-address is for --engine ray.", "Add --engine ray.")
+
 
     @property
     def processes(self) -> int:

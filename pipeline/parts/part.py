@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +20,11 @@ import pyarrow as pa
 from pipeline.options import overlaps
 from pipeline.parts import chain, checks, storage
 from pipeline.recipe.recipe import Recipe
+from pipeline.sources import spool
 from stages import columns, readers
 from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
+from stages.files import cutting
 from stages.normalize.stage import Normalize
 from stages.parity import second_values
 from stages.parity.sample import Witness
@@ -30,6 +32,8 @@ from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
+# Of these a plan is made, as far as a part has them: 32 to 44 bytes an example.
+_PLANNED = ("line", "length", "trained", "digest", groups.NAME, "margin")
 
 
 def columns_of(recipe: Recipe) -> list[str]:
@@ -53,7 +57,10 @@ class PartReport:
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         weighted: some row has a loss weight other than 0 and 1.
-        sha256: of the part's Arrow file; ``rejects_sha256``: of its refused rows.
+        examples: kept.
+        sha256: of the part's Arrow file; ``plan_sha256``: of the numbers that plans need;
+            ``rejects_sha256``: of its refused rows.
+        input_sha256: of the split.
     """
 
     lines: int = 0
@@ -66,8 +73,11 @@ class PartReport:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
     weighted: bool = False
+    examples: int = 0
     sha256: str = ""
+    plan_sha256: str = ""
     rejects_sha256: str = ""
+    input_sha256: str = ""
 
     def tally(self, name: str, values: dict[str, int]) -> None:
         """Add to the counts of one kind."""
@@ -81,8 +91,10 @@ class Work:
     """One part to make: a split, its format, and where the part goes.
 
     Attributes:
+        key: the part's name; empty until the split is hashed.
         first_line: of the split, from 0; None where the lines before it were not counted.
         source: the number of the build's source that it belongs to.
+        maker: hash of all else that the part depends on.
     """
 
     split: Split
@@ -91,6 +103,11 @@ class Work:
     key: str
     first_line: int | None = 0
     source: int = 0
+    maker: str = ""
+
+    def of(self, split: Split) -> Work:
+        """The same of a split of which more is known."""
+        return replace(self, split=split, key=_key_of(self.maker, split))
 
     def __str__(self) -> str:
         name = Path(self.split.path).name
@@ -100,9 +117,11 @@ class Work:
 
     def place(self, line: int) -> str:
         """What a message calls a line of the split, 0-based: ``data.jsonl:1042``."""
-        if self.first_line is None:
+        first = self.first_line
+        first = cutting.lines_before(self.split) if first is None else first
+        if first is None:
             return f"{self}:{line + 1}"
-        return f"{Path(self.split.path).name}:{self.first_line + line + 1}"
+        return f"{Path(self.split.path).name}:{first + line + 1}"
 
     @property
     def files(self) -> storage.PartFiles:
@@ -122,7 +141,7 @@ class Work:
 
 
 def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Work]:
-    """Name the part of every split, given with its source and its format."""
+    """Name the part of every split that is hashed, given with its source and its format."""
     folder = str(recipe.config.run.cache_dir / "parts")
     prints = {
         (number, name): recipe.of_source(number).part_fingerprint(name)
@@ -130,13 +149,19 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Wor
     }
     works: list[Work] = []
     for split, number, name in splits:
-        # The bytes that were hashed, which piece of them, and who reads them: the file's name and
-        # place are left out, so the same rows elsewhere are the same part.
-        source = f"{prints[number, name]}\0{split.sha256}\0{split.piece}\0{split.reader}"
-        key = hashlib.sha256(source.encode()).hexdigest()
-        line = _first_line(split, works)
-        works.append(Work(split, name, folder, key, first_line=line, source=number))
+        line, maker = _first_line(split, works), prints[number, name]
+        key = _key_of(maker, split)
+        works.append(Work(split, name, folder, key, first_line=line, source=number, maker=maker))
     return works
+
+
+def _key_of(maker: str, split: Split) -> str:
+    """The bytes of the split, which piece of its file it is, and who reads it: the file's name and
+    place are left out, so the same rows elsewhere are the same part."""
+    if not split.sha256:
+        return ""
+    source = f"{maker}\0{split.sha256}\0{split.piece}\0{split.reader}"
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def _first_line(split: Split, before: list[Work]) -> int | None:
@@ -232,13 +257,15 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
 
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
     """Write the part's files, and note their hashes in its report."""
-    written = storage.write(work.files, table, rejects.lines, asdict(report))
+    planned = [name for name in _PLANNED if name in table.schema.names]
+    written = storage.write(work.files, table, planned, rejects.lines, asdict(report))
     report.sha256 = written[storage.SHA256]
+    report.plan_sha256 = written[storage.PLAN_SHA256]
     report.rejects_sha256 = written[storage.REJECTS_SHA256]
 
 
 def make(recipe: Recipe, work: Work) -> PartReport:
-    """Make the part, unless it is there already.
+    """Make the part, unless it is there already. The split is read once, and hashed as it passes.
 
     Raises:
         ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
@@ -246,15 +273,23 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         PipelineError: an example that was rendered here breaks a law.
         ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
     """
-    done = finished(work)
+    done = finished(work) if work.key else None
     if done is not None:
         return done
+    with cutting.held(work.split, recipe.config.run.cache_dir / spool.FOLDER) as split:
+        known = work.of(split)
+        done = None if work.key else finished(known)
+        return _made(recipe, known) if done is None else done
+
+
+def _made(recipe: Recipe, work: Work) -> PartReport:
+    """Make a part of bytes that are there."""
     owner = (recipe.fingerprint, recipe.backend)
     recipe = recipe.of_source(work.source)
     normalize, stages, witness = _machinery(recipe, work, owner)
     witness.restart()
     normalize.restart()
-    report, rejects, batches = PartReport(), _Rejects(), []
+    report, rejects, batches = PartReport(input_sha256=work.split.sha256), _Rejects(), []
     last = -1  # the last line that held a row
     for lines in readers.load(work.split.reader).read(work.split):
         records = lines.by_line
@@ -280,6 +315,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
     checks.require_counts(work, report, examples=table, refused=rejects.refused)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
+    report.examples = len(table)
     _write(work, report, table=table, rejects=rejects)
     return report
 

@@ -1,8 +1,9 @@
-"""Where a part lies: three files of one name, written whole or not at all, the report last.
+"""Where a part lies: four files of one name, written whole or not at all, the report last.
 
     <folder>/<2 characters>/<key>.arrow            the examples
+    <folder>/<2 characters>/<key>.plan             of each example the numbers that plans need
     <folder>/<2 characters>/<key>.rejects.jsonl    the refused rows
-    <folder>/<2 characters>/<key>.json             the report, which has the hashes of both
+    <folder>/<2 characters>/<key>.json             the report, which has the hashes of the others
 
 What a report says, and how a part is made, is the business of ``part``.
 """
@@ -14,7 +15,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from pipeline.manifest.dataset_files import write_json
 from stages.files import file_hash
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
-SHA256, REJECTS_SHA256 = "sha256", "rejects_sha256"  # of the report
+SHA256, PLAN_SHA256, REJECTS_SHA256 = "sha256", "plan_sha256", "rejects_sha256"  # of the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,18 @@ class PartFiles:
         return Path(self.folder) / self.key[:2] / f"{self.key}.arrow"
 
     @property
+    def plan(self) -> Path:
+        """Of each example the numbers that plans need: an Arrow file, in the order of the part."""
+        return self.path.with_suffix(".plan")
+
+    @property
     def rejects(self) -> Path:
         """The refused rows."""
         return self.path.with_suffix(".rejects.jsonl")
 
     @property
     def report(self) -> Path:
-        """What was counted, and the hashes of the other two."""
+        """What was counted, and the hashes of the others."""
         return self.path.with_suffix(".json")
 
 
@@ -69,6 +75,7 @@ def read(
         report: Mapping[str, Any] = content[_REPORT]
         whole = content[_KEY] == files.key
         whole = whole and sha256(files.path) == report[SHA256]
+        whole = whole and sha256(files.plan) == report[PLAN_SHA256]
         whole = whole and sha256(files.rejects) == report[REJECTS_SHA256]
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -76,21 +83,26 @@ def read(
 
 
 def write(
-    files: PartFiles, table: pa.Table, rejects: Iterable[bytes], report: Mapping[str, Any]
+    files: PartFiles,
+    table: pa.Table,
+    planned: Sequence[str],
+    rejects: Iterable[bytes],
+    report: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Write a part's files; the report last.
 
     Args:
+        planned: the columns that plans need.
         rejects: lines, without their ends.
 
     Returns:
         The report as it was written: with the hashes of the other files.
     """
     files.path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(files.path) as path:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        hashes = {SHA256: file_hash.sha256(path)}
+    hashes = {
+        SHA256: _written(files.path, table),
+        PLAN_SHA256: _written(files.plan, table.select(list(planned))),
+    }
     with replacing(files.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects))
         hashes[REJECTS_SHA256] = file_hash.sha256(path)
@@ -100,9 +112,22 @@ def write(
     return report
 
 
+def _written(target: Path, table: pa.Table) -> str:
+    """Write a table as an Arrow file; the hash of its bytes."""
+    with replacing(target) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return file_hash.sha256(path)
+
+
 def use(files: PartFiles) -> None:
     """Note that a part is in use: what is in use is not pruned."""
-    for path in (files.path, files.rejects, files.report):  # last, as when they were written
+    for path in (
+        files.path,
+        files.plan,
+        files.rejects,
+        files.report,
+    ):  # last, as when they were written
         _use(path)
 
 

@@ -43,6 +43,11 @@ def read(folder: Path) -> list[Mapping[str, Any]]:
         content = (folder / HISTORY).read_bytes()
     except FileNotFoundError:
         return []
+    return lines_of(content)
+
+
+def lines_of(content: bytes) -> list[Mapping[str, Any]]:
+    """The lines of a history, without those that were cut short."""
     lines: list[Mapping[str, Any]] = []
     for text in content.splitlines():
         try:

@@ -76,6 +76,11 @@ class Place:
         return before(self.real, self.keep)
 
     @property
+    def shown_output(self) -> str:
+        """The output, as messages say it."""
+        return str(self.output)
+
+    @property
     def shown_before(self) -> Path:
         """The same, as the user knows it."""
         return self.output / versions.CURRENT if self.keep else self.output
@@ -137,9 +142,23 @@ class Place:
         try:
             yield
         except KeyboardInterrupt:
-            if publish.id_of(self.before) == build_id:
-                raise KeyboardInterrupt(f"{self.output} has the new build") from None
+            if self.is_published(build_id):
+                raise KeyboardInterrupt(f"{self.shown_output} has the new build") from None
             raise
+
+    def is_published(self, build_id: str) -> bool:
+        """Whether this is the build that is there now."""
+        return publish.id_of(self.before) == build_id
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is in a store."""
+        return False
+
+    def manifest_of(self, build_id: str) -> bytes | None:
+        """The manifest of a version that is whole, as far as a store says so; None in a folder,
+        where hashes are compared."""
+        return None
 
     def retain(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Let go of old versions; returns what ``publish`` does.

@@ -97,14 +97,17 @@ def check_target(target: Path) -> Path:
 
 
 @contextmanager
-def staging(target: Path) -> Iterator[Path]:
+def staging(target: Path, shown: str = "") -> Iterator[Path]:
     """A new directory beside the target, under the target's lock; it is removed in the end.
+
+    Args:
+        shown: what messages call the target, where not as it is.
 
     Raises:
         SurroundingsError: another build of the same target is running.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target):
+    with _locked(target, shown or str(target)):
         folder = beside(target, "staging")
         try:
             _recover(target)
@@ -116,19 +119,19 @@ def staging(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[None]:
+def _locked(target: Path, shown: str) -> Iterator[None]:
     path = beside(target, "lock")
     while True:
         with path.open("a+") as lock:
             try:
-                if _locks(lock, path, target):
+                if _locks(lock, path, shown):
                     yield
                     return
             finally:  # also where an interruption came before we had it
                 _unlock(lock, path)
 
 
-def _locks(lock: IO[str], path: Path, target: Path) -> bool:
+def _locks(lock: IO[str], path: Path, shown: str) -> bool:
     """Take the lock; False where the run before has removed its file meanwhile.
 
     Raises:
@@ -139,7 +142,7 @@ def _locks(lock: IO[str], path: Path, target: Path) -> bool:
     except OSError as error:
         lock.seek(0)
         raise SurroundingsError(
-            f"{target} is being built by another run ({lock.read().strip() or 'unknown'}).",
+            f"{shown} is being built by another run ({lock.read().strip() or 'unknown'}).",
             "Wait for it, or build somewhere else.",
         ) from error
     # The run before removes the lock file at its end. If that happened after we opened it, we have

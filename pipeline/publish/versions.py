@@ -16,7 +16,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,7 +177,11 @@ def find(folder: Path, name: str) -> Version:
     Raises:
         UsageError: there is none, or there are several.
     """
-    known = versions(folder)
+    return one_of(versions(folder), name, folder)
+
+
+def one_of(known: Sequence[Version], name: str, folder: str | Path) -> Version:
+    """The same among versions that are known; ``folder``: where they are, for the message."""
     if name == CURRENT:
         fitting = [one for one in known if one.current]
     else:
@@ -233,18 +237,22 @@ def rollback(folder: Path, name: str | None) -> tuple[str | None, Version]:
         UsageError: there is none to go back to.
     """
     before = current_id(folder)
-    if name is not None:
-        wanted = find(folder, name)
-    else:
-        others = [v for v in versions(folder) if not v.current and not v.withdrawn]
-        if not others:
-            raise UsageError(
-                f"{folder} has no earlier version to go back to.",
-                f"See: pipeline versions list {folder}",
-            )
-        wanted = others[0]
+    wanted = to_go_back_to(versions(folder), name, folder)
     point(folder, wanted.build_id)
     return before, wanted
+
+
+def to_go_back_to(known: Sequence[Version], name: str | None, folder: str | Path) -> Version:
+    """The version that a rollback makes current; raises as ``rollback`` does."""
+    if name is not None:
+        return one_of(known, name, folder)
+    others = [one for one in known if not one.current and not one.withdrawn]
+    if not others:
+        raise UsageError(
+            f"{folder} has no earlier version to go back to.",
+            f"See: pipeline versions list {folder}",
+        )
+    return others[0]
 
 
 def _foreign(folder: Path) -> list[str]:

@@ -5,10 +5,12 @@ An equal build that is there already is found with this alone, so nothing heavy 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from pipeline import exports, tasks
-from pipeline.options.config import Config
+from pipeline.options.config import PHASE_OF, Config
 from pipeline.recipe.fingerprints import code_version, hash_of
 from stages import layouts
 from stages.errors import ModelError, UsageError
@@ -123,7 +125,20 @@ def fingerprint_of(config: Config, profile: ModelProfile, tokenizer_json: bytes)
 def fingerprint_of_rows(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
     """Hash of all that a stored row follows from beside its part."""
     tokenizer = file_hash.of_content(tokenizer_json)
-    return hash_of([config.for_rows, asdict(profile), tokenizer, code_version()])
+    options: Mapping[str, Any] = config.for_build
+    sources = [{"name": one["name"], **_of_rows(one)} for one in options.get("sources", [])]
+    return hash_of([_of_rows(options), sources, asdict(profile), tokenizer, code_version()])
+
+
+def _of_rows(options: Mapping[str, Any]) -> dict[str, object]:
+    """The options that stored rows depend on: not which rows are stored, in which packs, or what is
+    judged and said of them."""
+    phases = ("source", "parts")
+    return {
+        name: value
+        for name, value in options.items()
+        if PHASE_OF.get(name) in phases or name in ("layout", "padding_side")
+    }
 
 
 def declared_fingerprint(config: Config) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.build_dir import limits
-from pipeline.build_dir.build import Build
+from pipeline.build_dir.build import Build, read_manifest
 from pipeline.build_dir.built import Built
 from pipeline.build_dir.files import UNKNOWN, Difference
 from pipeline.inputs.scan import Input, located, scan, short_names
@@ -20,6 +20,7 @@ from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
 from pipeline.publish import failed, leftovers, publish, versions
 from pipeline.publish.place import Place
+from pipeline.publish.places import place_of
 from pipeline.recipe.declared import declared_fingerprint
 from pipeline.sources import Located, local
 from stages.errors import PipelineError
@@ -60,10 +61,10 @@ def look(config: Config) -> Look:
         UsageError: the output is not ours to replace, or an input does not exist.
         DataError, SurroundingsError: an input is damaged or not readable.
     """
-    place = Place.of(config.run.output, config.run.keep)
+    place = place_of(config.run)
     files = located(config)
     if config.run.data_docs is not None:  # which an equal build does not have
-        return Look(place, tuple(scan(config, files)), None)
+        return Look(place, tuple(scan(config, files, hash_now=False)), None)
     hashes = known_hashes(config)
     known = [hashes.of(file.path) for file in files]
     if all(known) and place.before.exists():
@@ -78,9 +79,9 @@ def look(config: Config) -> Look:
 
 def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownHashes) -> Look:
     began, before = time.time_ns(), {file.path: identity(file.path) for file in files}
-    inputs = tuple(scan(config, files))
+    inputs = tuple(scan(config, files, hash_now=False))
     there = None
-    if place.before.exists():
+    if place.before.exists() and all(one.sha256 for one in inputs):
         key = _identify(config, [_named(one) for one in inputs])
         there = up_to_date(place, key, hashes)
     if there is None:
@@ -98,10 +99,20 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
     Args:
         empty: begin anew, without those that were kept before.
     """
-    target = os.path.realpath(config.run.output)
+    target = os.path.realpath(config.run.place)
     name = hashlib.sha256(os.fsencode(target)).hexdigest()
     path = config.run.cache_dir / "hashes" / f"{name}.json"
     return KnownHashes(path, trusted=not (empty or config.run.verify))
+
+
+def found_late(config: Config, place: Place, key: str) -> Built | None:
+    """The equal build, where the inputs were hashed only when their parts were made.
+
+    Raises:
+        UsageError, DataError: see ``_built``.
+    """
+    there = up_to_date(place, key, known_hashes(config)) if place.before.exists() else None
+    return None if there is None else _built(config, place, there)
 
 
 def _built(config: Config, place: Place, there: Build) -> Built:
@@ -124,12 +135,12 @@ def _built(config: Config, place: Place, there: Build) -> Built:
                 limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
                 limits.require_within(guarded, there, config.run.drift)
             removed, notes = place.turn_to(key)
-    failed.clear(config.run.output)  # of a build that was refused since
+    failed.clear(config.run.place)  # of a build that was refused since
     return Built(
         Build(place.shown(there.manifest.build_id), there.manifest),
         fresh=False,
         left_out=tuple(local.left_out(config.data)),
-        left_by_tools=publish.left_by_tools(there.folder),
+        left_by_tools=() if place.in_store else publish.left_by_tools(there.folder),
         current=place.link,
         removed=removed,
         notes=notes,
@@ -159,6 +170,9 @@ def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | No
     """
     if key is None:
         return None
+    if place.in_store:
+        data = place.manifest_of(key)
+        return None if data is None else Build(place.shown(key), read_manifest(data))
     target = place.build(key)
     try:
         there = Build.open(target)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from pipeline.choice.examples import part_of
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
+from stages.files.mapped import Mapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ class Collector:
     def __init__(self, sources: Sequence[PartSource], starts: Ints) -> None:
         self._sources = sources
         self._starts = starts
+        self._files: dict[int, Mapped] = {}
         self._tables: dict[int, pa.Table] = {}
         self._columns: dict[tuple[int, str], pa.Array] = {}
 
@@ -161,10 +163,16 @@ class Collector:
         """A column of a part, mapped."""
         if (part, name) not in self._columns:
             if part not in self._tables:
-                path = self._sources[part].path
-                self._tables[part] = pa.ipc.open_file(pa.memory_map(path)).read_all()
+                file = self._files[part] = Mapped(self._sources[part].path)
+                content = pa.BufferReader(pa.py_buffer(file.content))
+                self._tables[part] = pa.ipc.open_file(content).read_all()
             self._columns[part, name] = whole(self._tables[part].column(name))
         return self._columns[part, name]
+
+    def forget(self) -> None:
+        """Give back what was looked at of the parts: they stay mapped, and take no memory."""
+        for file in self._files.values():
+            file.forget()
 
     def picks(self, order: Ints) -> Picks:
         """Examples by their number in the build."""

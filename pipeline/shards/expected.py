@@ -126,6 +126,7 @@ class Expected:
 
     def __call__(self, start: int, stop: int) -> Planned:
         """Those from ``start`` to ``stop``."""
+        self._collect.forget()  # those before
         some = slice(start, stop)
         lists = {name: column(start, stop) for name, column in self._lists.items()}
         if "loss_weights" in lists:

@@ -106,6 +106,7 @@ def _examples(shared: Gather, collect: Collector, picked: Picks) -> Callable[[in
         fetched["source"] = collect.source_names(picked)
 
     def examples(first: int, last: int) -> pa.Table:
+        collect.forget()  # the block before
         table = unfold(pa.table({name: column(first, last) for name, column in fetched.items()}))
         return loss_weights.spread(table) if shared.with_weights else table
 
@@ -251,9 +252,9 @@ def read_back(shared: Gather, shard: ShardWork, tokens: int, answers: Answers) -
     Raises:
         GateError: a metric cannot be computed, so the rows cannot be judged.
     """
-    recipe = shared.recipe
+    recipe, collect = shared.recipe, _collector(shared)
     expected = Expected(
-        _collector(shared),
+        collect,
         shared.sources,
         shared.inputs,
         starts=shared.starts,
@@ -264,6 +265,7 @@ def read_back(shared: Gather, shard: ShardWork, tokens: int, answers: Answers) -
     wanted = Wanted(folder / METRICS, recipe.context, shared.inputs, shared.tables)
     path = folder / shard.path
     measured = measure(path, shard.path, shard.split, wanted=wanted, plan=expected)
+    collect.forget()
     measured.counts["n_rows_planned"] = len(shard.sizes)
     return ShardReport(
         path=shard.path,

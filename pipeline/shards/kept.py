@@ -146,7 +146,7 @@ def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
             return _taken_over(keeping, shard, there)
         _unlink(keeping, shard)
     report = None
-    if alike is not None:
+    if alike is not None and there is None:
         with suppress(*_UNREADABLE):
             report = _judged_again(keeping, shard, alike)
         if report is None:

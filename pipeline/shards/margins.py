@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
 from pipeline.choice.examples import columns_of
 from pipeline.manifest.counts import MarginCounts
-from pipeline.parts.part import Work
-from pipeline.shards.plan import ShardPlan
+from stages.columns import Ints
 from stages.kinds import Kind
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,17 @@ def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
     return Margins(len(values), column.null_count, int((values < 0).sum()))
 
 
-def of_parts(kind: Kind, works: Sequence[Work], plan: ShardPlan) -> Margins | None:
-    """The counts of the pairs that a build keeps; None in tasks without pairs."""
+def of_parts(kind: Kind, plans: Sequence[Path], starts: Ints, kept: Bools) -> Margins | None:
+    """The counts of the pairs that a build keeps; None in tasks without pairs.
+
+    Args:
+        plans: the numbers of each part; ``starts``: the number of its first example, and the total.
+        kept: which examples are.
+    """
     if not kind.compares:
         return None
     total = Margins()
-    for work, (start, stop) in zip(works, pairwise(plan.examples.starts), strict=True):
-        column = columns_of(work.path, ("margin",)).column("margin")
-        total += of_column(column.filter(pa.array(plan.kept[start:stop])))
+    for path, (start, stop) in zip(plans, pairwise(starts), strict=True):
+        column = columns_of(path, ("margin",)).column("margin")
+        total += of_column(column.filter(pa.array(kept[start:stop])))
     return total

@@ -13,7 +13,6 @@ that is published does not have the hash that its manifest gives.
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +33,11 @@ from stages.columns import Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_state
 from stages.files.file_state import FileState
+from stages.files.mapped import Mapped
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
 _IDENTITIES = "identities"
+_HASHED = 1 << 23  # bytes
 _NOT_OURS = (PipelineError, OSError, MemoryError)  # they say by themselves what is wrong
 
 
@@ -119,14 +120,13 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_stream(file).read_all()
 
 
-def _mapped(path: Path) -> memoryview:
-    """The bytes of a file, mapped; they stay mapped as long as something uses them."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return memoryview(b"")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    mapped.madvise(mmap.MADV_SEQUENTIAL)
-    return memoryview(mapped)
+def _sha256(file: Mapped) -> str:
+    """The hash of a mapped file, of which little is held at a time."""
+    content, digest = file.content, hashlib.sha256()
+    for start in range(0, len(content), _HASHED):
+        digest.update(content[start : start + _HASHED])
+        file.forget()
+    return digest.hexdigest()
 
 
 def _open_table(content: memoryview) -> pa.Table | None:
@@ -211,9 +211,10 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
         GateError: a metric cannot be computed, so the rows cannot be judged.
     """
     state = file_state.of(path)
-    content = _mapped(path)
-    sha256 = hashlib.sha256(content).hexdigest()
-    table = _open_table(content)
+    file = Mapped(path)
+    file.in_order()
+    sha256 = _sha256(file)
+    table = _open_table(file.content)
     found: dict[str, Tally] = {}
     soft = False
     kept = _Kept(wanted)
@@ -223,6 +224,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
         if table is not None and not counts["n_columns_differ"]:
             for group in _groups(table, wanted, plan):
                 kept.add(group)
+                file.forget()
             found, soft = kept.write(shard), _soft(table)
             # n_tokens, or chosen_n_tokens and rejected_n_tokens: both sides of a pair are counted.
             sums = found[EXAMPLE].sums if found else {}

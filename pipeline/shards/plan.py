@@ -19,8 +19,9 @@ from pipeline.choice.examples import PlannedExamples, part_of
 from pipeline.choice.fates import Choice
 from pipeline.choice.sides import TEST, TRAIN
 from pipeline.options.config import Config, PlanOptions
-from stages import layouts, packing
+from stages import layouts
 from stages.columns import Ints, offsets_of
+from stages.layouts import Layout
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23
@@ -56,33 +57,33 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardPlan:
+class Chosen:
+    """Every example, and what becomes of it, in one memory."""
+
+    examples: PlannedExamples
+    choice: Choice
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Which examples are stored."""
+        return self.choice.used
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan(Chosen):
     """What the gather does.
 
     Attributes:
         width: of padded rows, in tokens; 0 otherwise.
     """
 
-    examples: PlannedExamples
-    choice: Choice
     sides: tuple[Side, ...]
     width: int
-    lower_bound: int
 
-    @property
-    def n_shards(self) -> int:
-        """How many shards the build has."""
-        return sum(len(side.shards) - 1 for side in self.sides)
 
-    @property
-    def kept(self) -> npt.NDArray[np.bool_]:
-        """Which examples are used."""
-        return self.choice.used
-
-    @property
-    def index(self) -> tuple[Side, ...]:
-        """The packs of each side; empty where packs are rows, or there are none."""
-        return tuple(side.packs for side in self.sides if side.packs is not None)
+def _packing(options: PlanOptions) -> Layout:
+    """The layout that says which examples share a row."""
+    return layouts.load(layouts.PACKED if options.index_only else options.layout)
 
 
 def _within_parts(
@@ -92,7 +93,7 @@ def _within_parts(
 
     The rows stand in the order of their first examples, as those of a whole build do.
     """
-    layout = layouts.load(options.packed_by)
+    layout = _packing(options)
     part = part_of(starts, chosen)
     by_part = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[by_part], np.arange(len(starts)))
@@ -132,7 +133,7 @@ def lay_out(
         apart = int(np.count_nonzero(np.bincount(part_of(starts, chosen))))
         places, sizes = _within_parts(chosen, own, options, starts)
     else:
-        places, sizes = layouts.load(options.packed_by).plan(own, options.max_length)
+        places, sizes = _packing(options).plan(own, options.max_length)
     shards = _cut(own[places], sizes, width)
     return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
 
@@ -214,11 +215,8 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
         )
         for name, own in orders.items()
     ]
-    bound = sum(packing.lower_bound(examples.length[s.order], options.max_length) for s in laid)
     if options.index_only:
         test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
         on = {TRAIN: choice.held & ~test, TEST: choice.held & test}
         laid = [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
-    return ShardPlan(
-        examples=examples, choice=choice, sides=tuple(laid), width=width, lower_bound=bound
-    )
+    return ShardPlan(examples, choice, sides=tuple(laid), width=width)

@@ -21,6 +21,7 @@ from pipeline.manifest.dataset_files import write_split, write_splits
 from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
 from pipeline.options.config import Config, from_record
+from pipeline.options.path_values import require_local
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.serving.tokenizer_files import write_tokenizer
@@ -131,8 +132,9 @@ def run_until(config: Config, until: str) -> int:
         How many rows were refused; they are named in ``<output>.rejects.jsonl``.
 
     Raises:
-        UsageError: the task has no such stage.
+        UsageError: the task has no such stage, or the output is an address.
     """
+    require_local(config.run.output, "-o", build=False)
     plan = config.plan
     if plan.dedup or plan.shuffle or plan.test_size or config.source.filter:
         raise UsageError(

@@ -150,3 +150,11 @@ def open_store(address: str | PathLike[str]) -> Store:
 
     filesystem, root = filesystem_of(url)
     return ObjectStore(filesystem, root.rstrip("/"), redacted(url).rstrip("/"))
+
+
+def shown(path: str | PathLike[str]) -> str:
+    """A path or an address, as messages say it: without keys and signatures."""
+    from pipeline.stores.filesystem import redacted
+
+    address = address_of(path)
+    return redacted(address) if address else fspath(path)

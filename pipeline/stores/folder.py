@@ -113,5 +113,5 @@ class FolderStore:
             path = self.folder / name
             path.unlink(missing_ok=True)
             with suppress(OSError):  # others lie there
-                if path.parent != self.folder:
-                    path.parent.rmdir()
+                for folder in path.relative_to(self.folder).parents[:-1]:
+                    (self.folder / folder).rmdir()

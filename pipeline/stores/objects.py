@@ -16,7 +16,7 @@ from pipeline.stores.filesystem import with_patience
 from stages.errors import UsageError
 
 # Stores whose folders are only parts of names. To make one there could make a bucket.
-_FLAT = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "r2"}
+_FLAT = set("s3 s3a gs gcs abfs abfss az adl oci oss r2 memory".split())
 _TAGS = ("ETag", "etag", "md5Hash")
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
 

@@ -53,20 +53,23 @@ def send(store: Store, name: str, source: Path, sha256: str) -> Stat:
     return there
 
 
-def fetch(store: Store, name: str, target: Path, sha256: str) -> Path:
+def fetch(store: Store, name: str, target: Path, sha256: str | None) -> Path:
     """The local copy of an object: fetched unless it is there, and of the hash that was asked for.
+
+    Args:
+        sha256: None where nothing says it; then it is fetched each time.
 
     Raises:
         DataError: there is no such object, or it has other bytes.
     """
-    if target.is_file():
+    if sha256 is not None and target.is_file():
         return target  # it got its name when its hash was known
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         if not store.fetch(name, new):
             raise DataError(f"{store.shown}/{name} is missing.", "Build it again.")
-        if file_hash.sha256(new) != sha256:
+        if sha256 is not None and file_hash.sha256(new) != sha256:
             raise DataError(f"{store.shown}/{name} has changed since the build.", "Build it again.")
         new.replace(target)
     finally:

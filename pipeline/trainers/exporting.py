@@ -243,7 +243,7 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Pat
         UsageError: the trainer cannot train from it, with the reason.
         DataError: the build is damaged.
     """
-    export, source = exports.load(name), Build.open(folder).require_intact()
+    export, source = exports.load(name), Build.open(folder).fetched().require_intact()
     facts = _fit(source, export, layout)
     target = publish.check_target(output)
     if target == Path(folder).resolve():

@@ -14,7 +14,7 @@ from pipeline.manifest.overlap_records import CONTAMINATED, Decontamination, Eva
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.shards.collect import Collector, PartSource
-from pipeline.shards.plan import ShardPlan
+from pipeline.shards.plan import Chosen
 from stages.overlap import evaluations, search
 from stages.overlap.evaluations import Items
 from stages.overlap.settings import Search
@@ -23,7 +23,7 @@ _BLOCK = 4096  # examples that are written at once
 
 
 def _hits(
-    plan: ShardPlan, sources: Sequence[PartSource], share: float
+    plan: Chosen, sources: Sequence[PartSource], share: float
 ) -> Iterator[tuple[int, str, list[dict[str, Any]]]]:
     """Number, name and hits of every example that was left out for some."""
     left_out = np.flatnonzero(plan.choice.fate == Fate.CONTAMINATED)
@@ -53,7 +53,7 @@ def _hit(name: str, overlap: dict[str, Any], asked: Search, items: Items) -> Hit
 
 
 def write(
-    folder: Path, config: Config, plan: ShardPlan, sources: Sequence[PartSource]
+    folder: Path, config: Config, plan: Chosen | None, sources: Sequence[PartSource]
 ) -> Decontamination | None:
     """Write the file, in input order; what is counted of it. None where nothing is searched for.
 
@@ -61,7 +61,7 @@ def write(
         sources: of the parts.
     """
     asked = overlaps.search_of(config.plan)
-    if asked is None:
+    if asked is None or plan is None:
         return None
     items = evaluations.items(asked.evaluations)
     found: list[set[int]] = [set() for _ in asked.evaluations]
@@ -86,7 +86,7 @@ def write(
 
 
 def _record(
-    number: int, asked: Search, items: Items, found: int, examples: list[int], plan: ShardPlan
+    number: int, asked: Search, items: Items, found: int, examples: list[int], plan: Chosen
 ) -> EvaluationRecord:
     own = [item for item, of in enumerate(items.evaluation) if of == number]
     judged = [items.judged(item) for item in own]

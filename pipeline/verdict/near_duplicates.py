@@ -12,7 +12,7 @@ from pipeline.manifest.json_records import one_line
 from pipeline.manifest.overlap_records import NEAR_DUPLICATES, Likeness, NearDuplicate
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.collect import Collector, PartSource
-from pipeline.shards.plan import ShardPlan
+from pipeline.shards.plan import Chosen
 from stages.columns import Ints
 from stages.models import encoders
 from stages.overlap import signatures
@@ -52,15 +52,15 @@ class _Texts:
 
 
 def write(
-    folder: Path, recipe: Recipe, plan: ShardPlan, sources: Sequence[PartSource]
+    folder: Path, recipe: Recipe, plan: Chosen | None, sources: Sequence[PartSource]
 ) -> Likeness | None:
     """Write the file, in input order; what is counted of it. None where rows are not compared.
 
     Args:
         sources: of the parts.
     """
-    found, config = plan.choice.near, recipe.config
-    if found is None:
+    found, config = None if plan is None else plan.choice.near, recipe.config
+    if plan is None or found is None:
         return None
     texts = _Texts(recipe)
     collect = Collector(sources, plan.examples.starts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,21 +142,26 @@ def _with_examples(refused: Ints, encoded: Ints) -> set[int]:
 
 
 def write(
-    path: Path, works: list[Work], sources: list[PartSource], encoded: Iterable[Ints]
+    path: Path,
+    works: list[Work],
+    sources: list[PartSource],
+    encoded: Callable[[Work], Ints],
 ) -> Ledger:
     """Write the file, in input order.
 
     Args:
-        encoded: per part, the lines of its examples, ascending; a row with an example is not
-            refused.
+        encoded: gives the lines of a part's examples, ascending; a row with an example is not
+            refused. It is asked for parts with refused rows alone.
     """
     ledger = Ledger()
     with path.open("w", encoding="utf-8") as file:
-        for work, source, lines in zip(works, sources, encoded, strict=True):
+        for work, source in zip(works, sources, strict=True):
             entries = sorted(_entries(work, source), key=lambda pair: pair[0])
+            if not entries:
+                continue
             times = Counter(line for line, _ in entries)
             # A row with an example counts as used, whatever else of it was refused.
-            counted = _with_examples(np.array(list(times), np.int64), lines)
+            counted = _with_examples(np.array(list(times), np.int64), encoded(work))
             # Rows that became more than one sequence, refused ones included.
             several = counted | {line for line, count in times.items() if count > 1}
             for line, entry in entries:

@@ -13,7 +13,7 @@ import zstandard
 
 from stages.contract import Split
 from stages.errors import ContainerError
-from stages.files import file_version
+from stages.files import file_version, version_bytes
 from stages.files.file_version import FileVersion
 from stages.files.inflate import Inflated
 
@@ -98,7 +98,7 @@ def version_of(split: Split) -> FileVersion:
         return split.version
     current = file_version.take(split.path)
     if current.sha256 != split.sha256:
-        raise file_version.changed(split.path)
+        raise version_bytes.changed(split.path)
     return current
 
 

@@ -1,37 +1,54 @@
-"""One version of a file: hashed once, in pieces; whatever is read later must be the same bytes.
+"""One version of a file, or of a range of it: whatever is read of it must be bytes of that version.
 
 A file may be appended to, cut off, overwritten or replaced while a build reads it, and it is opened
-several times: to split it, to detect its format, by each worker. So it is hashed first, as a whole
-and piece by piece. Everything that is read of it later comes through ``FileVersion.open``, which
-compares the hash of a piece before it gives a byte of it; only who reads a piece a second time, to
-count its rows, may leave it at a look at the file's size and times.
+several times: to cut it into pieces, to detect its format, by each worker. ``look`` notes which
+version there is, without reading it: what the file system, or the store, says of it. ``hashed``
+reads the range once and names its bytes. Everything else comes through ``FileVersion.open``, which
+gives bytes that are held in memory, or compares them: with their hash, where they were hashed, else
+with what the file system or the store says after they were read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-import os
-import time
-from bisect import bisect_right
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Protocol
 
 from xxhash import xxh3_128_digest
 
-from stages.errors import SurroundingsError
 from stages.files import file_state
 from stages.files.file_state import FileState
+from stages.files.version_bytes import Compared, VersionBytes
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-PIECE = 16 << 20  # bytes; a piece extends to the next line end, at most to twice as many
+PIECE = 16 << 20  # bytes that are compared together
+HELD = 64 << 20  # bytes of a range that may be held in memory
 BUFFER = 1 << 20
+_FEW = 1 << 14  # where each read is a request, and nobody reads all
 _HEAD = 8
+
+
+class Stored(Protocol):
+    """One version of a file that lies elsewhere. It can be pickled."""
+
+    def read(self, start: int, stop: int) -> bytes:
+        """A range of its bytes.
+
+        Raises:
+            SurroundingsError: it cannot be fetched, or is another version by now.
+        """
+        ...
+
+    def look(self, start: int, stop: int) -> bytes:
+        """A few bytes, which others will look at, too; raises what ``read`` does."""
+        ...
+
+    def noted(self, what: str, find: Callable[[], list[int]]) -> list[int]:
+        """Numbers that follow from its bytes; they are found once."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +56,69 @@ class FilePiece:
     """A range of a file's bytes.
 
     Attributes:
-        sha256: names the bytes; ``check``: their 128-bit XXH3, by which a change is noticed when
-            they are read again. It costs a tenth, and nobody chooses bytes for a file to change to.
-        ends: the number of line ends in it; ``whole``: its last byte is one.
+        check: their 128-bit XXH3, by which a change is noticed when they are read again; empty
+            where they were not read yet. It costs a tenth of sha256, and nobody chooses bytes for a
+            file to change to.
+        content: the bytes, where they are held.
     """
 
     start: int
     stop: int
-    sha256: str
-    check: bytes
-    ends: int
-    whole: bool
+    check: bytes = b""
+    content: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """The bytes of a file at the time they were hashed.
+    """A range of a file, as it was at one time.
 
     Attributes:
-        size, sha256: of the whole file; ``head``: its first bytes.
-        pieces: the pieces that may be read, in order.
-        look: at the file when it was hashed; None where it had just been written, so that the next
-            write might leave its times as they are.
+        path: as it is opened, and as messages have it.
+        size: of the whole file; ``head``: its first bytes.
+        pieces: what may be read, in order.
+        state: of the file; None where it is not on this machine.
+        settled: a change since then has given the file another state; where not, it had just been
+            written, and the next write might leave its times as they are.
+        stored: what reads it, where it is not on this machine.
+        sha256: of the pieces' bytes; empty where they were not hashed yet.
+        ends: the number of line ends in them; ``whole``: the last byte is one.
     """
 
     path: str
     size: int
-    sha256: str
     head: bytes
     pieces: tuple[FilePiece, ...]
-    look: FileState | None = None
+    state: FileState | None = None
+    settled: bool = False
+    stored: Stored | None = None
+    sha256: str = ""
+    ends: int = 0
+    whole: bool = True
+
+    @property
+    def start(self) -> int:
+        """Where its first piece begins."""
+        return self.pieces[0].start if self.pieces else 0
+
+    @property
+    def stop(self) -> int:
+        """Behind its last piece."""
+        return self.pieces[-1].stop if self.pieces else 0
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether other bytes are noticed without a hash of the ones that were there."""
+        return self.stored is not None or self.settled
+
+    @property
+    def line_count(self) -> int:
+        """Lines in the pieces; the last one may have no end."""
+        return self.ends + (not self.whole)
+
+    def range(self, start: int, stop: int, *more: tuple[int, int]) -> FileVersion:
+        """Some bytes of the same version."""
+        pieces = tuple(FilePiece(*each) for each in ((start, stop), *more))
+        return replace(self, pieces=pieces, sha256="", ends=0, whole=True)
 
     def open(self, again: bool = False) -> IO[bytes]:
         """The bytes of the pieces, at their places in the file.
@@ -80,180 +130,74 @@ class FileVersion:
         Raises:
             SurroundingsError: from here or from reading, when the bytes have changed.
         """
-        return io.BufferedReader(_Compared(self, again), BUFFER)
+        unread = self.stored is not None and not self.sha256
+        return io.BufferedReader(Compared(self, again), _FEW if unread else BUFFER)
 
-    def lines(self) -> list[FileVersion]:
-        """The same version in runs of pieces that begin and end where lines do."""
-        runs: list[list[FilePiece]] = []
-        for piece in self.pieces:
-            if runs and not runs[-1][-1].whole:
-                runs[-1].append(piece)
-            else:
-                runs.append([piece])
-        return [replace(self, pieces=tuple(run)) for run in runs]
+    def hashed(self, hold: int = 0, copy: Path | None = None) -> FileVersion:
+        """The same after its bytes were read, once.
 
-    @property
-    def range_sha256(self) -> str:
-        """Hash of the pieces' bytes; where there are several, of their hashes."""
-        hashes = [piece.sha256 for piece in self.pieces]
-        return (
-            hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        Args:
+            hold: bytes that are held in memory for who opens it, if it has no more.
+            copy: a file that gets the others, where this version is not on this machine.
+
+        Raises:
+            SurroundingsError: they are bytes of another version.
+        """
+        length = sum(piece.stop - piece.start for piece in self.pieces)
+        held = length <= hold
+        step = max(length, 1) if held else PIECE
+        digest, pieces, ends, last = hashlib.sha256(), [], 0, b"\n"
+        with contextlib.ExitStack() as stack:
+            source = stack.enter_context(VersionBytes(self))
+            target = stack.enter_context(copy.open("wb")) if copy and not held else None
+            for start, stop in self._steps(step):
+                content = source.read(start, stop)
+                digest.update(content)
+                ends, last = ends + content.count(b"\n"), content[-1:] or last
+                check = b"" if held else xxh3_128_digest(content)
+                pieces.append(FilePiece(start, stop, check, content if held else None))
+                if target is not None:
+                    target.seek(start)
+                    target.write(content)
+        there = self if copy is None or held else replace(self, path=str(copy), stored=None)
+        return replace(
+            there,
+            pieces=tuple(pieces),
+            sha256=digest.hexdigest(),
+            ends=ends,
+            whole=last == b"\n",
         )
 
-    @property
-    def line_count(self) -> int:
-        """Lines in the pieces; the last one may have no end."""
-        return sum(piece.ends for piece in self.pieces) + (not self.pieces[-1].whole)
+    def _steps(self, step: int) -> Iterator[tuple[int, int]]:
+        for piece in self.pieces:
+            for start in range(piece.start, piece.stop, step):
+                yield start, min(start + step, piece.stop)
 
 
-def changed(path: str) -> SurroundingsError:
-    """The error for an input whose bytes have changed since they were hashed."""
-    return SurroundingsError(
-        f"{path} changed while the build was reading it.",
-        "Build again when no other process writes to it.",
+def look(path: str) -> FileVersion:
+    """The version of a file that is there, of which only the first bytes are read.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with Path(path).open("rb", buffering=0) as file:
+        state = file_state.of(file)
+        head = file.read(_HEAD)
+    return FileVersion(
+        path,
+        state.size,
+        head=head,
+        pieces=(FilePiece(0, state.size),) if state.size else (),
+        state=state,
+        settled=state.settled(),
     )
 
 
-def take(path: str, piece: int = PIECE) -> FileVersion:
-    """Hash a file.
-
-    Args:
-        piece: bytes of a piece, at least; the cuts depend only on it and on the file's bytes.
+def take(path: str) -> FileVersion:
+    """Look at a file, and hash it.
 
     Raises:
         SurroundingsError: another process writes to it meanwhile.
         OSError: it cannot be read.
     """
-    pieces: list[FilePiece] = []
-    head = b""
-    now = time.time_ns()
-    with Path(path).open("rb", buffering=BUFFER) as file, _Whole() as whole:
-        before = file_state.of(file)
-        for content in _contents(file, piece):
-            start = pieces[-1].stop if pieces else 0
-            head = head or content[:_HEAD]
-            stop = start + len(content)
-            alone = stop == before.size and not start  # one hash is both
-            if not alone:
-                whole.add(content)
-            digest = hashlib.sha256(content).hexdigest()
-            ends, is_whole = content.count(b"\n"), content.endswith(b"\n")
-            check = xxh3_128_digest(content)
-            pieces.append(
-                FilePiece(start, stop, sha256=digest, check=check, ends=ends, whole=is_whole)
-            )
-        after = file_state.of(file)
-    size = pieces[-1].stop if pieces else 0
-    if (before.size, before.modified) != (after.size, after.modified) or size != before.size:
-        raise changed(path)
-    settled = before == after and max(before.modified, before.changed) < now - file_state.COARSE
-    return FileVersion(
-        path,
-        size,
-        sha256=pieces[0].sha256 if len(pieces) == 1 else whole.hexdigest(),
-        head=head,
-        pieces=tuple(pieces),
-        look=before if settled else None,
-    )
-
-
-class _Whole:
-    """The hash of a whole file, computed in a thread beside the hashes of its pieces."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._thread: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
-
-    def __enter__(self) -> _Whole:
-        return self
-
-    def add(self, content: bytes) -> None:
-        """The next bytes; waits for the ones before, so that few pieces are in memory."""
-        self._thread = self._thread or ThreadPoolExecutor(1)
-        if self._last is not None:
-            self._last.result()
-        self._last = self._thread.submit(self._hash.update, content)
-
-    def __exit__(self, *error: object) -> None:
-        if self._thread is not None:
-            self._thread.shutdown()
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
-
-
-def _contents(file: IO[bytes], piece: int) -> Iterator[bytes]:
-    inside = False  # inside a line that is longer than a piece
-    while content := _content(file, 0 if inside else piece, 2 * piece):
-        yield content
-        inside = not content.endswith(b"\n")
-
-
-def _content(file: IO[bytes], least: int, most: int) -> bytes:
-    content = file.read(least)
-    return content + file.readline(most - len(content))
-
-
-class _Compared(io.RawIOBase):
-    """Gives bytes of a file after checking the hash of the piece that they are in."""
-
-    def __init__(self, version: FileVersion, again: bool = False) -> None:
-        super().__init__()
-        self._look = version.look if again else None
-        self._path = version.path
-        self._pieces = version.pieces
-        self._starts = [piece.start for piece in version.pieces]
-        self._at = self._starts[0] if self._starts else 0
-        self._stop = version.pieces[-1].stop if version.pieces else 0
-        self._checked: tuple[int, memoryview] = (-1, memoryview(b""))
-        try:
-            self._file = Path(version.path).open("rb")  # noqa: SIM115  # closed with this object
-        except FileNotFoundError as error:
-            raise SurroundingsError(
-                f"{version.path} disappeared while the build was reading it.",
-                "Put it back and build again.",
-            ) from error
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._stop}[whence]
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def _piece(self, number: int) -> memoryview:
-        if self._checked[0] != number:
-            piece = self._pieces[number]
-            self._file.seek(piece.start)
-            content = self._file.read(piece.stop - piece.start)
-            # After the read: what changes the file later has not changed these bytes.
-            same = self._look is not None and file_state.of(self._file) == self._look
-            if not same and xxh3_128_digest(content) != piece.check:
-                raise changed(self._path)
-            self._checked = (number, memoryview(content))
-        return self._checked[1]
-
-    def readinto(self, into: WriteableBuffer, /) -> int:
-        buffer = memoryview(into)
-        if not self._starts or not self._starts[0] <= self._at < self._stop:
-            return 0
-        number = bisect_right(self._starts, self._at) - 1
-        rest = self._piece(number)[self._at - self._starts[number] :]
-        size = min(len(buffer), len(rest))
-        buffer[:size] = rest[:size]
-        self._at += size
-        return size
-
-    def close(self) -> None:
-        if hasattr(self, "_file"):  # not when it could not be opened
-            self._file.close()
-        self._checked = (-1, memoryview(b""))
-        super().close()
+    return look(path).hashed()

@@ -58,7 +58,7 @@ def _opened(split: Split) -> IO[bytes]:
 
 @contextmanager
 def _stream(split: Split) -> Iterator[IO[bytes]]:
-    kind = content.compression(split.path)
+    kind = content.compression(split.version or split.path)
     with _opened(split) as file:
         if kind == "gz":
             with gzip.GzipFile(fileobj=file) as plain:
@@ -73,7 +73,7 @@ def _stream(split: Split) -> Iterator[IO[bytes]]:
 
 def _chunks(split: Split, file: IO[bytes]) -> Iterator[bytes]:
     """The split's bytes without a byte-order mark at the start of the file."""
-    whole = split.reader == "json" or content.compression(split.path) is not None
+    whole = split.reader == "json" or content.compression(split.version or split.path) is not None
     left = None if whole else split.stop - split.start
     first = split.start == 0
     while chunk := file.read(content.CHUNK if left is None else min(content.CHUNK, left)):

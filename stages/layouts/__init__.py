@@ -98,8 +98,8 @@ class Layout(Protocol):
 
 
 def names() -> list[str]:
-    """Every layout."""
-    return catalog.names(__name__)
+    """Every layout that may be asked for by its name."""
+    return [name for name in catalog.names(__name__) if name != INDEXED]
 
 
 def load(name: str) -> Layout:

@@ -152,19 +152,20 @@ class Witness:
         names = [name for name in _READ if name in batch.schema.names]
         sample = unfold(pa.table(batch).select(names).take(pa.array(rows, pa.int64())))
         for row in sample.to_pylist():
-            place = place_of(row["line"])
-            expected = self.expected(row, records[row["line"]])
+            line = row["line"]
+            expected = self.expected(row, records[line])
             if expected is None:
                 raise ReadingError(
-                    f"{place}: the turns in the build differ from a second reading of the row."
+                    f"{place_of(line)}: the turns in the build differ from a second reading of the "
+                    "row."
                 )
             try:
                 compared = self._compare(row, expected)
                 self._check_digest(row)
             except ParityError as error:
-                raise ParityError(f"{place}: {error}") from error
+                raise ParityError(f"{place_of(line)}: {error}") from error
             except ReadingError as error:
-                raise ReadingError(f"{place}: {error.what}") from error
+                raise ReadingError(f"{place_of(line)}: {error.what}") from error
             self.sampled += compared
             self.skipped += not compared
             if compared and not self._proved:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.files import bounds, content, file_version
+from stages.files import bounds, content, cutting
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
@@ -45,9 +45,10 @@ class _Arrow:
     suffixes = (".arrow",)
 
     def splits(self, path: str) -> list[Split]:
-        version = file_version.take(path)
-        sha256, reader = version.sha256, self.name
-        return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)

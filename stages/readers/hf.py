@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, UsageError
+from stages.files import cutting
 from stages.files.content import Source
+from stages.files.file_version import FileVersion
 from stages.readers import arrow
 
 STATE = "state.json"
@@ -68,7 +69,10 @@ class _Saved:
     suffixes = ()
 
     def splits(self, path: str) -> list[Split]:
-        return [replace(split, reader=self.name) for split in arrow.READER.splits(path)]
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
         return arrow.READER.read(split)

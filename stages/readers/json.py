@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError
-from stages.files import bounds, content, file_version
+from stages.files import bounds, content, cutting
 from stages.files.content import Source
+from stages.files.file_version import FileVersion
 from stages.readers import _shape, _values, jsonl
 
 
@@ -16,11 +17,12 @@ class _Json:
     suffixes = (".json", ".json.gz", ".json.zst")
 
     def splits(self, path: str) -> list[Split]:
-        version = file_version.take(path, jsonl.SPLIT_BYTES)
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
         if _shape.is_lines(version, default=False, limit=jsonl.MAX_LINE):
             return jsonl.READER.line_splits(version)
-        sha256, reader = version.sha256, self.name
-        return [Split(path, start=0, stop=0, sha256=sha256, reader=reader, version=version)]
+        return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import IO
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import bounds, content, file_version
+from stages.files import bounds, content, cutting, line_ranges
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.files.line_block import LineBlock, too_long
@@ -81,31 +80,29 @@ class _Jsonl:
     suffixes = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 
     def splits(self, path: str) -> list[Split]:
-        version = file_version.take(path, SPLIT_BYTES)
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
         if not _shape.is_lines(version, default=True, limit=MAX_LINE):
-            sha256 = version.sha256
-            return [Split(path, start=0, stop=0, sha256=sha256, reader="json", version=version)]
+            return [cutting.whole(version, "json")]
         return self.line_splits(version)
 
     def line_splits(self, version: FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
-        path, size = version.path, version.size
         if content.compression(version):
-            split = Split(path, start=0, stop=size, sha256=version.sha256, reader=self.name)
-            return [replace(split, version=version)]
-        splits = []
-        for run in version.lines():
-            start, stop = run.pieces[0].start, run.pieces[-1].stop
-            split = Split(
-                path,
+            return [cutting.whole(version, self.name)]
+        return [
+            Split(
+                version.path,
                 start=start,
                 stop=stop,
-                sha256=run.range_sha256,
+                sha256="",
                 reader=self.name,
                 piece=int(start > 0),
+                version=version.range(start, stop),
             )
-            splits.append(replace(split, version=run, lines=run.line_count))
-        return splits
+            for start, stop in line_ranges.of(version, SPLIT_BYTES)
+        ]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)

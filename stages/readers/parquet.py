@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,9 @@ import pyarrow as pa
 
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
-from stages.files import bounds, content, file_version
+from stages.files import bounds, content, cutting
 from stages.files.content import Source
+from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
 from stages.readers.arrow import damaged
 
@@ -23,31 +25,70 @@ def _opened(source: Any) -> Any:
     return pq.ParquetFile(source)
 
 
+_FOOTER = 1 << 16  # bytes at the end of a file that Arrow reads first
+
+
+def _starts(meta: Any) -> list[int] | None:
+    """Where each row group starts, and where the last one ends; None where they are not one after
+    the other."""
+    starts, end = [], 0
+    for number in range(meta.num_row_groups):
+        group = meta.row_group(number)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        places = [
+            (min(filter(None, (c.dictionary_page_offset, c.data_page_offset)), default=0), c)
+            for c in columns
+        ]
+        start = min((place for place, _ in places), default=end)
+        if start < end:
+            return None
+        starts.append(start)
+        end = max((place + c.total_compressed_size for place, c in places), default=end)
+    return [*starts, end]
+
+
+def _ranges(start: int, stop: int, tail: int, size: int) -> tuple[Any, ...]:
+    """The bytes of a row group, and those at the end of the file that say what is in it: as
+    ``FileVersion.range`` takes them."""
+    return (min(start, tail), size) if stop >= tail else (start, stop, (tail, size))
+
+
 class _Parquet:
     name = "parquet"
     suffixes = (".parquet",)
 
     def splits(self, path: str) -> list[Split]:
-        version = file_version.take(path)
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        path = version.path
         try:
-            meta = _opened(version.open()).metadata
+            with version.open() as source:
+                meta = _opened(source).metadata
         except SurroundingsError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
         bounds.require_rows(path, meta.num_rows, version.size)
-        splits = (
+        starts = _starts(meta)
+        if starts is None:  # not as anybody writes it: one split, which reads all of the file
+            split = cutting.whole(version, self.name)
+            return [replace(split, stop=meta.num_row_groups)]
+        tail = min(starts[-1], version.size - _FOOTER)
+        return [
             Split(
                 path,
                 start=group,
                 stop=group + 1,
-                sha256=version.sha256,
+                sha256="",
                 reader=self.name,
                 piece=group,
+                version=version.range(*_ranges(start, stop, max(tail, 0), version.size)),
             )
-            for group in range(meta.num_row_groups)
-        )
-        return [replace(split, version=version) for split in splits]
+            for group, (start, stop) in enumerate(
+                itertools.pairwise([0, *starts[1:-1], version.size])
+            )
+        ]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)

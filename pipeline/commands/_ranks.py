@@ -1,0 +1,122 @@
+"""What the commands of a job array have in common: which builds, and which rank this is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pipeline import tasks
+from pipeline.options.command_line import (
+    CHANGES,
+    OUTPUT,
+    SET,
+    config_from,
+    given_flags,
+    with_options,
+)
+from pipeline.options.config import Config
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipeline.build.ranks import Rank
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# What job arrays call the rank and how many there are; Kubernetes does not say how many.
+_ARRAYS = (
+    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"),
+    ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
+    ("JOB_COMPLETION_INDEX", None),
+)
+_RANK = (
+    click.option(
+        "--shard-id",
+        type=click.IntRange(min=0),
+        help="Number of this run, from 0 [SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or "
+        "JOB_COMPLETION_INDEX].",
+    ),
+    click.option(
+        "--num-shards",
+        type=click.IntRange(min=1),
+        help="How many runs there are [SLURM_ARRAY_TASK_COUNT or AWS_BATCH_JOB_ARRAY_SIZE].",
+    ),
+)
+
+
+def of_builds(ranked: bool) -> Callable[[Command], Command]:
+    """The options of a command that goes on with builds.
+
+    Args:
+        ranked: it has a rank.
+    """
+
+    def decorate(command: Command) -> Command:
+        command = with_options((SET,), OUTPUT, _RANK if ranked else (), CHANGES)(command)
+        task = click.Choice(tasks.names())
+        command = click.option("--task", type=task, help="What DATA trains; a recipe says it.")(
+            command
+        )
+        data = click.argument("data", nargs=-1, required=True, metavar="DATA...|RECIPE.toml")
+        return data(command)
+
+    return decorate
+
+
+def configs_of(
+    data: tuple[str, ...], task: str | None, changes: tuple[str, ...], given: Mapping[str, Any]
+) -> tuple[Config, ...]:
+    """The builds that the arguments describe.
+
+    Raises:
+        UsageError: they describe none.
+    """
+    if len(data) == 1 and data[0].endswith(".toml") and Path(data[0]).is_file():
+        from pipeline.options.recipe import builds_of
+        from pipeline.recipe.checked_before import checked
+
+        flags = given_flags(given) | ({"task": task} if task else {})
+        return builds_of(Path(data[0]), changes, flags, checked)
+    if changes:
+        raise click.UsageError("--set changes a recipe; give its file.")
+    for name, value in (("--task", task), ("--model", given["model"])):
+        if value is None:
+            raise click.UsageError(f"Missing option '{name}'.")
+    return (config_from(str(task), data, given),)
+
+
+def rank_of(shard_id: int | None, num_shards: int | None) -> Rank:
+    """Which rank this is, as was said or as the job array says.
+
+    Raises:
+        UsageError: nothing says it.
+    """
+    from pipeline.build.ranks import Rank
+
+    number, of = _said()
+    number = shard_id if shard_id is not None else number
+    of = num_shards if num_shards is not None else of
+    if number is None or of is None:
+        raise UsageError(
+            f"Nothing says {'which run this is' if number is None else 'how many runs there are'}.",
+            "Give --shard-id and --num-shards, as in --shard-id 0 --num-shards 8.",
+        )
+    return Rank(number, of)
+
+
+def _said() -> tuple[int | None, int | None]:
+    for number, of in _ARRAYS:
+        if number in os.environ:
+            found = os.environ.get(of or "")
+            return _whole(number), None if found is None else _whole(str(of))
+    return None, None
+
+
+def _whole(name: str) -> int:
+    text = os.environ[name]
+    if not text.isdecimal():
+        raise UsageError(f"{name} is {text!r}, not a number.", "Give --shard-id and --num-shards.")
+    return int(text)

@@ -1,0 +1,44 @@
+"""What an engine may want to know of the work, beside the function and its items.
+
+An engine whose ``pmap`` has a parameter ``job`` is given it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def _nobody(text: str) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The work of one phase.
+
+    Attributes:
+        phase: what the progress line calls it.
+        alike: raises where a worker, whose name it is given, would make other bytes; it can be
+            pickled.
+        folders: that workers read and write.
+        at_once: how many items at the same time; 0 leaves it to the engine.
+        address: of the cluster; None where none was named.
+        lost: is told of each worker that was lost, in a sentence.
+    """
+
+    phase: str = ""
+    alike: Callable[[str], None] = _nobody
+    folders: tuple[Path, ...] = ()
+    at_once: int = 0
+    address: str | None = None
+    lost: Callable[[str], None] = _nobody
+
+
+JOB = Job()  # of a phase that nobody asks about
+
+
+def name_of(item: object) -> str:
+    """An item, as a message names it."""
+    return str(item).rstrip(",")

@@ -1,0 +1,41 @@
+"""Where a build goes: a folder of this machine, or a place in a store, beside a folder here."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pipeline.stores import address_of
+from pipeline.stores.filesystem import redacted
+
+OUTPUTS = "outputs"  # in the cache: where builds for stores are made
+
+
+class Output:
+    """The part of ``RunOptions`` that says where.
+
+    ``output`` is what was given; pathlib has dropped a slash of an address, which ``address`` has.
+    """
+
+    __slots__ = ()
+    output: Path
+    cache_dir: Path
+    single_writer: bool
+
+    @property
+    def address(self) -> str:
+        """The address of an output in a store; empty for a folder."""
+        return address_of(self.output)
+
+    @property
+    def shown(self) -> str:
+        """The output, as the user knows it, without keys and signatures."""
+        return redacted(self.address) if self.address else str(self.output)
+
+    @property
+    def place(self) -> Path:
+        """The output on this machine: of one in a store, the folder that it is made beside."""
+        if not self.address:
+            return self.output
+        name = hashlib.sha256(self.address.encode()).hexdigest()[:32]
+        return self.cache_dir / OUTPUTS / name

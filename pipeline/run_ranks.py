@@ -1,0 +1,120 @@
+"""Runs one rank of a job array for the command line: its share of the parts, or of the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline import memory
+from pipeline.executors._copies import copies
+from pipeline.messages.result import OK, Result, of_builds
+from pipeline.messages.session import Session, current
+from pipeline.options.config import Config
+from pipeline.run_build import following
+from stages import catalog
+
+if TYPE_CHECKING:
+    from pipeline.build import Report
+    from pipeline.build.ranks import Rank
+
+Share = Callable[[Config, "Rank", "Report"], Result]
+
+
+def run_each(
+    configs: Sequence[Config], share: Share, rank: Rank, in_json: bool, quiet: bool
+) -> None:
+    """Do a rank's share of each build; print where it left it on stdout, or what ``--json`` prints.
+
+    Raises:
+        PipelineError: the share of one of them; the builds after it are not begun.
+    """
+    session = current()
+    session.in_json |= in_json
+    ended = [_shown(config, share, rank, session, quiet) for config in configs]
+    session.end(ended[0] if len(ended) == 1 else of_builds(ended))
+
+
+def _shown(config: Config, share: Share, rank: Rank, session: Session, quiet: bool) -> Result:
+    session.notify = session.notify or config.run.notify
+    session.paths = {"output": str(config.run.output)}
+    with following(session, quiet) as report, _workers(config):
+        result = share(config, rank, report)
+    if not quiet and not session.in_lines:
+        click.echo(result.message, err=True)
+    if not session.in_json:
+        click.echo(result.paths["left"])
+    return result
+
+
+@contextmanager
+def _workers(config: Config) -> Iterator[None]:
+    catalog.load("pipeline.executors", config.run.engine, "pmap")
+    memory.without_pandas()
+    context: AbstractContextManager[None] = nullcontext()
+    if config.run.engine == "ray":
+        from pipeline.executors import ray
+
+        context = ray.connected(config.run.ray_address, config.run.processes)
+    elif config.run.engine == "local" and config.run.processes > 1:
+        context = copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
+    with context:
+        yield
+
+
+def parts(config: Config, rank: Rank, report: Report) -> Result:
+    """Make the parts of one rank.
+
+    Raises:
+        PipelineError: see ``ranks.make_share``.
+    """
+    from pipeline.build import prepare, ranks, refuse_early
+
+    prepared = prepare(config)
+    refuse_early(prepared)
+    made, again = ranks.make_share(prepared, rank, report)
+    if again:
+        listed = ", ".join(map(str, again))
+        current().warn(
+            f"the fast encoder differed from the reference, so rank {listed} has to run again"
+        )
+    rows = sum(one.rows for one in made.reports.values())
+    total = len(prepared.splits)
+    return Result(
+        status=OK,
+        code=0,
+        message=f"parts     {len(made.reports)} of {total} by rank {rank.number} of {rank.of}, "
+        f"{rows} rows",
+        task=config.task,
+        build_id=prepared.build_id,
+        figures={"rank": rank.number, "of": rank.of, "parts": len(made.reports), "rows": rows},
+        paths={"left": str(ranks.record_of(prepared, rank))},
+    )
+
+
+def shards(config: Config, rank: Rank, report: Report) -> Result:
+    """Make the shards of one rank.
+
+    Raises:
+        UsageError: parts are missing; the message names the ranks to run again.
+        PipelineError: see ``build.make_shards``.
+    """
+    from pipeline.build import make_shards, plan, prepare, ranks
+
+    prepared = prepare(config)
+    planned = plan(prepared, ranks.joined(prepared))
+    total = planned.n_shards
+    share = rank.share(total)
+    new = make_shards(prepared, planned, report, share)
+    return Result(
+        status=OK,
+        code=0,
+        message=f"shards    {len(share)} of {total} by rank {rank.number} of {rank.of}, "
+        f"{len(share) - new} of them were there",
+        task=config.task,
+        build_id=prepared.build_id,
+        figures={"rank": rank.number, "of": rank.of, "shards": len(share), "made": new},
+        paths={"left": str(ranks.folder_of(prepared))},
+    )

@@ -1,0 +1,213 @@
+"""What a plan counts of its examples: all that a manifest, a ledger and the audits say of them.
+
+What is counted of one window of a large build adds up with what is counted of the others, so
+whoever has the counts needs no example.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+
+import numpy as np
+
+from pipeline.choice import doubles, given
+from pipeline.choice.examples import PlannedExamples, rows_left_out
+from pipeline.choice.fates import Asked, Choice
+from pipeline.choice.given import Portions
+from pipeline.choice.sides import TEST, TRAIN, SplitRule
+from pipeline.options.config import Config
+from pipeline.shards.margins import Margins
+from stages import packing
+from stages.columns import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of all examples of a plan, or of those of a window. It can be pickled.
+
+    Attributes:
+        kept: examples that are used; ``copies``: how often they are stored beyond once.
+        tokens, trained: of all that is stored.
+        rows_used: input rows of which an example is used; ``rows_left_out``: those of which none
+            is, by the names of ``choice.fates.LEFT_OUT``, as ``left_out`` has the examples.
+        found: examples that equal an earlier one; ``equal``: those of them that are used and equal
+            another that is used.
+        leaked: examples of test that equal one of train.
+        lower_bound: fewer packs cannot hold all that is stored.
+        held, held_tokens, held_trained: where packs are an index, what is stored, each once;
+            ``held_equal``: examples of it that equal another; 0 where packs are rows.
+        doubles: what ``--dedup`` leaves out, by its source and the source of what stays.
+        lengths: how many examples that are used have so many tokens.
+        of_parts: of each part, the examples that are used, and their tokens: shape (parts, 2).
+        portions: what sources have, and give to each side; None without sources and budgets.
+        margins: of the pairs that are used; None in tasks without pairs.
+    """
+
+    kept: int = 0
+    copies: int = 0
+    tokens: int = 0
+    trained: int = 0
+    rows_used: int = 0
+    found: int = 0
+    equal: int = 0
+    leaked: int = 0
+    lower_bound: int = 0
+    held: int = 0
+    held_tokens: int = 0
+    held_trained: int = 0
+    held_equal: int = 0
+    rows_left_out: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    doubles: Counter[tuple[int, int]] = field(default_factory=Counter)
+    lengths: Counter[int] = field(default_factory=Counter)
+    of_parts: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    portions: Portions | None = None
+    margins: Margins | None = None
+
+    @property
+    def stored(self) -> int:
+        """Examples, copies included."""
+        return self.kept + self.copies
+
+    def histogram(self) -> tuple[Ints, Ints]:
+        """The lengths that there are, ascending, and how many examples have each."""
+        ordered = sorted(self.lengths.items())
+        return np.array([n for n, _ in ordered], np.int64), np.array(
+            [count for _, count in ordered], np.int64
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a plan came to, without its examples. It can be pickled.
+
+    Attributes:
+        sides: those that have examples; of each how many packings were made apart from each other.
+        split: the build was asked for two sides; ``rule``: how they were made.
+        width: of padded rows, in tokens; 0 otherwise.
+        asked: of each source, what its budget came to; empty where no source has one.
+        windows: that were planned apart.
+    """
+
+    counts: Counts
+    sides: Mapping[str, int]
+    split: bool
+    width: int
+    rule: SplitRule | None = None
+    asked: tuple[Asked, ...] = ()
+    windows: int = 1
+
+
+_SUMMED = tuple(one.name for one in fields(Counts) if one.type in ("int", int))
+_TALLIED = ("rows_left_out", "left_out", "doubles", "lengths")
+
+
+def joined(counts: Iterable[Counts]) -> Counts:
+    """The counts of all windows together; theirs are in the order of the parts."""
+    every = list(counts)
+    tallies = {name: Counter[str]() for name in _TALLIED}
+    for one in every:
+        for name, tally in tallies.items():
+            tally.update(getattr(one, name))  # keeps what is counted as zero
+    portions = [one.portions for one in every if one.portions is not None]
+    margins = [one.margins for one in every if one.margins is not None]
+    return Counts(
+        **{name: sum(getattr(one, name) for one in every) for name in _SUMMED},
+        **tallies,  # type: ignore[arg-type]
+        of_parts=np.concatenate([np.zeros((0, 2), np.int64), *(one.of_parts for one in every)]),
+        portions=given.added(portions) if portions else None,
+        margins=sum(margins, Margins()) if margins else None,
+    )
+
+
+def _of_parts(examples: PlannedExamples, choice: Choice) -> Ints:
+    """Of each part, the examples that are used, and their tokens."""
+    found = np.zeros((len(examples.starts) - 1, 2), np.int64)
+    for part, (first, last) in enumerate(pairwise(examples.starts.tolist())):
+        own = choice.used[first:last]
+        found[part] = int(own.sum()), int(examples.length[first:last][own].sum(dtype=np.int64))
+    return found
+
+
+def _lengths(examples: PlannedExamples, choice: Choice) -> Counter[int]:
+    counts = np.bincount(examples.length[choice.used])
+    there = np.flatnonzero(counts)
+    return Counter(dict(zip(there.tolist(), counts[there].tolist(), strict=True)))
+
+
+def _of_sources(examples: PlannedExamples, choice: Choice) -> Counter[tuple[int, int]]:
+    """Examples that equal another, by their source and the source of that one."""
+    if examples.source is None or choice.doubles is None:
+        return Counter()
+    gone, stays = (examples.source[one].astype(np.int64) for one in choice.doubles)
+    span = int(examples.source.max(initial=0)) + 1
+    counts = np.bincount(gone * span + stays)
+    return Counter({divmod(at, span): n for at, n in enumerate(counts.tolist()) if n})
+
+
+def equal_and_used(examples: PlannedExamples, choice: Choice) -> int:
+    """How many of the examples that are used equal an earlier one of these."""
+    used = choice.used
+    equal = choice.duplicate if used.all() else doubles.repeats(examples.digest[used])
+    return int(equal.sum())
+
+
+def leaked(examples: PlannedExamples, orders: Mapping[str, Ints]) -> int:
+    """Test examples whose ids and labels are those of a train example."""
+    if not {TRAIN, TEST} <= set(orders):
+        return 0
+    return doubles.count_in(examples.digest[orders[TEST]], examples.digest[orders[TRAIN]])
+
+
+def lower_bound(examples: PlannedExamples, orders: Mapping[str, Ints], capacity: int) -> int:
+    """Fewer packs than these cannot hold the examples of all sides."""
+    return sum(packing.lower_bound(examples.length[own], capacity) for own in orders.values())
+
+
+def _held(examples: PlannedExamples, choice: Choice) -> dict[str, int]:
+    held = choice.held
+    return {
+        "held": int(held.sum()),
+        "held_tokens": int(examples.length[held].sum(dtype=np.int64)),
+        "held_trained": int(examples.trained[held].sum(dtype=np.int64)),
+        "held_equal": int(doubles.repeats(examples.digest[held]).sum()),
+    }
+
+
+def of(
+    config: Config,
+    examples: PlannedExamples,
+    choice: Choice,
+    *,
+    orders: Mapping[str, Ints],
+    margins: Margins | None = None,
+) -> Counts:
+    """Count a plan.
+
+    Args:
+        orders: what is stored of each side.
+        margins: of the pairs that are used.
+    """
+    kept = int(choice.used.sum())
+    return Counts(
+        **(_held(examples, choice) if config.plan.index_only else {}),
+        kept=kept,
+        copies=choice.stored(np.ones(len(choice.fate), np.int64)) - kept,
+        tokens=choice.stored(examples.length),
+        trained=choice.stored(examples.trained),
+        rows_used=examples.rows(choice.used),
+        found=int(choice.duplicate.sum()),
+        equal=equal_and_used(examples, choice),
+        leaked=leaked(examples, orders),
+        lower_bound=lower_bound(examples, orders, config.plan.max_length),
+        rows_left_out=Counter(rows_left_out(examples, choice.fate)),
+        left_out=Counter(choice.left_out),
+        doubles=_of_sources(examples, choice),
+        lengths=_lengths(examples, choice),
+        of_parts=_of_parts(examples, choice),
+        portions=given.portions(config, examples, choice),
+        margins=margins,
+    )

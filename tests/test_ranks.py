@@ -1,0 +1,213 @@
+"""A build that the ranks of a job array make: the same bytes, whatever becomes of a rank."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import NAME
+from packaging.requirements import Requirement
+from support import ROOT, SAMPLES, Ran
+
+from pipeline.build import finish, prepare, ranks
+from pipeline.build.parts import REFERENCE
+from pipeline.build.ranks import Rank
+from pipeline.commands import _ranks
+from pipeline.options.config import Config
+from pipeline.parts import part
+from pipeline.recipe import recipe, versions
+from stages.errors import ParityError, UsageError
+
+DATA = [
+    str(SAMPLES / "sft" / name)
+    for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")
+]
+OPTIONS = ("--task", "sft", "--model", NAME, "--workers", "1", "--shuffle", "--quiet")
+Pipeline = Callable[..., Ran]
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    return
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Every byte of a build but those of the record of its run."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "run.json"
+    }
+
+
+@pytest.fixture
+def cache(tmp_path: Path, cache_dir: Path) -> Path:
+    """A cache without parts."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, cache: Path) -> Config:
+    """Four inputs, each one split."""
+    return Config.of("sft", tuple(DATA), NAME, tmp_path / "out", cache_dir=cache, workers=1)
+
+
+def _in_ranks(run: Pipeline, cache: Path, output: str, *more: str) -> Ran:
+    """One command of the job array."""
+    command, *rank = more
+    cached = ("--cache-dir", str(cache))
+    return run(command, *DATA, *OPTIONS, *cached, "-o", output, *rank)
+
+
+def _ranked(number: int, of: int) -> tuple[str, ...]:
+    return "--shard-id", str(number), "--num-shards", str(of)
+
+
+def test_a_loop_over_ranks_makes_the_build_of_one_command(
+    pipeline: Pipeline, tmp_path: Path, cache: Path
+) -> None:
+    """Also with other numbers of ranks per phase, in any order, some of them run twice."""
+    for number in (2, 0, 1, 2):
+        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3))
+        assert ran.status == 0, ran.err
+        assert Path(ran.out.strip()).name == f"parts-{number}-of-3.json"
+    for number in (1, 0):
+        ran = _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2))
+        assert ran.status == 0, ran.err
+    assert not (tmp_path / "apart").exists()
+    ran = _in_ranks(pipeline, cache, "apart", "commit")
+    assert ran.status == 0, ran.err
+    assert list((cache / "parts").rglob("*.arrow"))
+    assert not list((cache / "builds").glob("*"))
+    words = [word for word in OPTIONS if word not in ("--task", "sft")]
+    ran = pipeline("run", "sft", *DATA, *words, "-o", "one")
+    assert ran.status == 0, ran.err
+    assert len(_files(tmp_path / "one")) > 12
+    assert _files(tmp_path / "apart") == _files(tmp_path / "one")
+    again = _in_ranks(pipeline, cache, "apart", "commit", "--json")
+    assert json.loads(again.out)["status"] == "unchanged"
+
+
+def test_missing_ranks_are_named(pipeline: Pipeline, tmp_path: Path, cache: Path) -> None:
+    """Of parts that nobody made, and of parts that are gone."""
+    none = _in_ranks(pipeline, cache, "apart", "commit")
+    assert none.status == 2
+    assert "No rank has made parts of this build." in none.err
+    made = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(1, 3))
+    for command in (("commit",), ("shards", *_ranked(0, 1))):
+        some = _in_ranks(pipeline, cache, "apart", *command)
+        assert some.status == 2
+        assert "3 of 4 parts are missing: those of rank 0, 2 of 3." in some.err
+        assert "--num-shards 3 and --shard-id 0" in some.err
+    for number in (0, 2):
+        _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3))
+    shutil.rmtree(cache / "parts")
+    gone = _in_ranks(pipeline, cache, "apart", "commit", "--json")
+    assert json.loads(gone.out)["figures"] == {"ranks": [0, 1, 2], "of": 3}
+    record = Path(made.out.strip())
+    record.write_bytes(record.read_bytes().replace(b'"rows": ', b'"rows": 1'))
+    damaged = _in_ranks(pipeline, cache, "apart", "commit")
+    assert damaged.status == 2
+    assert "parts-1-of-3.json is damaged" in damaged.err
+    assert not (tmp_path / "apart").exists()
+
+
+def test_one_difference_turns_all_ranks_to_the_reference(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks that ran before are named; those that run later begin with the reference."""
+    monkeypatch.setattr(recipe, "FAST_FROM", 0)
+    prepared = prepare(config)
+    assert prepared.recipe.backend != REFERENCE
+    first, again = ranks.make_share(prepared, Rank(0, 3), _silent)
+    assert (first.backend, again) == (prepared.recipe.backend, [])
+    make = part.make
+
+    def differs(recipe: Any, work: Any) -> Any:
+        if recipe.backend != REFERENCE:
+            raise ParityError("zh_dialogues.jsonl:1: input_ids")
+        return make(recipe, work)
+
+    monkeypatch.setattr(part, "make", differs)
+    assert ranks.make_share(prepared, Rank(1, 3), _silent)[1] == [0]
+    monkeypatch.setattr(part, "make", make)
+    assert ranks.make_share(prepared, Rank(2, 3), _silent)[0].backend == REFERENCE
+    with pytest.raises(
+        UsageError, match=r"2 of 4 parts are missing \(.* has to make all\)"
+    ) as told:
+        ranks.joined(prepared)
+    assert told.value.figures == {"ranks": [0], "of": 3}
+    assert ranks.make_share(prepared, Rank(0, 3), _silent)[1] == []
+    built = finish(prepared, ranks.joined(prepared), _silent)
+    assert built.build.manifest.encoder.backend == REFERENCE
+
+
+def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of a library, or of this program, is named by every phase."""
+    prepared = prepare(config)
+    ranks.make_share(prepared, Rank(0, 2), _silent)
+    others = {**versions.here(), "pyarrow": "1.2.3"}
+    monkeypatch.setattr(versions, "here", lambda: others)
+    for phase in (
+        lambda: ranks.make_share(prepared, Rank(1, 2), _silent),
+        lambda: ranks.joined(prepared),
+    ):
+        with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):
+            phase()
+    changed = {**versions.here(), versions.CODE: "f" * 64}
+    monkeypatch.setattr(versions, "here", lambda: changed)
+    another = replace(prepared, build_id="0" * 64)  # as another code would name it
+    with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
+        ranks.joined(another)
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "wanted"),
+    [
+        ((1, 2), {}, Rank(1, 2)),
+        ((None, None), {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "4"}, Rank(3, 4)),
+        ((None, 8), {"JOB_COMPLETION_INDEX": "7"}, Rank(7, 8)),
+        ((0, 2), {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "4"}, Rank(0, 2)),
+        ((None, None), {}, "which run this is"),
+        ((None, None), {"JOB_COMPLETION_INDEX": "7"}, "how many runs"),
+        ((None, None), {"SLURM_ARRAY_TASK_ID": "4", "SLURM_ARRAY_TASK_COUNT": "4"}, "not below"),
+        ((None, 2), {"JOB_COMPLETION_INDEX": "x"}, "JOB_COMPLETION_INDEX is 'x'"),
+    ],
+)
+def test_the_job_array_says_which_rank_it_is(
+    given: tuple[int | None, int | None],
+    variables: dict[str, str],
+    wanted: Rank | str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Options win; ranks that do not count from 0 are refused."""
+    for names in _ranks._ARRAYS:
+        for name in filter(None, names):
+            monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if isinstance(wanted, Rank):
+        assert _ranks.rank_of(*given) == wanted
+        assert sorted(x for i in range(wanted.of) for x in Rank(i, wanted.of).share(9)) == [
+            *range(9)
+        ]
+    else:
+        with pytest.raises(UsageError, match=wanted):
+            _ranks.rank_of(*given)
+
+
+def test_every_library_that_makes_bytes_is_compared() -> None:
+    """All that the program depends on, but for what bytes do not pass through."""
+    beside = {"click", "dashscope", "fsspec", "great-expectations", "huggingface-hub", "pydantic"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {Requirement(text).name for text in project["dependencies"]}
+    assert needed - beside == set(versions.LIBRARIES)
