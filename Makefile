@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test fuzz test-slow test-native test-training test-parity lint docs bench native wheel clean
+.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity lint docs bench native wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -67,6 +67,24 @@ $(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt)
 test-schedules: $(READY) $(SCHEDULERS)/.ready  ## Give each example of a schedule to its scheduler.
 	SCHEDULERS=$$(echo $(CURDIR)/$(SCHEDULERS)/*/bin | tr ' ' ':') \
 	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_schedules.py
+
+# Slurm as Debian has it, unpacked and not installed; elsewhere its test is skipped.
+SLURM := slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2 libhwloc15
+
+$(SCHEDULERS)/slurm/.ready:
+	mkdir -p $(SCHEDULERS)/slurm
+	if command -v apt-get dpkg; then \
+	    (cd $(SCHEDULERS)/slurm; \
+	        apt-get download $(SLURM) || { apt-get update; apt-get download $(SLURM); }); \
+	    for package in $(SCHEDULERS)/slurm/*.deb; do dpkg -x $$package $(SCHEDULERS)/slurm; done; \
+	    ln -sfn usr/bin $(SCHEDULERS)/slurm/bin; \
+	fi
+	touch $@
+
+test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Build on a Ray cluster and with Slurm.
+	SCHEDULERS=$$(echo $(CURDIR)/$(SCHEDULERS)/*/bin | tr ' ' ':') \
+	    $(BIN)/python -m pytest -m 'slow or not slow' \
+	    tests/test_clusters.py tests/test_ray.py tests/test_slurm.py
 
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training

@@ -96,12 +96,13 @@ def kept(folder: Path, table: str) -> tallies.Tally:
     return tallies.joined(found)
 
 
-def identities(folder: Path, side: str) -> Any:
-    """The examples of a side as numbers; all are on the train side."""
+def identities(folder: Path) -> Iterator[Any]:
+    """The examples as numbers, in one piece; all are on the train side."""
     found = [
         np.stack([frame[name].to_numpy() for name in IDENTITY]) for frame in frames(folder, EXAMPLE)
     ]
-    return np.concatenate(found, axis=1)[:, : 0 if side == "test" else None]
+    every = dict(zip(IDENTITY, np.concatenate(found, axis=1), strict=True))
+    yield {"train": every, "test": {name: values[:0] for name, values in every.items()}}
 
 
 def judge(folder: Path, rows: int, out: Path | None) -> None:
@@ -119,7 +120,7 @@ def judge(folder: Path, rows: int, out: Path | None) -> None:
     read = partial(identities, folder)
 
     def dataset() -> Iterator[pa.Table]:
-        yield metric_tables.dataset(Dataset(sums, read, declared, CONTEXT))
+        yield metric_tables.dataset(Dataset(sums, read, read, declared, CONTEXT))
 
     def telling(table: str) -> Table:
         shown = pa.table(dict(found[table].shown))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.choice import doubles
 from pipeline.choice.doubles import DIGEST
-from pipeline.choice.examples import PlannedExamples
 from pipeline.shards import dedup
 from pipeline.shards.collect import PartSource
 from stages.errors import DataError
@@ -49,18 +49,13 @@ def test_examples_with_one_digest_must_be_equal(
     every = [*one, *other]
     digest = np.zeros(len(every), DIGEST)
     digest["b"] = [every.index(values) if honest else 7 for values in every]
-    examples = PlannedExamples(
-        starts=np.array([0, len(one), len(every)]),
-        row=np.arange(len(every)),
-        length=np.array([len(values) for values in every], np.int32),
-        trained=np.zeros(len(every), np.int32),
-        digest=digest,
-    )
+    starts = np.array([0, len(one), len(every)])
+    pairs = doubles.pairs(digest)
     names = ("folded", "margin")  # the margin differs, and says nothing about equality
     if honest or all(values == every[0] for values in every):
-        dedup.require_equal(examples, sources, names)
+        dedup.require_equal(pairs, sources, starts, names)
     else:
         odd = next(i for i, values in enumerate(every) if values != every[0])
         name = f"0.jsonl:{odd + 1}" if odd < len(one) else f"1.jsonl:{odd - len(one) + 1}"
         with pytest.raises(DataError, match=f"{name} and 0.jsonl:1 differ"):
-            dedup.require_equal(examples, sources, names)
+            dedup.require_equal(pairs, sources, starts, names)

@@ -258,8 +258,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a byte of a shard, its times as they were": lambda folder: _flip_in_place(_old_shard(folder)),
     "no shard": lambda folder: _old_shard(folder).unlink(),
     "a byte of what is remembered": lambda folder: _flip(_memory(folder, ".json")),
-    "a byte of its metrics": lambda folder: _flip(_memory(folder, ".identities")),
-    "no metrics": lambda folder: _memory(folder, ".identities").unlink(),
+    "a byte of its metrics": lambda folder: _flip(_memory(folder, ".names")),
+    "no metrics": lambda folder: _memory(folder, ".names").unlink(),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.build.shards import _Shards
+from pipeline.build.planning import Shards
 from pipeline.choice import doubles
 from pipeline.choice.doubles import DIGEST
 from pipeline.choice.examples import PlannedExamples, part_of
@@ -153,7 +153,7 @@ def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout: str) -> Non
         options = PlanOptions(layout=layout, test_size=0.01)
         tracemalloc.reset_peak()
         plan = planning.make_plan(config(options), examples)
-        shards = _Shards(plan)
+        shards = Shards(plan)
         assert sum(len(shards[index].order) for index in range(len(shards))) == count
         peak = tracemalloc.get_traced_memory()[1]
     finally:

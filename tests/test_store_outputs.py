@@ -403,3 +403,21 @@ def test_somebody_elses_objects_are_left_alone(
     with pytest.raises(UsageError, match=says):
         placed(address, tmp_path).staging().__enter__()
     assert open_store(address).names() == (name,)
+
+
+def test_an_equal_build_that_is_found_late_becomes_the_current_one(
+    builds: list[Path], address: str, tmp_path: Path
+) -> None:
+    """Under the lock that the run has already; no object of it is put again."""
+    store, ids = open_store(address), [id_of(one) for one in builds]
+    for made in builds[:2]:
+        put(placed(address, tmp_path), made)
+    before = {name: one.modified for name, one in store.list(ids[0]).items()}
+    place = placed(address, tmp_path)
+    with place.staging():
+        assert place.manifest_of(ids[0]) is not None
+        place.turn_to(ids[0])
+        assert store.get("lock") is not None
+    assert read(store) == ids[0]
+    assert {name: one.modified for name, one in store.list(ids[0]).items()} == before
+    assert store.get("lock") is None

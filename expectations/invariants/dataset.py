@@ -11,6 +11,7 @@ import numpy as np
 from expectations.checks import Equal, none
 from expectations.contract import DATASET, EXAMPLE, LABELLED, Columns, Invariant, Metrics, Subject
 from expectations.readback.dataset import (
+    SIDES,
     Dataset,
     as_one,
     n_distinct,
@@ -25,32 +26,39 @@ def _declared(dataset: Dataset) -> Columns:
 
 
 def _names(dataset: Dataset) -> Columns:
-    sides = dataset.identities().values()
-    source, line, sequence = (
-        np.concatenate([side[name] for side in sides]) for name in ("source", "line", "sequence")
-    )
-    # A row may become several examples: names are unique per example, sides are compared by row.
-    first, *_ = (len(side["line"]) for side in sides)
-    row = as_one(source, line)
-    train, test = row[:first], row[first:]
-    both = n_distinct(train) + n_distinct(test) - n_distinct(train, test) if len(test) else 0
-    digests = [(side["digest_a"], side["digest_b"]) for side in sides]
-    repeated = len(row) - n_distinct(as_one(source, line, sequence))
-    return {
-        "n_names_repeated": [repeated],
-        "n_rows_on_both_sides": [both],
-        "n_examples_on_both_sides": [n_in_both(*digests)],
-    }
+    """Names that several examples have, and rows with examples on both sides."""
+    repeated = both = 0
+    for piece in dataset.names():
+        sides = [piece[side] for side in SIDES]
+        source, line, sequence = (
+            np.concatenate([side[name] for side in sides])
+            for name in ("source", "line", "sequence")
+        )
+        # A row may become several examples: names are unique per example, sides compared by row.
+        row, first = as_one(source, line), len(sides[0]["line"])
+        train, test = row[:first], row[first:]
+        if len(test):
+            both += n_distinct(train) + n_distinct(test) - n_distinct(train, test)
+        repeated += len(row) - n_distinct(as_one(source, line, sequence))
+    return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [both]}
+
+
+def _equal(dataset: Dataset) -> Columns:
+    """Examples that equal another."""
+    repeated = both = 0
+    for piece in dataset.contents():
+        train, test = ((piece[side]["digest_a"], piece[side]["digest_b"]) for side in SIDES)
+        both += n_in_both(train, test)
+        a, b = (np.concatenate(half) for half in zip(train, test, strict=True))
+        repeated += len(a) - n_distinct_pairs(a, b)
+    return {"n_examples_on_both_sides": [both], "duplicates_stored": [repeated]}
 
 
 def _stored(dataset: Dataset) -> Columns:
     longest = "n_longer_side" if dataset.context.kind.compares else "n_tokens"
-    sides = dataset.identities().values()
-    a, b = (np.concatenate([side[half] for side in sides]) for half in ("digest_a", "digest_b"))
     columns = {
         "examples_stored": [dataset.rows(EXAMPLE)],
         "tokens_stored": [dataset.total(EXAMPLE, longest)],
-        "duplicates_stored": [len(a) - n_distinct_pairs(a, b)],
     }
     if not dataset.context.kind.compares:
         columns["trained_stored"] = [dataset.total(EXAMPLE, "n_trained")]
@@ -61,6 +69,7 @@ SUBJECT = Subject(
     metrics=(
         Metrics(measure=_declared, level=DATASET),
         Metrics(measure=_names, level=DATASET),
+        Metrics(measure=_equal, level=DATASET),
         Metrics(measure=_stored, level=DATASET),
     ),
     invariants=(

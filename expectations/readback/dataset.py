@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from stages.columns import Ints
 
 SIDES = ("train", "test")
 IDENTITY = ("source", "line", "sequence", "digest_a", "digest_b")  # of an example
+
+
+Piece: TypeAlias = Mapping[str, Mapping[str, Ints]]  # by side, by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,9 @@ class Dataset:
 
     Attributes:
         sums: by side and table; a side without shards has none.
-        read: the ``IDENTITY`` of the examples of one side, as numbers: shape (5, examples).
+        names: the first three of ``IDENTITY`` of all examples, in pieces: those of one input row
+            are in one piece.
+        contents: the last two, in pieces: those of equal examples are in one piece.
         declared: numbers of ledger, plan and manifest: ``rows_in``, ``rows_accounted``,
             ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
             ``trained_kept``, ``duplicates_declared``; ``packed_apart_train`` and ``_test`` where
@@ -36,7 +42,8 @@ class Dataset:
     """
 
     sums: Mapping[tuple[str, str], Sums]
-    read: Callable[[str], Ints]
+    names: Callable[[], Iterable[Piece]]
+    contents: Callable[[], Iterable[Piece]]
     declared: Mapping[str, int]
     context: Context
 
@@ -51,10 +58,6 @@ class Dataset:
     def total(self, table: str, column: str, side: str | None = None) -> int:
         """The sum of a column of a table of metrics, of one side or of both."""
         return sum(one.columns[column] for one in self._sums(table, side))
-
-    def identities(self) -> dict[str, dict[str, Ints]]:
-        """By side, the columns of ``IDENTITY``."""
-        return {side: dict(zip(IDENTITY, self.read(side), strict=True)) for side in SIDES}
 
 
 def as_one(*columns: Ints) -> Ints:

@@ -79,7 +79,7 @@ def assemble(
             audit fails.
         GateError: something could not be judged.
     """
-    planned = planning.plan(prepared, made)
+    planned = planning.plan(prepared, made, report)
     prepared = prepared.encoded_by(planned.backend)
     works, sources = planned.works, planned.sources
     ledger = rejects.write(folder / REJECTS, works, sources, lines_of_part)
@@ -132,7 +132,7 @@ def _outcome(
         parts=planned.reports,
         rows_of_input=[sum(rows) for rows in by_input],
         outline=planned.outline,
-        chosen=planned.plan,
+        chosen=planned.chosen,
         shards=shards,
         ledger=ledger,
         filtered=planned.filtered,

@@ -192,7 +192,8 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
     rows, made = _rows(outcome), examples_of(outcome)
     outline, counts = outcome.outline, outcome.outline.counts
-    within = outcome.recipe.config.plan.pack_within == "part"
+    # Packs of one part, or of one window, hold no examples of another.
+    within = outcome.recipe.config.plan.pack_within == "part" or outline.windows > 1
     copies = {"copies_declared": made.copies} if made.copies else {}
     sides = outline.sides.items() if within else ()
     apart = {f"packed_apart_{side}": count for side, count in sides}
@@ -331,6 +332,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         packing=_packing(outcome),
         padding=_padding(outcome),
         packs=indexed.records(outcome.indexes),
+        windows=outline.windows if outline.windows > 1 else None,
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=given.records(config, outline.counts.portions, outline.asked, sides),

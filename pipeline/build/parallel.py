@@ -50,7 +50,7 @@ def in_parallel(
     report(what, 0, len(items))
     job = Job(
         phase=what,
-        folders=(run.cache_dir, *folders),
+        folders=(run.cache, *folders),
         at_once=run.workers,
         address=run.ray_address,
         lost=current().warn,

@@ -8,20 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import overload
 
+from pipeline.build import windowed
+from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
-from pipeline.choice import filters, scores
+from pipeline.choice import doubles, filters, scores
+from pipeline.choice.choose import choose
 from pipeline.choice.examples import PlannedExamples, columns_of, read_examples
 from pipeline.choice.filters import Filtered
 from pipeline.choice.values import Piece
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
-from pipeline.shards import dedup, facts, margins
+from pipeline.shards import dedup, facts, margins, workspace
 from pipeline.shards.collect import PartSource
-from pipeline.shards.facts import Outline
-from pipeline.shards.plan import ShardPlan, make_plan
+from pipeline.shards.facts import Counts, Outline
+from pipeline.shards.gather import ShardWork
+from pipeline.shards.plan import Chosen, ShardPlan, make_plan, orders_of
+from pipeline.windows.layout import ShardRef
+from pipeline.windows.window import Windows
 from stages.columns import Ints
+
+PLAN = "plan"  # in the workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,9 @@ class Planned:
         backend: the encoder that made the parts.
         works, reports, sources: of every part, in the order of the splits.
         outline: what the plan came to.
-        plan: the plan itself.
+        chosen: what becomes of every example, where that was decided in one memory; the whole plan
+            where it was made there; None in a large build.
+        shards: where the shards of a plan by windows are; its files lie in the workspace.
         filtered: what filters left out; None without filters.
     """
 
@@ -41,16 +54,56 @@ class Planned:
     reports: list[PartReport]
     sources: list[PartSource]
     outline: Outline
-    plan: ShardPlan
+    chosen: Chosen | None = None
+    shards: tuple[ShardRef, ...] = ()
     filtered: Filtered | None = None
 
     @property
     def n_shards(self) -> int:
         """How many shards the build has."""
-        return sum(len(side.shards) - 1 for side in self.plan.sides)
+        return len(self.items)
+
+    @property
+    def items(self) -> Sequence[ShardWork | ShardRef]:
+        """The shards to make."""
+        if isinstance(self.chosen, ShardPlan):
+            return Shards(self.chosen)
+        return self.shards
 
 
-def plan(prepared: Prepared, made: MadeParts) -> Planned:
+class Shards(Sequence[ShardWork]):
+    """The shards of a plan in one memory, each put together when its turn comes: together they
+    would take as much memory as the plan."""
+
+    def __init__(self, plan: ShardPlan) -> None:
+        self._pieces = [(side.name, *piece) for side in plan.sides for piece in side.pieces()]
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    @overload
+    def __getitem__(self, index: int) -> ShardWork: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ShardWork]: ...
+
+    def __getitem__(self, index: int | slice) -> ShardWork | list[ShardWork]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        split, path, order, sizes = self._pieces[index]
+        return ShardWork(path=path, split=split, order=order, sizes=sizes)
+
+
+def _unseen(what: str, done: int, total: int) -> None:
+    return
+
+
+def workspace_of(prepared: Prepared) -> Path:
+    """Where processes leave plans and shards of a build that is assembled later."""
+    return workspace.folder_of(prepared.config.run.cache, prepared.build_id)
+
+
+def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Planned:
     """Choose, split, shuffle and lay out.
 
     Args:
@@ -66,34 +119,50 @@ def plan(prepared: Prepared, made: MadeParts) -> Planned:
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)
+    common = partial(Planned, backend=made.backend, works=works, reports=reports, sources=sources)
+    windows = Windows(works, reports, sources)
+    folder = workspace_of(prepared) / PLAN
+    if len(windows) > 1 and not windowed.needs_one_memory(prepared.config):
+        outline, shards = windowed.in_buckets(prepared, windows, folder, report)
+        return common(outline=outline, shards=tuple(shards))
     examples, filtered = _examples(prepared.config, works, reports, sources)
     if prepared.config.plan.dedup:
-        dedup.require_equal(examples, sources, prepared.recipe.task.stored)
-    planned = make_plan(prepared.config, examples)
-    return Planned(
-        backend=made.backend,
-        works=works,
-        reports=reports,
-        sources=sources,
-        outline=_outline(prepared, works, planned),
-        plan=planned,
-        filtered=filtered,
+        pairs = doubles.pairs(examples.digest)
+        dedup.require_equal(pairs, sources, examples.starts, prepared.recipe.task.stored)
+    if len(windows) == 1:
+        laid = make_plan(prepared.config, examples)
+        outline = _outline(prepared, works, laid)
+        return common(outline=outline, chosen=laid, filtered=filtered)
+    chosen = Chosen(examples, choose(prepared.config, examples))
+    outline, shards = windowed.of_chosen(
+        prepared,
+        windows,
+        folder,
+        chosen=chosen,
+        counts=_counts(prepared, works, chosen),
+        report=report,
     )
+    return common(outline=outline, chosen=chosen, shards=tuple(shards), filtered=filtered)
+
+
+def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> Counts:
+    """What is counted of a choice in one memory."""
+    config, examples = prepared.config, chosen.examples
+    plans = [work.files.plan for work in works]
+    rated = margins.of_parts(prepared.recipe.task.kind, plans, examples.starts, chosen.kept)
+    orders = orders_of(chosen.choice, config.plan)
+    return facts.of(config, examples, chosen.choice, orders=orders, margins=rated)
 
 
 def _outline(prepared: Prepared, works: Sequence[Work], plan: ShardPlan) -> Outline:
     """What a plan in one memory came to."""
-    examples, choice = plan.examples, plan.choice
-    plans = [work.files.plan for work in works]
-    rated = margins.of_parts(prepared.recipe.task.kind, plans, examples.starts, plan.kept)
-    orders = {side.name: side.order for side in plan.sides}
     return Outline(
-        counts=facts.of(prepared.config, examples, choice, orders=orders, margins=rated),
+        counts=_counts(prepared, works, plan),
         sides={side.name: side.apart for side in plan.sides},
-        split=choice.test is not None,
+        split=plan.choice.test is not None,
         width=plan.width,
-        rule=choice.rule,
-        asked=choice.asked,
+        rule=plan.choice.rule,
+        asked=plan.choice.asked,
     )
 
 

@@ -9,8 +9,8 @@ from pipeline.build import refusal, run_record, unchanged
 from pipeline.build.assembly import Assembled, assemble, require_rows
 from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
+from pipeline.build.planning import workspace_of
 from pipeline.build.preparation import Prepared
-from pipeline.build.shards import workspace_of
 from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.built import Built

@@ -168,7 +168,7 @@ def _listed(ranks: list[int]) -> str:
 
 def folder_of(prepared: Prepared) -> Path:
     """Where ranks leave what they make."""
-    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache, prepared.build_id)
 
 
 def record_of(prepared: Prepared, rank: Rank) -> Path:
@@ -201,7 +201,7 @@ def _records(prepared: Prepared) -> list[Record]:
 def _nothing(prepared: Prepared) -> tuple[str, str]:
     """That no rank has made anything; or that they made parts of a build that differs."""
     config = prepared.config
-    others = config.run.cache_dir / workspace.FOLDER
+    others = config.run.cache / workspace.FOLDER
     told, remedy = "No rank has made parts of this build.", "Run pipeline parts first."
     for path in sorted(others.glob(f"*/{_RECORDS}")):
         with suppress(UsageError):  # damaged, and of another build

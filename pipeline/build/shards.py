@@ -8,51 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import overload
 
+import numpy as np
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
 from pipeline.build.parallel import Report, in_parallel
-from pipeline.build.planning import Planned
+from pipeline.build.planning import Planned, workspace_of
 from pipeline.build.preparation import Prepared
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
-from pipeline.parts.part import PartReport
 from pipeline.publish.place import before
 from pipeline.recipe import declared, equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import gather, kept, pack_index, workspace
-from pipeline.shards.gather import Gather, ShardReport, ShardWork
+from pipeline.shards import kept, pack_index, workspace
+from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.shards.plan import ShardPlan
+from pipeline.windows import made as windows
 from stages import formats
-
-
-class _Shards(Sequence[ShardWork]):
-    """The shards to make, each put together when its turn comes: together they would take as much
-    memory as the plan."""
-
-    def __init__(self, plan: ShardPlan) -> None:
-        self._pieces = [(side.name, *piece) for side in plan.sides for piece in side.pieces()]
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    @overload
-    def __getitem__(self, index: int) -> ShardWork: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ShardWork]: ...
-
-    def __getitem__(self, index: int | slice) -> ShardWork | list[ShardWork]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        split, path, order, sizes = self._pieces[index]
-        return ShardWork(path=path, split=split, order=order, sizes=sizes)
 
 
 def _named(prepared: Prepared) -> Sources:
@@ -64,26 +40,21 @@ def _named(prepared: Prepared) -> Sources:
     )
 
 
-def workspace_of(prepared: Prepared) -> Path:
-    """Where processes leave shards of a build that is assembled later."""
-    return workspace.folder_of(prepared.config.run.cache_dir, prepared.build_id)
-
-
-def _keeping(shared: Gather, parts: Sequence[PartReport], made: Path) -> Keeping:
+def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
     """What shards are taken over by.
 
     Args:
         made: the build's workspace.
     """
     run = shared.recipe.config.run
-    cache = run.cache_dir / kept.FOLDER
+    cache = run.cache / kept.FOLDER
     return Keeping(
         gather=shared,
         recipe=shared.recipe.fingerprint,
         rows=declared.fingerprint_of_rows(
             shared.recipe.config, shared.recipe.model.profile, shared.recipe.model.tokenizer_json
         ),
-        parts=tuple(part.sha256 for part in parts),
+        parts=() if planned.shards else tuple(part.sha256 for part in planned.reports),
         previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
         | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
@@ -98,11 +69,12 @@ def _gather(prepared: Prepared, planned: Planned, folder: Path) -> Gather:
         folder: where they are written.
     """
     config, rated = prepared.config, planned.outline.counts.margins
+    chosen = None if planned.shards else planned.chosen  # each window has its own
     return Gather(
         recipe=prepared.recipe,
-        sources=tuple(planned.sources),
+        sources=() if chosen is None else tuple(planned.sources),
         inputs=_named(prepared),
-        starts=planned.plan.examples.starts,
+        starts=np.zeros(1, np.int64) if chosen is None else chosen.examples.starts,
         folder=str(folder),
         width=planned.outline.width,
         with_margin=bool(rated and rated.present),
@@ -125,16 +97,16 @@ def write_shards(
     (folder / METRICS).mkdir()
     try:
         return in_parallel(
-            kept.make,
-            _keeping(shared, planned.reports, workspace_of(prepared)),
-            _Shards(planned.plan),
+            windows.make,
+            _keeping(shared, planned, workspace_of(prepared)),
+            planned.items,
             run=prepared.config.run,
             report=report,
             what="write",
             folders=(folder,),
         )
     finally:
-        gather.forget()
+        windows.forget()
 
 
 def make_shards(
@@ -156,12 +128,12 @@ def make_shards(
     """
     prepared.require_current()
     prepared = prepared.encoded_by(planned.backend)
-    made, every = workspace_of(prepared), _Shards(planned.plan)
+    made, every = workspace_of(prepared), planned.items
     with workspace.own(made) as folder:
         try:
             new = in_parallel(
-                workspace.make,
-                _keeping(_gather(prepared, planned, folder), planned.reports, made),
+                windows.leave,
+                _keeping(_gather(prepared, planned, folder), planned, made),
                 every if numbers is None else [every[number] for number in numbers],
                 run=prepared.config.run,
                 report=report,
@@ -169,7 +141,7 @@ def make_shards(
                 folders=(folder,),
             )
         finally:
-            gather.forget()
+            windows.forget()
     return sum(new)
 
 

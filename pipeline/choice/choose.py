@@ -92,11 +92,16 @@ def _in_test(
         return None
     test = sides.in_test(examples.group, options.test_size, options.seed)
     if test[used].all():
-        raise UsageError(
-            f"--test-size {options.test_size:g} leaves nothing to train on.",
-            "Give a smaller one, or more data.",
-        )
+        raise nothing_to_train_on(options)
     return test
+
+
+def nothing_to_train_on(options: PlanOptions) -> UsageError:
+    """The error of a build whose examples are all in test."""
+    return UsageError(
+        f"--test-size {options.test_size:g} leaves nothing to train on.",
+        "Give a smaller one, or more data.",
+    )
 
 
 def _of_test_files(
@@ -151,7 +156,15 @@ def _require_apart(equal: tuple[Ints, Ints], fate: Fates, test: npt.NDArray[np.b
     """
     again, stays = equal
     used = (fate[again] == Fate.USED) & (fate[stays] == Fate.USED)
-    apart = int(np.count_nonzero(used & (test[again] != test[stays])))
+    require_none_apart(int(np.count_nonzero(used & (test[again] != test[stays]))))
+
+
+def require_none_apart(apart: int) -> None:
+    """No example is on the other side of the split than one that it equals.
+
+    Raises:
+        DataError: some are.
+    """
     if apart:
         raise DataError(
             f"{apart} examples are equal to an example on the other side of the split.",

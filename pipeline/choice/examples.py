@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from pipeline.choice.sides import Groups
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
+from pipeline.parts.shared import here
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
 from stages.overlap import search, signatures
@@ -90,49 +91,55 @@ def rows_left_out(examples: PlannedExamples, fate: Fates) -> dict[str, int]:
 
 def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
     """Some columns of a part, mapped: no byte of the others is read."""
-    with pa.memory_map(str(path)) as source:
+    with pa.memory_map(str(here(path))) as source:
         schema = pa.ipc.open_file(source).schema
         wanted = [schema.get_field_index(name) for name in names]
         options = pa.ipc.IpcReadOptions(included_fields=wanted)
         return pa.ipc.open_file(source, options=options).read_all()
 
 
-def read_examples(works: list[Work], reports: list[PartReport], config: Config) -> PlannedExamples:
-    """The numbers that plans need, of all parts.
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a part that plans need.
+
+    Attributes:
+        path: of their file.
+        lines: of its split; ``examples``: that were kept.
+        source: the number of its source.
+    """
+
+    path: str
+    lines: int
+    examples: int
+    source: int = 0
+
+
+def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> PlannedExamples:
+    """The examples of some consecutive parts.
+
+    Args:
+        base: lines of the parts before them.
 
     Raises:
         PipelineError: the examples of a part are not in the order of its rows.
     """
-    named = config.named
-    grouped = config.grouped
+    named, grouped = config.named, config.grouped
     names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
-    searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
-    overlap: list[Shares] = []
-    likeness = overlaps.likeness_of(config.plan)
-    alike: dict[str, list[Signatures]] = {
-        name: [] for name, _ in (likeness.columns if likeness else ())
-    }
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
-    base = 0  # lines of the parts before: a part counts from the start of its split
-    for work, report in zip(works, reports, strict=True):
-        table = columns_of(work.files.plan, names)
+    for part in parts:
+        table = columns_of(Path(part.path), names)
         line = table.column("line").to_numpy()
         if (line[1:] < line[:-1]).any():
-            raise PipelineError(f"{work}: the examples are not in the order of their rows.")
-        if len(line) != report.examples:
-            raise PipelineError(f"{work}: the plan of its part has not its examples.")
+            raise PipelineError(f"{part.path}: the examples are not in the order of their rows.")
+        if len(line) != part.examples:
+            raise PipelineError(f"{part.path} has {len(line)} examples of {part.examples}.")
         columns["line"].append(line + base)
         for name in set(names) - {"line", "digest"}:
             columns[name].append(table.column(name).to_numpy())
         columns["digest"].append(doubles.digests_of(table.column("digest")))
-        if searched or alike:  # which the part itself has
-            table = columns_of(work.path, (*searched, *alike))
-        overlap += [contaminated.most_shared(table.column(name)) for name in searched]
-        for name, parts in alike.items():
-            parts.append(signatures.numbers(table.column(name)))
-        base += report.lines
-    counts = np.array([len(line) for line in columns["line"]], np.int64)
-    sources = np.array([work.source for work in works], np.int16)
+        base += part.lines
+    counts = np.array([part.examples for part in parts], np.int64)
+    sources = np.array([part.source for part in parts], np.int16)
     return PlannedExamples(
         starts=offsets_of(counts),
         row=_joined(columns, "line", np.dtype(np.int64)),
@@ -141,6 +148,33 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         digest=_joined(columns, "digest", doubles.DIGEST),
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
         source=np.repeat(sources, counts) if named else None,
+    )
+
+
+def read_examples(works: list[Work], reports: list[PartReport], config: Config) -> PlannedExamples:
+    """Every example of a build: the numbers that plans need, and what rows are compared by.
+
+    Raises:
+        PipelineError: the examples of a part are not in the order of its rows.
+    """
+    parts = [
+        Numbers(str(work.files.plan), report.lines, report.examples, work.source)
+        for work, report in zip(works, reports, strict=True)
+    ]
+    examples = read_numbers(parts, config)
+    searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
+    likeness = overlaps.likeness_of(config.plan)
+    alike: dict[str, list[Signatures]] = {
+        name: [] for name, _ in (likeness.columns if likeness else ())
+    }
+    overlap: list[Shares] = []
+    for work in works if searched or alike else ():
+        table = columns_of(work.path, (*searched, *alike))
+        overlap += [contaminated.most_shared(table.column(name)) for name in searched]
+        for name, found in alike.items():
+            found.append(signatures.numbers(table.column(name)))
+    return replace(
+        examples,
         overlap=np.concatenate(overlap) if overlap else None,
         signatures=tuple(alike[signatures.ROW]) if likeness else None,
         questions=tuple(alike[likeness.by_question]) if likeness and likeness.sides else None,

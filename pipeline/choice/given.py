@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -72,9 +72,14 @@ def added(some: Sequence[Portions]) -> Portions:
 
     def total(name: str) -> list[Portion]:
         each = zip(*(getattr(one, name) for one in some), strict=True)
-        return [Portion(*map(sum, zip(*map(astuple, same), strict=True))) for same in each]
+        return [_sum(same) for same in each]
 
     return Portions(has=total("has"), train=total("train"), test=total("test"))
+
+
+def _sum(some: Sequence[Portion]) -> Portion:
+    numbers = [(one.examples, one.tokens, one.trained) for one in some]
+    return Portion(*map(sum, zip(*numbers, strict=True)))
 
 
 def records(

@@ -9,10 +9,15 @@ from pathlib import Path
 import click
 
 from pipeline.options.config import default_cache
+from pipeline.options.output import SHARED, local_cache
+from pipeline.stores import is_address, open_store, shown
+from stages.errors import UsageError
 
 _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 _DAY = 86400
-_PRUNED = ("parts", "shards", "builds", "inputs", "hashes", "proved", "published", "recipes")
+_PRUNED = tuple(
+    "parts shards builds outputs fetched inputs hashes proved published recipes".split()
+)
 
 
 @click.group(name="cache", help="Show or prune the cache of parts, inputs and tokenizers.")
@@ -27,8 +32,13 @@ def _files(folder: Path) -> list[Path]:
 @COMMAND.command(help="Show where the cache is and how large it is.")
 @_DIR
 def info(cache_dir: Path | None) -> None:
-    """One line per kind."""
-    folder = cache_dir or default_cache()
+    """One line per kind; of parts in a store one more."""
+    given = cache_dir or default_cache()
+    if is_address(given):
+        sizes = [one.size for one in open_store(given).list("parts").values()]
+        click.echo(shown(given))
+        click.echo(f"{'parts':<10} {len(sizes):>7} files {sum(sizes) / 2**20:>10.1f} MiB")
+    folder = local_cache(given)
     click.echo(str(folder))
     for kind in (*_PRUNED, "tokenizers"):
         files = _files(folder / kind)
@@ -41,7 +51,15 @@ def info(cache_dir: Path | None) -> None:
 @click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
 def prune(cache_dir: Path | None, days: float) -> None:
     """A file's age counts from when it was last written or used."""
-    folders = [(cache_dir or default_cache()) / kind for kind in _PRUNED]
+    if is_address(cache_dir or default_cache()):
+        raise UsageError(
+            "A store does not say when an object was last used, so nothing is removed from it.",
+            "Let the store remove objects below parts/ after some days (a lifecycle rule); "
+            "parts that are missing are made again.",
+        )
+    cache = cache_dir or default_cache()
+    roots = (cache, *(cache / SHARED).glob("*"))  # with the copies of caches in stores
+    folders = [root / kind for root in roots for kind in _PRUNED]
     before = time.time() - days * _DAY
     freed = 0
     for path in (path for folder in folders for path in _files(folder)):

@@ -8,6 +8,7 @@ import click
 
 from pipeline.messages.result import print_object
 from pipeline.options.config import default_cache
+from pipeline.options.output import local_cache
 
 SHOWN = 20
 REFUSED = 3
@@ -23,7 +24,7 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     from pipeline.check.check import check
     from pipeline.stores import shown
 
-    result = check(folder, cache_dir or default_cache())
+    result = check(folder, local_cache(cache_dir or default_cache()))
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     for fault in result.faults[:SHOWN]:

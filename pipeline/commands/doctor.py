@@ -12,6 +12,7 @@ from pipeline import tasks
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import chosen, with_options
 from pipeline.options.config import default_cache
+from pipeline.options.output import local_cache
 from stages import native
 from stages.errors import UsageError
 
@@ -56,7 +57,7 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from pipeline.options.path_values import read_text
 
     template: Path | None = given.pop("chat_template")
-    given["cache_dir"] = given["cache_dir"] or default_cache()
+    given["cache_dir"] = local_cache(given["cache_dir"] or default_cache())
     source = read_text(template) if template else None
     examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
     described = doctor.described(examined, stop)

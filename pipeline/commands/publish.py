@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pipeline.options.config import default_cache
+from pipeline.options.output import local_cache
 
 
 @click.command(name="publish", help="Publish a build: hf://org/name, s3://bucket/path or a folder.")
@@ -65,7 +66,7 @@ def COMMAND(
         build,
         address,
         Publisher(title=title, license=licence, origins=origins, recipe=text),
-        cache_dir=cache_dir or default_cache(),
+        cache_dir=local_cache(cache_dir or default_cache()),
         report=reporter(quiet),
         with_rejects=with_rejects,
         private=not public,

@@ -11,6 +11,7 @@ from pipeline import tasks
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import default_cache
 from pipeline.options.local_path import LocalPath
+from pipeline.options.output import local_cache
 
 
 @click.group(name="stage", help="Run one stage alone: Arrow in, Arrow out.")
@@ -48,7 +49,7 @@ def _add_stage(name: str, text: str) -> None:
     def command(source: Path, output: Path, cache_dir: Path | None) -> None:
         from pipeline.stagewise.stagewise import run_stage
 
-        _done(run_stage(name, source, output, cache_dir or default_cache()), output)
+        _done(run_stage(name, source, output, local_cache(cache_dir or default_cache())), output)
 
 
 def _add_layout(name: str, text: str) -> None:
@@ -61,7 +62,10 @@ def _add_layout(name: str, text: str) -> None:
         from pipeline.stagewise.stagewise import run_layout
 
         options = {"pad_to": pad_to} if pad_to else {}
-        _done(run_layout(name, source, output, cache_dir or default_cache(), **options), output)
+        _done(
+            run_layout(name, source, output, local_cache(cache_dir or default_cache()), **options),
+            output,
+        )
 
 
 for _name, _text in (

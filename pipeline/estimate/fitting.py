@@ -11,6 +11,7 @@ from pipeline.inputs.detection import recognise_glimpse
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from
 from pipeline.options.config import default_cache
+from pipeline.options.output import local_cache
 from pipeline.sources import Located
 from stages.contract import Glimpse
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
@@ -24,7 +25,7 @@ def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Loo
     Raises:
         UsageError, DataError, SurroundingsError: one is missing, empty or not readable.
     """
-    files = expand(data, given["cache_dir"] or default_cache())
+    files = expand(data, local_cache(given["cache_dir"] or default_cache()))
     return len(files), glimpses(files, [given["salvage"]], given.get("empty", "refuse"))
 
 

@@ -1,9 +1,8 @@
 """Ray: plain tasks, on a cluster or on one that is started for the build.
 
-A task gets its item and a reference to what all items share, which a worker fetches once. Before it
-unpickles either, a worker compares its versions with the driver's, and looks for the driver's
-folders. A task whose worker is lost is submitted again here, not by Ray: so the loss can be told,
-and an item that kills three workers named.
+A task gets its item and a reference to what all items share, which a worker fetches once
+(``_ray_task``). A task whose worker is lost is submitted again here, not by Ray: so the loss can be
+told, and an item that kills three workers named.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import importlib
 import os
 import pickle
 import signal
+import socket
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import memory
 from pipeline.executors._job import Job, name_of
-from stages.errors import PipelineError, SurroundingsError, UsageError
+from pipeline.executors._ray_task import Order, attempt
+from stages.errors import SurroundingsError, UsageError
 
 ATTEMPTS = 3
 _AHEAD = 16  # tasks that wait for a free worker, beside one for each
@@ -78,9 +77,10 @@ def connect(address: str | None, processes: int) -> None:
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == _LOCAL:
         settings |= {"num_cpus": processes, "include_dashboard": False}
-    _shorten()
+    _listen()
     handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
+        _require_listening(address)
         ray.init(address=address, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise SurroundingsError(
@@ -93,19 +93,34 @@ def connect(address: str | None, processes: int) -> None:
                 signal.signal(kind, handler)
 
 
-def _shorten() -> None:
-    """Let Ray print the first line of what it reports: it adds the logs of lost machines."""
-    module = ray._private.worker
-    print_all = getattr(module, "print_to_stdstream", None)
-    if print_all is None or hasattr(print_all, "shortened"):
-        return
+def _require_listening(address: str) -> None:
+    """Somebody listens there: Ray itself would try for minutes.
 
-    def print_first(data: dict[str, Any], *more: Any, **named: Any) -> None:
-        lines = [line.partition(chr(10))[0] for line in data.get("lines", ())]
-        print_all({**data, "lines": lines}, *more, **named)
+    Raises:
+        OSError: nobody does.
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
-    print_first.shortened = True  # type: ignore[attr-defined]
-    module.print_to_stdstream = print_first
+
+_tells: list[Callable[[str], None]] = []  # whom to tell what Ray reports, while this program works
+
+
+def _listen() -> None:
+    """Have what Ray reports told as warnings, in a sentence each.
+
+    Ray prints it on stdout, with the logs of lost machines, and has no setting for that.
+    """
+
+    def tell(data: dict[str, Any], *_: Any, **__: Any) -> None:
+        for lines in data.get("lines", ()):
+            for one in _tells:
+                one(f"Ray says: {_line(lines)}.")
+
+    with suppress(AttributeError):  # in another version, which prints
+        if ray._private.worker.print_to_stdstream:
+            ray._private.worker.print_to_stdstream = tell
 
 
 @contextmanager
@@ -120,91 +135,10 @@ def connected(address: str | None, processes: int) -> Iterator[None]:
             ray.shutdown()
 
 
-def _line(error: BaseException) -> str:
+def _line(error: BaseException | str) -> str:
     """The first sentence of a message of Ray's, which may have fifty lines."""
     first = str(error).strip().partition("\n")[0].partition(". ")[0]
     return first.rstrip(". ") or type(error).__name__
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What a worker must know before it unpickles anything; of plain types.
-
-    Attributes:
-        alike: pickled: raises where this worker would make other bytes than the driver.
-        folder: that the driver works in; ``marks``: files in folders that it shares with workers.
-        sha256: of the bytes that ``work`` refers to, in a list, or Ray would fetch them each time.
-    """
-
-    alike: bytes
-    folder: str
-    marks: tuple[str, ...]
-    sha256: str
-    work: list[Any]
-
-
-_held: list[tuple[str, Callable[[Any, Any], Any], Any]] = []  # of the phase that a worker works for
-
-
-def _attempt(order: _Order, item: bytes) -> bytes:
-    """What a task does.
-
-    Returns:
-        A pickled pair: whether it went well, and the result or the exception.
-    """
-    try:
-        function, shared = _held_work(order)
-        answer: tuple[bool, Any] = (True, function(shared, pickle.loads(item)))
-    except Exception as error:  # carried to the driver, which raises it
-        answer = (False, error)
-    try:
-        sent = pickle.dumps(answer)
-        if not answer[0]:
-            pickle.loads(sent)  # some exceptions are pickled and cannot be read again
-    except Exception as error:
-        sent = pickle.dumps((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
-    return sent
-
-
-def _held_work(order: _Order) -> tuple[Callable[[Any, Any], Any], Any]:
-    """The function and what its calls share, fetched and unpickled once per worker and phase."""
-    if not _held or _held[0][0] != order.sha256:
-        _held.clear()
-        _require_alike(order)
-        content = ray.get(order.work[0])
-        if hashlib.sha256(content).hexdigest() != order.sha256:
-            raise SurroundingsError(
-                f"{_node()} received other options, inputs or tokenizer than were sent.",
-                "Run it again; if it happens again, please report it.",
-            )
-        _held.append((order.sha256, *pickle.loads(content)))
-    return _held[0][1:]
-
-
-def _require_alike(order: _Order) -> None:
-    """This worker makes the bytes that the driver would make, and writes them where it reads.
-
-    Raises:
-        UsageError: another version is installed here, or a folder of the driver is not here.
-    """
-    pickle.loads(order.alike)(_node())
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from tasks
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    memory.keep_freed()
-    absent = [str(Path(mark).parent) for mark in order.marks if not Path(mark).is_file()]
-    if not absent and not Path(order.folder).is_dir():
-        absent = [order.folder]
-    if absent:
-        raise UsageError(
-            f"{_node()} does not see {absent[0]} of the driver.",
-            "All machines of the cluster must share the folder that the command runs in, the "
-            "cache (--cache-dir), the inputs and the output (-o).",
-        )
-    os.chdir(order.folder)  # paths of inputs may be relative to it
-
-
-def _node() -> str:
-    return f"The machine {ray.util.get_node_ip_address()}"
 
 
 @contextmanager
@@ -236,10 +170,11 @@ def pmap(
         SurroundingsError: an item killed its worker three times, or the cluster is gone.
         Exception: whatever the function raised first.
     """
+    _tells[:] = [job.lost]
     connect(job.address, workers)
     content = pickle.dumps((function, shared))
     with _marked(job.folders) as marks, _refusing():
-        order = _Order(
+        order = Order(
             alike=pickle.dumps(job.alike),
             folder=str(Path.cwd()),
             marks=marks,
@@ -274,8 +209,8 @@ class _Tasks:
         running: the item of each task; ``lost``: by item, how many workers it has lost.
     """
 
-    def __init__(self, order: _Order, items: Sequence[Any], job: Job) -> None:
-        self._task = ray.remote(max_retries=0)(_attempt)
+    def __init__(self, order: Order, items: Sequence[Any], job: Job) -> None:
+        self._task = ray.remote(max_retries=0)(attempt)
         self._order = ray.put(order)
         self._items = items
         self._job = job

@@ -92,7 +92,7 @@ def located(config: Config) -> list[Located]:
         replace(file, source=number)
         for number, source in enumerate(config.sources)
         for argument in source.options.data
-        for file in locate(argument, config.run.cache_dir)
+        for file in locate(argument, config.run.cache)
     ]
     return _each_once(files)
 

@@ -255,6 +255,8 @@ class Manifest(Sealed):
         format: of all inputs, comma-separated.
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
+        windows: of parts that were planned apart from each other, each with its own packs; None
+            where all were planned together.
         sides: None without ``--test-size``; ``sources``: empty where they have no names.
         filters: what each ``--filter`` left out, in their order; ``doubles``: what ``--dedup`` left
             out, by the sources of what it left out and of what stays.
@@ -283,6 +285,7 @@ class Manifest(Sealed):
     tokens: TokenCounts
     packing: PackingCounts | None
     padding: PaddingCounts | None
+    windows: int | None = field(default=None, metadata=OPTIONAL)
     splits: Mapping[str, SplitRecord]
     packs: Mapping[str, IndexRecord] = field(default_factory=dict, metadata=OPTIONAL)
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)

@@ -31,10 +31,10 @@ class LocalPath(click.Path):
 
 
 class OutputPath(LocalPath):
-    """Where a build goes: a path of this machine, or an address in a store."""
+    """A path of this machine, or an address in a store."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        require_output(value, param.opts[0] if param else "the path")
+        require_output(value, param.opts[0] if param else "the path", build=self._build)
         return click.Path.convert(self, value, param, ctx)
 
 

@@ -6,9 +6,11 @@ import hashlib
 from pathlib import Path
 
 from pipeline.stores import address_of
+from pipeline.stores.copies import default_cache
 from pipeline.stores.filesystem import redacted
 
 OUTPUTS = "outputs"  # in the cache: where builds for stores are made
+SHARED = "shared"  # in the cache: a folder for each cache in a store
 
 
 class Output:
@@ -38,4 +40,23 @@ class Output:
         if not self.address:
             return self.output
         name = hashlib.sha256(self.address.encode()).hexdigest()[:32]
-        return self.cache_dir / OUTPUTS / name
+        return self.cache / OUTPUTS / name
+
+    @property
+    def cache(self) -> Path:
+        """The cache of this machine."""
+        return local_cache(self.cache_dir)
+
+    @property
+    def shared(self) -> str:
+        """The address of parts that machines share; empty where the cache is a folder."""
+        address = address_of(self.cache_dir)
+        return f"{address.rstrip('/')}/parts" if address else ""
+
+
+def local_cache(cache_dir: Path) -> Path:
+    """The folder of this machine for a cache: itself, or that of the copies from a store."""
+    address = address_of(cache_dir)
+    if not address:
+        return cache_dir
+    return default_cache() / SHARED / hashlib.sha256(address.encode()).hexdigest()[:32]

@@ -43,14 +43,14 @@ def require_local(path: str | PathLike[str], what: str, *, build: bool) -> None:
     raise UsageError(f"{what} {address} is an address, not a path of this machine.", remedy)
 
 
-def require_output(path: str | PathLike[str], what: str) -> None:
-    """A path that a build goes to is one of this machine, or an address that can be exchanged.
+def require_output(path: str | PathLike[str], what: str, *, build: bool) -> None:
+    """A path that is written to is one of this machine, or an address in a store.
 
     Raises:
-        UsageError: it is an address of the web or of the hub.
+        UsageError: it is another address: of the web, of the hub.
     """
     if address_of(path).partition("://")[0].lower() not in _STORES:
-        require_local(path, what, build=True)
+        require_local(path, what, build=build)
 
 
 def read_text(path: str | PathLike[str]) -> str:
@@ -99,10 +99,8 @@ class Place(Value):
 
 
 @dataclass(eq=False, repr=False)
-class BuildPlace(Place):
-    """Where a build goes: a path of this machine, or an address in a store."""
-
-    build: bool = True
+class StorePlace(Place):
+    """A path of this machine, or an address in a store."""
 
     @property
     def words(self) -> str:
@@ -111,11 +109,11 @@ class BuildPlace(Place):
     def of_click(self) -> dict[str, Any]:
         from pipeline.options.local_path import OutputPath
 
-        kind: Any = OutputPath(build=True)
+        kind: Any = OutputPath(build=self.build)
         return {"type": kind, "metavar": self.metavar}
 
     def settled(self, value: Any) -> Any:
-        require_output(value, "the path")
+        require_output(value, "the path", build=self.build)
         return Path(value)
 
 

@@ -300,7 +300,7 @@ class JudgeOptions:
 class RunOptions(Output):
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.BuildPlace(), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"))
+    output: Path = option(MISSING, paths.StorePlace(build=True), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"))
     keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].")
     single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.")
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
@@ -309,7 +309,7 @@ class RunOptions(Output):
     workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
     ray_address: str | None = option(None, v.Text("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
-    cache_dir: Path = option(default_cache, paths.Place(), "Parts and tokenizers [$XDG_CACHE_HOME/posttrain-pipeline].")
+    cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
 

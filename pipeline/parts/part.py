@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pipeline.options import overlaps
-from pipeline.parts import chain, checks, storage
+from pipeline.parts import chain, checks, shared, storage
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import spool
 from stages import columns, readers
@@ -142,7 +142,9 @@ class Work:
 
 def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Work]:
     """Name the part of every split that is hashed, given with its source and its format."""
-    folder = str(recipe.config.run.cache_dir / "parts")
+    run = recipe.config.run
+    folder = str(run.cache / "parts")
+    shared.share(Path(folder), run.shared)
     prints = {
         (number, name): recipe.of_source(number).part_fingerprint(name)
         for number, name in set(recipe.readings)
@@ -273,10 +275,11 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         PipelineError: an example that was rendered here breaks a law.
         ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
     """
+    shared.share(Path(work.folder), recipe.config.run.shared)
     done = finished(work) if work.key else None
     if done is not None:
         return done
-    with cutting.held(work.split, recipe.config.run.cache_dir / spool.FOLDER) as split:
+    with cutting.held(work.split, recipe.config.run.cache / spool.FOLDER) as split:
         known = work.of(split)
         done = None if work.key else finished(known)
         return _made(recipe, known) if done is None else done

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
+from pipeline.parts import shared
 from stages.files import file_hash
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
@@ -57,24 +58,54 @@ class PartFiles:
         """What was counted, and the hashes of the others."""
         return self.path.with_suffix(".json")
 
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file; the report last, as they are written."""
+        return self.path, self.plan, self.rejects, self.report
+
 
 def read(
     files: PartFiles, known: Callable[[Path], str | None] | None = None
 ) -> Mapping[str, Any] | None:
     """The report of a part that is there; None where any byte of the part is not as written.
 
+    A part that another machine has put into a shared store is there by its report alone.
+
     Args:
-        known: gives the hash of a file, or None; by default every file is read.
+        known: gives the hash of a file, or None; by default every file is read, and a store asked.
     """
-    sha256 = known or file_hash.sha256
+    report = _read_here(files, known or file_hash.sha256)
+    return report if report is not None or known is not None else _read_shared(files)
+
+
+def _said(files: PartFiles, data: bytes) -> Mapping[str, Any] | None:
+    """The report in the bytes of its file; None where they are not what was written."""
+    if seal.problem(data) is not None:
+        return None
+    content = json.loads(data)
+    report: Mapping[str, Any] = content[_REPORT]
+    return report if content[_KEY] == files.key else None
+
+
+def _read_shared(files: PartFiles) -> Mapping[str, Any] | None:
+    data = shared.report_of(files)
+    report = None if data is None else _said(files, data)
+    if data is None or report is None:
+        return None
+    for path in files.all[:-1]:  # whatever is here of the part is not whole
+        path.unlink(missing_ok=True)
+    files.report.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(files.report) as path:
+        path.write_bytes(data)
+    return report
+
+
+def _read_here(files: PartFiles, sha256: Callable[[Path], str | None]) -> Mapping[str, Any] | None:
     try:
-        data = files.report.read_bytes()
-        if seal.problem(data) is not None:
+        report = _said(files, files.report.read_bytes())
+        if report is None:
             return None
-        content = json.loads(data)
-        report: Mapping[str, Any] = content[_REPORT]
-        whole = content[_KEY] == files.key
-        whole = whole and sha256(files.path) == report[SHA256]
+        whole = sha256(files.path) == report[SHA256]
         whole = whole and sha256(files.plan) == report[PLAN_SHA256]
         whole = whole and sha256(files.rejects) == report[REJECTS_SHA256]
     except (OSError, ValueError, TypeError, KeyError):
@@ -109,6 +140,7 @@ def write(
     report = {**report, **hashes}
     with replacing(files.report) as path:  # last: it vouches for the others
         write_json(path, seal.sealed({_KEY: files.key, _REPORT: report}))
+    shared.send(files)
     return report
 
 
@@ -122,12 +154,7 @@ def _written(target: Path, table: pa.Table) -> str:
 
 def use(files: PartFiles) -> None:
     """Note that a part is in use: what is in use is not pruned."""
-    for path in (
-        files.path,
-        files.plan,
-        files.rejects,
-        files.report,
-    ):  # last, as when they were written
+    for path in filter(Path.is_file, files.all):  # of a shared part some are not here
         _use(path)
 
 

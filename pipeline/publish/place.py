@@ -81,9 +81,9 @@ class Place:
         return str(self.output)
 
     @property
-    def shown_before(self) -> Path:
+    def shown_before(self) -> str:
         """The same, as the user knows it."""
-        return self.output / versions.CURRENT if self.keep else self.output
+        return str(self.output / versions.CURRENT if self.keep else self.output)
 
     @property
     def link(self) -> Path | None:

@@ -89,6 +89,11 @@ class StorePlace(Place):
         """The address, as messages say it."""
         return self.store.shown
 
+    @property
+    def shown_before(self) -> str:
+        """Its current version, as messages say it."""
+        return f"{self.store.shown}/{versions.CURRENT}"
+
     def build(self, build_id: str) -> Path:
         """Where a version would lie here; it does not."""
         return self.real / build_id
@@ -110,6 +115,9 @@ class StorePlace(Place):
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
+        if self.now.writer is not None:  # a build that found an equal one late
+            yield self.now.writer
+            return
         with store_versions.writing(self.store, self.single) as writer:
             self.now.writer = writer
             if writer.lock.after:

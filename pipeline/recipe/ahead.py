@@ -31,7 +31,7 @@ def tokenizer(config: Config) -> Iterator[None]:
     # Only here: two threads that import modules which import each other would meet half of one.
     importlib.import_module("tokenizers")
     with_steps = tasks.load(config.task).with_steps
-    arguments = (profile, profile.ranks, config.run.cache_dir, with_steps)
+    arguments = (profile, profile.ranks, config.run.cache, with_steps)
     thread = Thread(target=_parse, args=arguments)
     thread.start()
     try:

@@ -31,7 +31,7 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
         date=config.parts.date,
         added_tokens=config.parts.add_token,
     )
-    found = resolve(config.parts.model, config.run.cache_dir, overrides)
+    found = resolve(config.parts.model, config.run.cache, overrides)
     return found, _suited(found.profile, config)
 
 

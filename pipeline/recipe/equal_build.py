@@ -101,7 +101,7 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
     """
     target = os.path.realpath(config.run.place)
     name = hashlib.sha256(os.fsencode(target)).hexdigest()
-    path = config.run.cache_dir / "hashes" / f"{name}.json"
+    path = config.run.cache / "hashes" / f"{name}.json"
     return KnownHashes(path, trusted=not (empty or config.run.verify))
 
 

@@ -40,7 +40,7 @@ def find_model(config: Config) -> tuple[Resolved, TargetModel]:
 
     asked = [config.source.train_on, config.source.system, with_steps]
     subject = [asdict(profile), file_hash.of_content(found.tokenizer_json), asked]
-    seen = _kept(config.run.cache_dir, "probes", subject, prove)
+    seen = _kept(config.run.cache, "probes", subject, prove)
     if proved:
         return found, proved[0]
     model = declare(profile, found.tokenizer_json, with_steps)

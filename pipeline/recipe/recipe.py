@@ -151,7 +151,7 @@ class Recipe:
         config = self.config
         mask = config.source.reasoning == "mask"
         normalize = self.normalize(format_name)
-        vocabulary = oracle.find(self.model, config.run.cache_dir)
+        vocabulary = oracle.find(self.model, config.run.cache)
         return Witness(
             model=self.model,
             reference=reference,
@@ -203,7 +203,7 @@ def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes)
     that loading it pays. It depends on nothing else, so that equal inputs give equal manifests."""
     if sum(source.bytes for source in inputs) < FAST_FROM:
         return encoders.Reference.name
-    return fast_encoder(config.run.cache_dir, tokenizer_json)
+    return fast_encoder(config.run.cache, tokenizer_json)
 
 
 def _proved(config: Config) -> tuple[Resolved, TargetModel]:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.choice.examples import part_of
+from pipeline.parts.shared import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.files.mapped import Mapped
+
+ORIGIN = "origin"  # the number of the input that an example of a batch is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +29,15 @@ class PartSource:
 
     Attributes:
         name: of the input; ``source``: of the source that it belongs to, empty without one.
+        batch: the record batch of a file in which examples of many parts lie, with their origins;
+            -1 of a part.
     """
 
     path: str
     name: str
     first_line: int
     source: str = ""
+    batch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +157,22 @@ def _taken(picked: Picks, column_of: Callable[[int], pa.Array]) -> pa.Array:
 
 
 class Collector:
-    """Fetches examples of a build from its parts, whose files it maps once."""
+    """Fetches examples of a build from its parts, whose files it maps once.
 
-    def __init__(self, sources: Sequence[PartSource], starts: Ints) -> None:
-        self._sources = sources
+    Args:
+        sources: of the parts; ``starts``: number of each part's first example, and the total.
+        inputs: what ``ORIGIN`` counts, where the parts are batches of examples of many.
+    """
+
+    def __init__(
+        self, sources: Sequence[PartSource], starts: Ints, inputs: Sequence[PartSource] = ()
+    ) -> None:
+        self.sources = sources
         self._starts = starts
-        self._files: dict[int, Mapped] = {}
+        self._dealt = any(source.batch >= 0 for source in sources)
+        self._named = inputs if self._dealt else sources
+        self._files: dict[str, Mapped] = {}
+        self._readers: dict[str, pa.RecordBatchFileReader] = {}
         self._tables: dict[int, pa.Table] = {}
         self._columns: dict[tuple[int, str], pa.Array] = {}
 
@@ -163,11 +180,19 @@ class Collector:
         """A column of a part, mapped."""
         if (part, name) not in self._columns:
             if part not in self._tables:
-                file = self._files[part] = Mapped(self._sources[part].path)
-                content = pa.BufferReader(pa.py_buffer(file.content))
-                self._tables[part] = pa.ipc.open_file(content).read_all()
+                self._tables[part] = self._table(self.sources[part])
             self._columns[part, name] = whole(self._tables[part].column(name))
         return self._columns[part, name]
+
+    def _table(self, source: PartSource) -> pa.Table:
+        if source.path not in self._readers:
+            file = self._files[source.path] = Mapped(here(Path(source.path)))
+            content = pa.BufferReader(pa.py_buffer(file.content))
+            self._readers[source.path] = pa.ipc.open_file(content)
+        reader = self._readers[source.path]
+        if source.batch < 0:
+            return reader.read_all()
+        return pa.Table.from_batches([reader.get_batch(source.batch)])
 
     def forget(self) -> None:
         """Give back what was looked at of the parts: they stay mapped, and take no memory."""
@@ -198,17 +223,23 @@ class Collector:
         # Copied, since what is written of a slice depends on the column that it was cut from.
         return lambda first, last: pa.concat_arrays([column.slice(first, last - first)])
 
+    def origins(self, picked: Picks) -> Ints:
+        """Which of the inputs, or of the parts, each picked example is named after."""
+        return self.numbers(picked, ORIGIN) if self._dealt else picked.parts
+
     def source_names(self, picked: Picks) -> Callable[[int, int], pa.Array]:
         """The names of the sources of the picked examples from .. to .."""
-        names = pa.array([source.source for source in self._sources], pa.string())
-        return lambda first, last: names.take(pa.array(picked.parts[first:last]))
+        names = pa.array([source.source for source in self._named], pa.string())
+        which = self.origins(picked)
+        return lambda first, last: names.take(pa.array(which[first:last]))
 
     def row_ids(self, picked: Picks) -> Callable[[int, int], pa.Array]:
         """Names of the picked examples from .. to .."""
         lines, sequences = (self.numbers(picked, name) for name in ("line", "sequence"))
+        which = self.origins(picked)
 
         def named(first: int, last: int) -> pa.Array:
             some = slice(first, last)
-            return row_ids(self._sources, picked.parts[some], lines[some], sequences[some])
+            return row_ids(self._named, which[some], lines[some], sequences[some])
 
         return named

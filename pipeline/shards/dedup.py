@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.choice import doubles
-from pipeline.choice.examples import PlannedExamples
 from pipeline.shards.collect import Collector, PartSource
+from stages.columns import Ints
 from stages.errors import DataError
 
 _BLOCK = 4096  # examples that are compared at once
@@ -17,19 +16,21 @@ _NUMBERS = ("margin", "prompt_length")  # are no part of what makes two examples
 
 
 def require_equal(
-    examples: PlannedExamples, sources: Sequence[PartSource], stored: Sequence[str]
+    pairs: tuple[Ints, Ints], sources: Sequence[PartSource], starts: Ints, stored: Sequence[str]
 ) -> None:
-    """Compare every example that has an earlier example's digest with that example.
+    """Compare every example that has another's digest with that example.
 
     Args:
-        sources: of the parts; ``stored``: their columns that shards are made of.
+        pairs: examples by their number, and for each the one whose digest it has.
+        sources: of the parts; ``starts``: number of each part's first example, and the total.
+        stored: columns of the parts that shards are made of.
 
     Raises:
         DataError: two examples with one digest differ.
     """
-    again, first = doubles.pairs(examples.digest)
-    collect = Collector(sources, examples.starts)
+    again, first = pairs
     for start in range(0, len(again), _BLOCK):
+        collect = Collector(sources, starts)  # maps no more parts than the block has examples of
         pair = [collect.picks(order[start : start + _BLOCK]) for order in (again, first)]
         for name in stored:
             if name in _NUMBERS:

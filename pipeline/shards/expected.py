@@ -16,7 +16,7 @@ import pyarrow as pa
 from expectations.readback import contents
 from expectations.readback.contents import Lists
 from expectations.readback.stored_rows import Planned, Sources
-from pipeline.shards.collect import Collector, PartSource
+from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from stages.columns import Ints, offsets_of
 
 _NUMBERS = ("prompt_length", "margin")
@@ -81,8 +81,12 @@ class Expected:
         self._line, self._sequence, self._tokens = (
             self._of(name).astype(np.int64) for name in ("line", "sequence", "length")
         )
-        for part, places, _ in self._parts:
-            self._source[places] = ordinals[sources[part].name]
+        for part, places, rows in self._parts:
+            if sources[part].batch < 0:
+                self._source[places] = ordinals[sources[part].name]
+            else:  # every example says it of itself
+                origin = collect.column(part, ORIGIN).to_numpy()
+                self._source[places] = origin[rows]
             self._line[places] += sources[part].first_line + 1  # a part counts from 0
         self._values = {name: self._of(name) for name in _NUMBERS if name in stored}
         self._lists = {n: self._column(n) for n in stored if n in contents.COMPARED}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
+from pipeline.parts.shared import share
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource, Picks
@@ -203,13 +204,23 @@ def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Cou
         ) from error
 
 
+def named_inputs(inputs: Sources) -> list[PartSource]:
+    """What examples are named after where they no longer lie in their parts."""
+    named = inputs.named or ("",) * len(inputs.names)
+    return [
+        PartSource("", name, 0, source) for name, source in zip(inputs.names, named, strict=True)
+    ]
+
+
 _opened: list[tuple[Gather, Collector]] = []  # of the build that this process works for
 
 
 def _collector(shared: Gather) -> Collector:
     """The mapped parts of a build, kept from shard to shard: a shuffled one has rows of all."""
     if not _opened or _opened[0][0] is not shared:
-        _opened[:] = [(shared, Collector(shared.sources, shared.starts))]
+        share(shared.recipe.config.run.cache / "parts", shared.recipe.config.run.shared)
+        collect = Collector(shared.sources, shared.starts, named_inputs(shared.inputs))
+        _opened[:] = [(shared, collect)]
     return _opened[0][1]
 
 

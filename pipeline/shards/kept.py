@@ -78,6 +78,18 @@ class Keeping:
     hashes: KnownHashes
 
 
+def _source(keeping: Keeping, part: int) -> list[Any]:
+    """What a shard takes from a part but its examples."""
+    shared, source = keeping.gather, keeping.gather.sources[part]
+    if source.batch >= 0:  # of examples that may be of any input
+        inputs = shared.inputs
+        return [keeping.parts[part], inputs.names, inputs.first_error, inputs.named]
+    number = shared.inputs.names.index(source.name)  # metrics name inputs by their number
+    first_error = shared.inputs.first_error[number]
+    named = [source.name, source.first_line, source.source]
+    return [keeping.parts[part], *named, number, first_error]
+
+
 def key_of(keeping: Keeping, shard: ShardWork) -> str:
     """The hash of all that a shard's bytes and its metrics follow from, but its place."""
     return keys_of(keeping, shard)[0]
@@ -88,18 +100,7 @@ def keys_of(keeping: Keeping, shard: ShardWork) -> tuple[str, str]:
     shared = keeping.gather
     parts = part_of(shared.starts, shard.order)
     used = np.flatnonzero(np.bincount(parts))  # np.unique would hash every one of them
-    ordinals = {name: index for index, name in enumerate(shared.inputs.names)}
-    sources = [
-        [
-            keeping.parts[part],
-            shared.sources[part].name,
-            shared.sources[part].first_line,
-            shared.sources[part].source,
-            ordinals[shared.sources[part].name],  # metrics name inputs by their number
-            shared.inputs.first_error[ordinals[shared.sources[part].name]],
-        ]
-        for part in used.tolist()
-    ]
+    sources = [_source(keeping, part) for part in used.tolist()]
     order = (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes)
     flags = [shard.split, shared.width, shared.with_margin, shared.with_weights]
     return (

@@ -13,9 +13,11 @@ that is published does not have the hash that its manifest gives.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +26,12 @@ from expectations import metric_tables, tallies
 from expectations.checks import Values
 from expectations.contract import EXAMPLE, ROW, Context
 from expectations.readback import undo_layout
-from expectations.readback.dataset import IDENTITY
+from expectations.readback.dataset import IDENTITY, SIDES, Piece
 from expectations.readback.shard_file import ShardFile
 from expectations.readback.stored_rows import Planned, Sources, StoredRows, groups
 from expectations.tallies import Laws, Tally
+from pipeline.choice.sides import mixed
+from pipeline.shards import grouped
 from stages import layouts
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
@@ -36,7 +40,10 @@ from stages.files.file_state import FileState
 from stages.files.mapped import Mapped
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
-_IDENTITIES = "identities"
+_NAMES, _CONTENTS = "names", "contents"  # files of numbers
+_NAMED = np.dtype((np.int64, len(IDENTITY)))
+_DIGEST = np.dtype((np.int64, 2))
+PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
 _NOT_OURS = (PipelineError, OSError, MemoryError)  # they say by themselves what is wrong
 
@@ -107,11 +114,46 @@ def metrics_file(folder: Path, shard: str, table: str) -> Path:
 
 
 def identities(folder: Path, shard: Measured) -> Ints:
-    """``IDENTITY`` of each example of a shard: shape (5, examples)."""
-    shape = (len(IDENTITY), shard.rows.get(EXAMPLE, 0))
-    if not shape[1]:
-        return np.zeros(shape, np.int64)
-    return np.fromfile(file_of(folder, shard.path, _IDENTITIES), np.int64).reshape(shape)
+    """``IDENTITY`` of each example of a shard, in no order: shape (5, examples)."""
+    return _piece(folder, shard, _NAMES, _NAMED, (0, grouped.BUCKETS)).T
+
+
+def _piece(
+    folder: Path, shard: Measured, name: str, kind: np.dtype[Any], buckets: tuple[int, int]
+) -> Ints:
+    """Numbers of a shard's examples: shape (examples, columns)."""
+    if not shard.rows.get(EXAMPLE, 0):
+        return np.zeros((0, *kind.shape), np.int64)
+    path = file_of(folder, shard.path, name)
+    found: Ints = grouped.read(path, buckets[0], kind, grouped.BUCKETS, buckets[1])
+    return found
+
+
+def _pieces(
+    folder: Path, shards: Sequence[Measured], name: str, kind: np.dtype[Any]
+) -> Iterator[Piece]:
+    columns = IDENTITY[:3] if name == _NAMES else IDENTITY[3:]
+    total = sum(shard.rows.get(EXAMPLE, 0) for shard in shards)
+    count = min(grouped.BUCKETS, max(1, -(-total // PIECE)))
+    bounds = [grouped.BUCKETS * number // count for number in range(count + 1)]
+    for buckets in pairwise(bounds):
+        made = {}
+        for side in SIDES:
+            own = [shard for shard in shards if shard.split == side]
+            found = [_piece(folder, shard, name, kind, buckets) for shard in own]
+            every = np.concatenate([np.zeros((0, *kind.shape), np.int64), *found])
+            made[side] = dict(zip(columns, every.T, strict=False))
+        yield made
+
+
+def names(folder: Path, shards: Sequence[Measured]) -> Iterator[Piece]:
+    """The examples of a build by name, in pieces of about ``PIECE``: ``Dataset.names``."""
+    return _pieces(folder, shards, _NAMES, _NAMED)
+
+
+def contents(folder: Path, shards: Sequence[Measured]) -> Iterator[Piece]:
+    """The examples of a build by content, in pieces of about ``PIECE``: ``Dataset.contents``."""
+    return _pieces(folder, shards, _CONTENTS, _DIGEST)
 
 
 def read(path: Path) -> pa.Table:
@@ -188,7 +230,7 @@ class _Kept:
         """Write the files; the tallies of the whole shard."""
         folder = self._wanted.folder
         if self._identities:
-            np.concatenate(self._identities, axis=1).tofile(file_of(folder, shard, _IDENTITIES))
+            _write(folder, shard, np.concatenate(self._identities, axis=1))
         for table, frames in self._tables.items():
             path = metrics_file(folder, shard, table)
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, frames[0].schema) as out:
@@ -198,6 +240,17 @@ class _Kept:
             table: self._laws[table].condensed(tallies.joined(found))
             for table, found in self._tallies.items()
         }
+
+
+def _write(folder: Path, shard: str, identities: Ints) -> None:
+    """Write the examples of a shard twice: grouped by name, and by content."""
+    source, line = (row.astype(np.uint64) for row in identities[:2])
+    by_name = grouped.first_byte(mixed(line ^ (source << np.uint64(40)), 0))
+    by_content = grouped.first_byte(identities[3].view(np.uint64))
+    records = np.ascontiguousarray(identities.T)
+    names, contents = (file_of(folder, shard, name) for name in (_NAMES, _CONTENTS))
+    grouped.write(names, records, by_name, grouped.BUCKETS)
+    grouped.write(contents, records[:, 3:], by_content, grouped.BUCKETS)
 
 
 def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | None) -> Measured:

@@ -172,8 +172,9 @@ def _indexed(packs: Side, held: Ints, lengths: npt.NDArray[np.integer[Any]]) -> 
     )
 
 
-def _orders(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
-    """The examples of each side that has some, in the order to be kept.
+def keys_of(choice: Choice) -> dict[str, tuple[Ints, Ints]]:
+    """The examples of each side, in the order to be kept without a shuffle, and the pass that each
+    is of.
 
     What is stored several times follows in passes: all that is stored once, then all that is
     stored twice, and so on; only a shuffle mixes the passes.
@@ -183,18 +184,24 @@ def _orders(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
     if choice.test is not None:
         in_test = choice.test[chosen]
         orders = {TRAIN: chosen[~in_test], TEST: chosen[in_test]}
-    copies = orders[TRAIN]
-    passes = np.zeros(len(copies), np.int64)
+    keys = {name: (own, np.zeros(len(own), np.int64)) for name, own in orders.items()}
     if choice.times is not None:
+        copies = orders[TRAIN]
         times = choice.times[copies]
         again = [copies[times > number] for number in range(int(times.max(initial=0)))]
         passes = np.repeat(np.arange(len(again)), [len(one) for one in again])
-        copies = orders[TRAIN] = np.concatenate([copies[:0], *again])
-    if options.shuffle:
-        keys = dict(orders)
-        keys[TRAIN] = copies + passes * len(choice.fate)
-        for name, own in orders.items():
-            orders[name] = own[np.argsort(sides.mixed(keys[name], options.seed), kind="stable")]
+        keys[TRAIN] = np.concatenate([copies[:0], *again]), passes
+    return keys
+
+
+def orders_of(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
+    """The examples of each side that has some, in the order to be kept."""
+    orders = {}
+    for name, (own, passes) in keys_of(choice).items():
+        orders[name] = own
+        if options.shuffle:
+            keys = own + passes * len(choice.fate)
+            orders[name] = own[np.argsort(sides.mixed(keys, options.seed), kind="stable")]
     return {name: own for name, own in orders.items() if len(own)}
 
 
@@ -203,7 +210,7 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
     options, choice = config.plan, choose(config, examples)
     longest = int(examples.length[choice.used].max(initial=0))
     width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
-    orders = _orders(choice, options)
+    orders = orders_of(choice, options)
     laid = [
         lay_out(
             name,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.stores import Store, transfer
 
-FOLDER = "builds"  # in the cache
+FOLDER = "fetched"  # in the cache
 
 
 def default_cache() -> Path:

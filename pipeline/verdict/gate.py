@@ -21,15 +21,14 @@ from expectations.gate import Table
 from expectations.gx import suites
 from expectations.gx.suites import Suite
 from expectations.readback import undo_layout
-from expectations.readback.dataset import IDENTITY, SIDES, Dataset, Sums
+from expectations.readback.dataset import SIDES, Dataset, Sums
 from expectations.tallies import Tally
 from expectations.verdict import Finding, Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.shards import measured
-from pipeline.shards.measured import Measured, identities, metrics_file
+from pipeline.shards.measured import Measured, metrics_file
 from pipeline.shards.pack_index import MeasuredIndex
 from stages import layouts
-from stages.columns import Ints
 from stages.errors import ExpectationError
 from stages.files import file_hash, file_state
 
@@ -140,12 +139,11 @@ def _dataset(evidence: Evidence, context: Context) -> Dataset:
                 total = tallies.joined(found)
                 sums[side, table] = Sums(total.rows, total.sums)
 
-    def identities_of(side: str) -> Ints:
-        none = np.zeros((len(IDENTITY), 0), np.int64)
-        found = [identities(evidence.metrics, shard) for shard in by_side[side]]
-        return np.concatenate([none, *found], axis=1)
-
-    return Dataset(sums, identities_of, evidence.declared, context)
+    names, contents = (
+        partial(each, evidence.metrics, evidence.shards)
+        for each in (measured.names, measured.contents)
+    )
+    return Dataset(sums, names, contents, evidence.declared, context)
 
 
 def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
 from pipeline.parts.chain import Gone, refusals
 from pipeline.parts.part import PartReject, Work, raw_text
+from pipeline.parts.shared import here
 from pipeline.shards.collect import PartSource, row_ids_of
 from stages import columns
 from stages.columns import Ints
@@ -65,7 +66,7 @@ class Ledger:
 
 def _entries(work: Work, source: PartSource) -> Iterator[tuple[int, Reject]]:
     """The refused rows of a part, each with its line in the part."""
-    with work.rejects.open("rb") as file:
+    with here(work.rejects).open("rb") as file:
         for text in file:
             entry = PartReject(**json.loads(text))
             line = source.first_line + entry.line + 1

@@ -1,0 +1,103 @@
+"""What a task of Ray does, in a worker: it compares the worker with the driver, and does the work.
+
+Nothing of the work is unpickled before: another version could not, or could into something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline import memory
+from stages.errors import PipelineError, SurroundingsError, UsageError
+
+
+def _ray() -> Any:
+    return importlib.import_module("ray")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker must know before it unpickles anything; of plain types.
+
+    Attributes:
+        alike: pickled: raises where this worker would make other bytes than the driver.
+        folder: that the driver works in; ``marks``: files in folders that it shares with workers.
+        sha256: of the bytes that ``work`` refers to, in a list, or Ray would fetch them each time.
+    """
+
+    alike: bytes
+    folder: str
+    marks: tuple[str, ...]
+    sha256: str
+    work: list[Any]
+
+
+_held: list[tuple[str, Callable[[Any, Any], Any], Any]] = []  # of the phase that a worker works for
+
+
+def attempt(order: Order, item: bytes) -> bytes:
+    """What a task does.
+
+    Returns:
+        A pickled pair: whether it went well, and the result or the exception.
+    """
+    try:
+        function, shared = _held_work(order)
+        answer: tuple[bool, Any] = (True, function(shared, pickle.loads(item)))
+    except Exception as error:  # carried to the driver, which raises it
+        answer = (False, error)
+    try:
+        sent = pickle.dumps(answer)
+        if not answer[0]:
+            pickle.loads(sent)  # some exceptions are pickled and cannot be read again
+    except Exception as error:
+        sent = pickle.dumps((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+    return sent
+
+
+def _held_work(order: Order) -> tuple[Callable[[Any, Any], Any], Any]:
+    """The function and what its calls share, fetched and unpickled once per worker and phase."""
+    if not _held or _held[0][0] != order.sha256:
+        _held.clear()
+        _require_alike(order)
+        content = _ray().get(order.work[0])
+        if hashlib.sha256(content).hexdigest() != order.sha256:
+            raise SurroundingsError(
+                f"{_node()} received other options, inputs or tokenizer than were sent.",
+                "Run it again; if it happens again, please report it.",
+            )
+        _held.append((order.sha256, *pickle.loads(content)))
+    return _held[0][1:]
+
+
+def _require_alike(order: Order) -> None:
+    """This worker makes the bytes that the driver would make, and writes them where it reads.
+
+    Raises:
+        UsageError: another version is installed here, or a folder of the driver is not here.
+    """
+    pickle.loads(order.alike)(_node())
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from tasks
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    memory.keep_freed()
+    absent = [str(Path(mark).parent) for mark in order.marks if not Path(mark).is_file()]
+    if not absent and not Path(order.folder).is_dir():
+        absent = [order.folder]
+    if absent:
+        raise UsageError(
+            f"{_node()} does not see {absent[0]} of the driver.",
+            "All machines of the cluster must share the folder that the command runs in, the "
+            "cache (--cache-dir), the inputs and the output (-o).",
+        )
+    os.chdir(order.folder)  # paths of inputs may be relative to it
+
+
+def _node() -> str:
+    return f"The machine {_ray().util.get_node_ip_address()}"

@@ -1,0 +1,71 @@
+"""What ``test_ray.py`` runs on a cluster, with the Python that has Ray; it gives one object."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from worker_tasks import die, square
+
+from pipeline.executors import ray as engine
+from pipeline.executors._job import Job
+from pipeline.recipe import versions
+from stages.errors import DataError, ParityError
+
+
+class OnlyHereError(Exception):
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(one)  # so that it cannot be unpickled
+
+
+def _refuse(shared: Any, item: int) -> int:
+    raise DataError("row 7 is bad.", "Correct it.", {"row": 7})
+
+
+def _differ(shared: Any, item: int) -> int:
+    raise ParityError("a.jsonl:1: input_ids")
+
+
+def _fail_oddly(shared: Any, item: int) -> int:
+    raise OnlyHereError("this", "that")
+
+
+def _where(shared: Any, item: int) -> list[Any]:
+    return [str(Path.cwd()), os.environ["TOKENIZERS_PARALLELISM"]]
+
+
+def _error(function: Callable[[Any, Any], Any], items: Any, job: Job) -> list[Any]:
+    try:
+        dict(engine.pmap(function, None, items, 2, job))
+    except Exception as error:
+        return [type(error).__name__, getattr(error, "exit_code", None), str(error)]
+    return []
+
+
+def main(address: str, folder: Path) -> None:
+    """All cases, one after the other, in one connection."""
+    lost: list[str] = []
+    job = Job("encode", folders=(folder,), address=address, lost=lost.append)
+    found: dict[str, Any] = {"squares": dict(engine.pmap(square, 1, range(20), 1, job))}
+    found["where"] = dict(engine.pmap(_where, None, [0], 1, job))[0]
+    found["bounded"] = dict(engine.pmap(square, 2, range(5), 1, Job("write", at_once=1)))
+    for name, function in (("own", _refuse), ("parity", _differ), ("odd", _fail_oddly)):
+        found[name] = _error(function, range(3), job)
+    found["poison"] = _error(die, range(4), job)
+    found["lost"] = lost
+    others = {**versions.here(), "pyarrow": "1.2.3"}
+    alike = partial(versions.require_alike, others)
+    found["versions"] = _error(square, range(3), Job("encode", alike=alike))
+    engine._marked = lambda folders: nullcontext(("/absent/seen",))
+    found["folders"] = _error(square, range(3), job)
+    found["left"] = [path.name for path in folder.iterdir()]
+    handlers = [signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)]
+    found["handlers"] = handlers == [signal.default_int_handler, signal.SIG_DFL]
+    sys.stdout.write(json.dumps(found))

@@ -1,0 +1,235 @@
+"""A build as a job array of Slurm, on two machines that are daemons here: the same bytes.
+
+Slurm is no dependency of the tests: it is looked for in the folders that ``SCHEDULERS`` lists, into
+one of which ``make test-clusters`` unpacks Debian's packages; where it is nowhere, this is skipped.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import NAME
+from support import ROOT, SAMPLES
+
+SCRIPT = ROOT / "examples" / "clusters" / "slurm-array.sh"
+PROGRAMS = Path(sys.executable).parent
+RECIPE = f"""
+task = "sft"
+model = "{NAME}"
+data = ["data/*.jsonl"]
+output = "out"
+keep = 0
+workers = 1
+shuffle = true
+"""
+# Without a secret that all machines share, accounts, limits of the kernel and the like.
+SETTINGS = """
+ClusterName=here
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+PluginDir={plugins}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/builtin
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SlurmdParameters=config_overrides
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 RealMemory=8000
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 RealMemory=8000
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _until(done: Callable[[], Any], why: Callable[[], str], seconds: float = 120) -> Any:
+    """What ``done`` gives, as soon as it gives something."""
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < end, why()
+        time.sleep(0.05)
+    return found
+
+
+class Slurm:
+    """A controller and two machines, and commands for them.
+
+    Args:
+        root: where the packages are unpacked.
+    """
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.folder = folder
+        (folder / "state").mkdir()
+        (plugins,) = root.glob("usr/lib/*/slurm*/auth_none.so")
+        libraries = f"{plugins.parent.parent}:{plugins.parent}"
+        settings = SETTINGS.format(
+            host=socket.gethostname().partition(".")[0],
+            ports=_free_ports(3),
+            user=getpass.getuser(),
+            plugins=plugins.parent,
+            folder=folder,
+        )
+        (folder / "slurm.conf").write_text(settings)
+        self.variables = {
+            **os.environ,
+            "LD_LIBRARY_PATH": libraries,
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "PATH": f"{PROGRAMS}:{root}/usr/bin:{os.environ['PATH']}",
+            "HF_HUB_OFFLINE": "1",
+        }
+        self._programs = {
+            name: str(next((root / "usr" / "sbin").glob(f"{name}*")))
+            for name in ("slurmctld", "slurmd", "slurmstepd")
+        }
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start the daemons, and wait for both machines."""
+        self._daemon("slurmctld", "-D", "-c")
+        for name in ("n1", "n2"):
+            self._daemon("slurmd", "-D", "-N", name, "-d", self._programs["slurmstepd"])
+        _until(lambda: self.run("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", self.log, 60)
+
+    def _daemon(self, name: str, *arguments: str) -> None:
+        command = [self._programs[name], *arguments]
+        with (self.folder / "out").open("ab") as out:
+            started = subprocess.Popen(command, env=self.variables, stdout=out, stderr=out)
+        self._daemons.append(started)
+
+    def stop(self) -> None:
+        """End the daemons and all their jobs."""
+        self.run("scancel", "--user", getpass.getuser())
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    def log(self) -> str:
+        """What the daemons have said."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def run(self, *command: str, folder: Path | None = None) -> str:
+        """Run a command; what it printed, with what went wrong."""
+        done = subprocess.run(
+            command,
+            cwd=folder or self.folder,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """Two machines."""
+    sbatch = shutil.which("sbatch", path=os.environ.get("SCHEDULERS", ""))
+    if sbatch is None:
+        pytest.skip("slurm is not installed")
+    (tmp_path / "slurm").mkdir()
+    slurm = Slurm(Path(sbatch).resolve().parent.parent.parent, tmp_path / "slurm")
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
+
+
+def _rank(number: int, command: str) -> int | None:
+    """The process of a rank of the job array."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                title = (process / "cmdline").read_bytes()
+                variables = (process / "environ").read_bytes()
+            except OSError:  # it has ended
+                continue
+            runs = b"python" in title.partition(b"\0")[0] and f"\0{command}\0".encode() in title
+            if runs and f"SLURM_ARRAY_TASK_ID={number}\0".encode() in variables:
+                return int(process.name)
+    return None
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Every byte of a build but those of the record of its run."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "run.json"
+    }
+
+
+@pytest.mark.slow
+def test_a_job_array_whose_rank_is_killed_makes_the_same_build(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """The jobs after it do not begin; commit names the rank; the script goes on where it was."""
+    folder = tmp_path / "work"
+    (folder / "data").mkdir(parents=True)
+    (folder / "recipe.toml").write_text(RECIPE)
+    for name in ("chat", "turn_weights", "word_problems", "zh_dialogues"):
+        shutil.copyfile(SAMPLES / "sft" / f"{name}.jsonl", folder / "data" / f"{name}.jsonl")
+    slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
+
+    def logs() -> str:
+        return "\n".join(f"{path.name}: {path.read_text()}" for path in folder.glob("*.log"))
+
+    def submit() -> None:
+        jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
+        assert len(jobs.split()) == 3, jobs
+
+    submit()
+    process = _until(lambda: _rank(1, "parts"), slurm.log)
+    os.kill(process, signal.SIGKILL)
+    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+    assert not (folder / "out").exists()
+    assert "shards" not in logs()
+    told = slurm.run("pipeline", "commit", "recipe.toml", folder=folder)
+    assert "parts are missing: those of rank 1 of 3." in told, told
+    submit()
+    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+    assert (folder / "out" / "manifest.json").exists(), logs()
+    slurm.variables["XDG_CACHE_HOME"] = str(folder / "another")
+    told = slurm.run("pipeline", "build", "recipe.toml", "-o", "one", "--quiet", folder=folder)
+    assert _files(folder / "one") == _files(folder / "out"), told

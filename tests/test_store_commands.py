@@ -1,0 +1,220 @@
+"""Outputs in a store on the loopback, by the commands: the same bytes, and few requests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from stub_s3 import BUCKET, S3Stub, serve_s3
+from support import SAMPLES, Ran
+
+from pipeline.publish import store_versions
+from pipeline.stores import Store, open_store
+
+Run = Callable[..., Ran]
+DATA = SAMPLES / "sft" / "word_problems.jsonl"
+COMMAND = ("run", "sft", DATA, "--model", "qwen2-1.5b", "--test-size", "0.3", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
+    """A store on the loopback."""
+    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
+        yield stub
+
+
+@pytest.fixture
+def store(s3: S3Stub, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Store:
+    """A place for the test."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return open_store(f"s3://{BUCKET}/{request.node.name}")
+
+
+def contents(store: Store) -> dict[str, bytes]:
+    """The files of the current version but ``run.json``, each as its manifest says."""
+    now = store_versions.current(store).build_id
+    files = {name: store.get(name) or b"" for name in store.list(str(now))}
+    found = {name.partition("/")[2]: content for name, content in files.items()}
+    manifest = json.loads(found["manifest.json"])
+    for name, sha256 in manifest["files"].items():
+        assert hashlib.sha256(found[name]).hexdigest() == sha256
+    assert set(found) == {*manifest["files"], "manifest.json", "run.json"}
+    return {name: content for name, content in found.items() if name != "run.json"}
+
+
+def local(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "run.json")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def asked(s3: S3Stub, place: str, since: int) -> Counter[str]:
+    """How often each kind of object was asked for, by method: ``PUT shard``."""
+    kinds: Counter[str] = Counter()
+    for method, path, _ in s3.requests[since:]:
+        if "list-type" in path:
+            kinds["LIST whole" if "max-keys=1&" not in path else "LIST one"] += 1
+        elif place in path:
+            name = path.rpartition("/")[2]
+            kinds[f"{method} {'shard' if name.endswith('.arrow') else 'other'}"] += 1
+    return kinds
+
+
+def test_a_build_in_a_store_is_the_build_of_a_folder(
+    pipeline: Run, s3: S3Stub, store: Store, tmp_path: Path
+) -> None:
+    """Its bytes; two requests for each file that is put, and none for a shard of an equal build."""
+    here = pipeline(*COMMAND, "-o", tmp_path / "here", "--workers", "1")
+    assert here.status == 0, here.err
+    before = len(s3.requests)
+    there = pipeline(*COMMAND, "-o", store.shown, "--workers", "1", "--json")
+    assert there.status == 0, there.err
+    said = json.loads(there.out)
+    assert said["paths"]["build"] == f"{store.shown}/{said['build_id']}"
+    files = contents(store)
+    assert files == local(tmp_path / "here")
+    shards = [name for name in files if name.endswith(".arrow")]
+    kinds = asked(s3, store.shown[5:], before)
+    reading = len(files)  # by this test, in one GET and one HEAD each
+    assert kinds["PUT shard"] == len(shards)
+    assert kinds["LIST whole"] <= 8
+    assert kinds.total() <= 2 * (len(files) + 1) + 2 * (reading + 1) + 40, kinds
+    before = len(s3.requests)
+    again = pipeline(*COMMAND, "-o", store.shown, "--workers", "1", "--json")
+    assert json.loads(again.out)["status"] == "unchanged", again.err
+    kinds = asked(s3, store.shown[5:], before)
+    assert [kind for kind in kinds if "shard" in kind] == []
+    assert kinds["LIST whole"] == 1
+    assert kinds.total() <= 20, kinds
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_any_number_of_workers_puts_the_same_bytes(
+    pipeline: Run, store: Store, tmp_path: Path, workers: str
+) -> None:
+    """Of several parts."""
+    files = [tmp_path / f"{number}.jsonl" for number in range(3)]
+    for file in files:
+        rows = ({"prompt": f"{file.name} {n}", "response": f"a {n}"} for n in range(300))
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ("run", "sft", *files, "--model", "qwen2-1.5b", "--layout", "ragged", "--quiet")
+    ran = pipeline(*command, "-o", store.shown, "--workers", workers)
+    assert ran.status == 0, ran.err
+    ran = pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other")
+    assert ran.status == 0, ran.err
+    assert contents(store) == local(tmp_path / "here")
+
+
+@pytest.mark.slow
+def test_versions_in_a_store_are_listed_and_gone_back_to(
+    pipeline: Run, store: Store, tmp_path: Path
+) -> None:
+    """A recipe keeps seven; what a rollback took back is not published again by itself."""
+    rows = DATA.read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "r.toml").write_text(
+        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\noutput = "{store.shown}"\n'
+    )
+    ids = []
+    for count in (4, 8):
+        (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
+        ran = pipeline("build", "r.toml", "--json", "--quiet")
+        assert ran.status == 0, ran.err
+        ids.append(json.loads(ran.out)["build_id"])
+    listed = json.loads(pipeline("versions", store.shown, "--json").out)
+    assert [one["build_id"] for one in listed["versions"]] == ids[::-1]
+    assert listed["current"] == ids[1]
+    ran = pipeline("rollback", store.shown, "--json")
+    assert json.loads(ran.out)["build_id"] == ids[0], ran.err
+    ran = pipeline("build", "r.toml", "--json", "--quiet")
+    assert ran.status == 0, ran.err
+    assert json.loads(ran.out)["build_id"] == ids[0]
+    assert "rolled back" in ran.out
+    ran = pipeline("build", "r.toml", "--json", "--quiet", "--replace")
+    assert json.loads(ran.out)["build_id"] == ids[1], ran.err
+    ran = pipeline("versions", "hold", store.shown, "current")
+    assert (ran.status, "cannot be held" in ran.err) == (2, True)
+    said = [line["status"] for line in store_versions.read_history(store)]
+    assert said == ["built", "built", "rolled back", "unchanged", "unchanged"]
+    (tmp_path / "rows.jsonl").write_text("".join(rows[:1]))
+    ran = pipeline("build", "r.toml", "--quiet", "--drift", "rows=0.1")
+    assert ran.status == 3, ran.err  # it is compared with what the store has
+    assert contents(store)
+    ran = pipeline(*COMMAND[:4], "qwen2.5-0.5b", "-o", store.shown)
+    assert (ran.status, "qwen2-1.5b" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_held_ends_the_second_writer_with_status_5(
+    pipeline: Run, store: Store
+) -> None:
+    """It says who holds it."""
+    lock = {"owner": "node-7, process 12", "call": "x", "lease": 600}
+    store.put("lock", json.dumps(lock).encode())
+    ran = pipeline(*COMMAND, "-o", store.shown)
+    assert ran.status == 5, ran.err
+    assert "node-7, process 12" in ran.err
+    assert re.search(r"its lock is over in \d+ seconds", ran.err)
+    assert set(store.list()) == {"lock"} | {n for n in store.list() if n.startswith("history")}
+
+
+@pytest.mark.slow
+def test_of_two_commands_at_once_one_wins(pipeline: Run, store: Store) -> None:
+    """The other finds the same build, or is told who writes."""
+    ran: list[Ran] = []
+
+    def run() -> None:
+        ran.append(pipeline(*COMMAND, "-o", store.shown))
+
+    both = [threading.Thread(target=run) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert sorted(one.status for one in ran) in ([0, 0], [0, 5]), [one.err for one in ran]
+    assert contents(store)
+
+
+@pytest.mark.slow
+def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_path: Path) -> None:
+    """By every command that reads one, and from Python; damage is found where it is."""
+    ran = pipeline(*COMMAND, "-o", store.shown)
+    assert ran.status == 0, ran.err
+    here = pipeline(*COMMAND, "-o", tmp_path / "here")
+    assert here.status == 0, here.err
+    ran = pipeline("check", store.shown)
+    assert ran.status == 0, ran.err
+    for command in (("show", "--random", "2", "--seed", "1"), ("report", "-o", "page.html")):
+        there = pipeline(command[0], store.shown, *command[1:])
+        assert there.status == 0, there.err
+        page = (tmp_path / "page.html").read_bytes() if "-o" in command else b""
+        same = pipeline(command[0], tmp_path / "here", *command[1:])
+        assert there.out == same.out
+        assert page == ((tmp_path / "page.html").read_bytes() if "-o" in command else b"")
+    for name, build in (("a", store.shown), ("b", tmp_path / "here")):
+        ran = pipeline("export", "trl", build, "-o", name, "--layout", "ragged")
+        assert ran.status == 0, ran.err
+    assert local(tmp_path / "a") == local(tmp_path / "b")
+    ran = pipeline("diff", store.shown, tmp_path / "here", "--json")
+    assert json.loads(ran.out)["examples"]["changed"] == 0, ran.err
+    ran = pipeline("report", store.shown)
+    assert (ran.status, "in a store" in ran.err) == (2, True)
+    now = store_versions.current(store).build_id
+    shard = next(name for name in store.list(str(now)) if name.endswith(".arrow"))
+    data = bytearray(store.get(shard) or b"")
+    data[-40] ^= 1
+    store.put(shard, bytes(data))
+    ran = pipeline("check", store.shown)
+    assert (ran.status, "sha256" in ran.err) == (3, True), ran.err
+    ran = pipeline("export", "trl", store.shown, "-o", "c", XDG_CACHE_HOME=str(tmp_path / "new"))
+    assert (ran.status, "has changed since the build" in ran.err) == (3, True), ran.err
+    ran = pipeline(*COMMAND, "-o", store.shown)
+    assert ran.status == 0, ran.err
+    assert contents(store) == local(tmp_path / "here")
