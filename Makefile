@@ -73,12 +73,11 @@ SLURM := slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2 libhwlo
 
 $(SCHEDULERS)/slurm/.ready:
 	mkdir -p $(SCHEDULERS)/slurm
-	if command -v apt-get dpkg; then \
-	    (cd $(SCHEDULERS)/slurm; \
-	        apt-get download $(SLURM) || { apt-get update; apt-get download $(SLURM); }); \
-	    for package in $(SCHEDULERS)/slurm/*.deb; do dpkg -x $$package $(SCHEDULERS)/slurm; done; \
-	    ln -sfn usr/bin $(SCHEDULERS)/slurm/bin; \
-	fi
+	cd $(SCHEDULERS)/slurm && { apt-get download -q $(SLURM) \
+	        || { apt-get update -q && apt-get download -q $(SLURM); } } \
+	    && for package in *.deb; do dpkg -x $$package .; done \
+	    && ln -sfn usr/bin bin \
+	    || echo "Slurm cannot be fetched here: its test is skipped." >&2
 	touch $@
 
 test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Build on a Ray cluster and with Slurm.

@@ -104,7 +104,9 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
     from pipeline.build import make_shards, plan, prepare, ranks
 
     prepared = prepare(config)
-    planned = plan(prepared, ranks.joined(prepared))
+    made = ranks.joined(prepared)
+    prepared = prepared.having_read(made.reports)
+    planned = plan(prepared, made)
     total = planned.n_shards
     share = rank.share(total)
     new = make_shards(prepared, planned, report, share)

@@ -231,10 +231,10 @@ def test_a_recipe_that_is_stopped_says_what_was_built(tmp_path: Path, cache_home
 import sys
 from pipeline import run_build
 built = run_build._built
-def stop(config, report):
+def stop(config, report, parts):
     if config.run.output.name == "b":
         raise KeyboardInterrupt
-    return built(config, report)
+    return built(config, report, parts)
 run_build._built = stop
 sys.argv = ["pipeline", "build", "r.toml", "--json", "--quiet"]
 from pipeline.cli import main
@@ -285,3 +285,40 @@ def test_figures_travel_with_an_error() -> None:
         "figures": {"rows": 3},
         "paths": {"output": "out"},
     }
+
+
+def test_rows_of_workers_are_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the progress line and in the log, as results bring them; a warning is a line apart."""
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    for report in (progress.Bar(), progress.Log()):
+        report("encode", 0, 2)
+        for done, rows in ((1, 1500), (2, 500)):
+            clock[0] += 2
+            report.count_rows(rows)
+            report("encode", done, 2)
+            if done == 1:
+                progress.aside("warning: one was lost")
+        report("check", 0, 1)
+        report("check", 1, 1)
+    err = capsys.readouterr().err
+    assert "\rencode   1/2  1,500 rows, 750 rows/s\nwarning: one was lost\n" in err
+    assert "\rencode   2/2  2,000 rows, 500 rows/s\n" in err
+    logged = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    assert [line["phase"] for line in logged] == ["encode", "check"]
+    assert (logged[0]["rows"], logged[0]["rows_per_second"]) == (2000, 500)
+    assert "rows" not in logged[1]
+
+
+def test_a_build_says_its_rows(pipeline: Run, tmp_path: Path) -> None:
+    """Each phase that makes files, from any number of workers."""
+    for workers in ("1", "2"):
+        more = ("--workers", workers, "--log-format", "json", "--cache-dir", f"cache{workers}")
+        ran = pipeline(*SFT, "-o", f"out{workers}", *more)
+        lines = map(json.loads, ran.err.splitlines())
+        phases = {line["phase"]: line for line in lines if line["event"] == "phase"}
+        manifest = json.loads((tmp_path / f"out{workers}" / "manifest.json").read_text())
+        assert phases["encode"]["rows"] == manifest["rows"]["in"]
+        assert phases["write"]["rows"] == manifest["splits"]["train"]["rows"]

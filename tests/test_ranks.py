@@ -6,7 +6,6 @@ import json
 import shutil
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from pipeline.build.ranks import Rank
 from pipeline.commands import _ranks
 from pipeline.options.config import Config
 from pipeline.parts import part
-from pipeline.recipe import recipe, versions
+from pipeline.recipe import equal_build, recipe, versions
 from stages.errors import ParityError, UsageError
 
 DATA = [
@@ -165,9 +164,10 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
             phase()
     changed = {**versions.here(), versions.CODE: "f" * 64}
     monkeypatch.setattr(versions, "here", lambda: changed)
-    another = replace(prepared, build_id="0" * 64)  # as another code would name it
+    # As another code would name it.
+    monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
     with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
-        ranks.joined(another)
+        ranks.joined(prepared)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,23 @@ def test_a_lock_that_is_held_ends_the_second_writer_with_status_5(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("output", "options", "says"),
+    [
+        (f"s3://no-such-{BUCKET}/x", (), "no such bucket"),
+        ("memory://x", (), "is an address"),
+        ("out", ("--single-writer",), "for an output in a store"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(
+    pipeline: Run, store: Store, output: str, options: tuple[str, ...], says: str
+) -> None:
+    """Before anything is made."""
+    ran = pipeline(*COMMAND, "-o", output, *options)
+    assert (ran.status, says in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.slow
 def test_of_two_commands_at_once_one_wins(pipeline: Run, store: Store) -> None:
     """The other finds the same build, or is told who writes."""
     ran: list[Ran] = []

@@ -100,7 +100,7 @@ def _unseen(what: str, done: int, total: int) -> None:
 
 def workspace_of(prepared: Prepared) -> Path:
     """Where processes leave plans and shards of a build that is assembled later."""
-    return workspace.folder_of(prepared.config.run.cache, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache, prepared.planned_id)
 
 
 def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Planned:
@@ -115,7 +115,7 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
         DataError: an option leaves nothing, or examples that differ have one digest.
     """
     prepared.require_current()
-    prepared = prepared.encoded_by(made.backend)
+    prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     sources = sources_of(prepared, works, reports)

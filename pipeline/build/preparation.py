@@ -55,6 +55,12 @@ class Prepared:
         return [[next(numbers) for _ in source.splits] for source in self.inputs]
 
     @property
+    def planned_id(self) -> str:
+        """The same for every process that prepares the build, whether the inputs were read or
+        not."""
+        return equal_build.planned_id_of(self.recipe.fingerprint, self.inputs)
+
+    @property
     def is_read(self) -> bool:
         """Whether all inputs were hashed. Until then the build's id is not its last one."""
         return all(source.sha256 for source in self.inputs)

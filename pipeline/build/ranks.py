@@ -124,7 +124,7 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
     made = make_parts(prepared, report, rank.share(len(prepared.splits)))
     Record(
         rank=rank,
-        build_id=prepared.build_id,
+        build_id=prepared.planned_id,
         output=_output(prepared.config),
         versions=versions.here(),
         made=made,
@@ -168,7 +168,7 @@ def _listed(ranks: list[int]) -> str:
 
 def folder_of(prepared: Prepared) -> Path:
     """Where ranks leave what they make."""
-    return workspace.folder_of(prepared.config.run.cache, prepared.build_id)
+    return workspace.folder_of(prepared.config.run.cache, prepared.planned_id)
 
 
 def record_of(prepared: Prepared, rank: Rank) -> Path:

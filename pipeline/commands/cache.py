@@ -16,7 +16,7 @@ from stages.errors import UsageError
 _DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 _DAY = 86400
 _PRUNED = tuple(
-    "parts shards builds outputs fetched inputs hashes proved published recipes".split()
+    "parts shards builds outputs fetched inputs hashes proved published recipes scans".split()
 )
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
-from pipeline.options.config import Config
-from pipeline.sources import Located, locate
+from pipeline.options.config import Config, RunOptions
+from pipeline.sources import Located, locate, pieces
 from stages import readers
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
@@ -32,6 +32,7 @@ class Input:
         name: the shortest path that is unique among the inputs; rows are named by it.
         sha256: of its bytes; where it has several pieces, of their hashes. Empty until all of it
             was read.
+        seen: names the version that was looked at, the same in every process that looks.
         origin: as the user knows it, without secrets.
         source: the number of the build's source that it belongs to, from 0.
         source_name: that source's name; empty for the one source of a command.
@@ -43,6 +44,7 @@ class Input:
     sha256: str
     reader: str
     splits: tuple[Split, ...]
+    seen: str = ""
     origin: str = ""
     source: int = 0
     source_name: str = ""
@@ -64,7 +66,8 @@ class Input:
     @property
     def address(self) -> str:
         """Where it can be found again from any folder."""
-        return os.path.abspath(self.path) if self.path == self.origin else self.origin
+        is_here = self.path == self.origin and "://" not in self.path
+        return os.path.abspath(self.path) if is_here else self.origin
 
 
 def sha256_of(splits: Sequence[Split]) -> str:
@@ -73,7 +76,7 @@ def sha256_of(splits: Sequence[Split]) -> str:
     hashes = [split.sha256 for split in splits]
     if not all(hashes):
         return ""
-    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def expand(arguments: Sequence[str], cache_dir: Path) -> list[Located]:
@@ -99,8 +102,8 @@ def located(config: Config) -> list[Located]:
 
 def _each_once(files: list[Located]) -> list[Located]:
     # One file under two names, by a link or another spelling, would be trained on twice.
-    real = Counter(os.path.realpath(file.path) for file in files)
-    twice = next((file for file in files if real[os.path.realpath(file.path)] > 1), None)
+    real = Counter(file.identity for file in files)
+    twice = next((file for file in files if real[file.identity] > 1), None)
     if twice is not None:
         raise UsageError(f"{twice.origin} is named twice.", "Name each file once.")
     odd = next((file.origin for file in files if not _is_unicode(file.origin)), None)
@@ -163,20 +166,22 @@ def reader_of(file: Located) -> Reader:
     return readers.load(name)
 
 
-def _opened(file: Located, name: str, config: Config, hash_now: bool) -> Input:
+def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_now: bool) -> Input:
     reader, source = reader_of(file), config.sources[file.source]
     splits = [
         replace(split, salvage=source.options.salvage)
-        for split in _splits(reader, file.path, hash_now)
+        for split in _splits(reader, file, config.run, is_small=is_small, hash_now=hash_now)
     ]
     row_counts.require_covered(file.path, splits)
     known = cutting.joined(splits)
     version = known or take(file.path)
+    sha256 = sha256_of(splits) if known else version.sha256
     return Input(
         path=file.path,
         name=name,
         bytes=version.size,
-        sha256=sha256_of(splits) if known else version.sha256,
+        sha256=sha256,
+        seen=sha256 if is_small else version.mark,
         reader=reader.name,
         splits=tuple(splits),
         origin=file.origin,
@@ -185,15 +190,18 @@ def _opened(file: Located, name: str, config: Config, hash_now: bool) -> Input:
     )
 
 
-def _splits(reader: Reader, path: str, hash_now: bool) -> list[Split]:
+def _splits(
+    reader: Reader, file: Located, run: RunOptions, *, is_small: bool, hash_now: bool
+) -> list[Split]:
     cut = getattr(reader, "cut", None)
     if cut is None:  # a reader of another package, which hashes what it cuts
-        return reader.splits(path)
-    version = look(path)
+        return reader.splits(file.path)
+    version = file.version or look(file.path)
     if hash_now or not version.is_fixed:
-        return cutting.read_all(cast("Cutter", reader), version)
+        hold = SMALL if is_small and version.stored is not None else 0
+        return cutting.read_all(cast("Cutter", reader), version, hold)
     splits: list[Split] = cut(version)
-    return splits
+    return splits if run.verify else [pieces.known(run.cache, split) for split in splits]
 
 
 def scan(
@@ -212,11 +220,12 @@ def scan(
     """
     if files is None:
         files = located(config)
-    hash_now = hash_now or _is_small(files)
+    is_small = _is_small(files)
     inputs = []
     for file, name in zip(files, short_names(files), strict=True):
         try:
-            inputs.append(_opened(file, name, config, hash_now))
+            hashed = hash_now or is_small
+            inputs.append(_opened(file, name, config, is_small=is_small, hash_now=hashed))
         except PermissionError as error:
             raise SurroundingsError(
                 f"{file.origin} is not readable.", "Check its permissions."
@@ -233,7 +242,7 @@ def _is_small(files: Sequence[Located]) -> bool:
     size = 0
     for file in files:
         with suppress(OSError):  # said by who opens it
-            size += os.path.getsize(file.path)
+            size += file.version.size if file.version else os.path.getsize(file.path)
         if size > SMALL:
             return False
     return True

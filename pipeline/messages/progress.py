@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -25,43 +26,98 @@ def log(event: str, content: Mapping[str, Any], level: str = "info") -> None:
     click.echo(json.dumps(line, ensure_ascii=False), err=True)
 
 
-class Bar:
-    """A progress line that is rewritten in place, at most ten times a second."""
+@dataclass(slots=True)
+class _Phase:
+    """A phase that is going on.
+
+    Attributes:
+        rows: of what is done, where workers say them; 0 where they do not.
+        began: when, by the monotonic clock.
+    """
+
+    what: str
+    done: int = 0
+    total: int = 0
+    rows: int = 0
+    began: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.began
+
+    @property
+    def rate(self) -> int:
+        """Rows per second."""
+        return round(self.rows / max(self.seconds, 1e-3))
+
+
+class _Follower:
+    """Knows the phase that is going on."""
 
     def __init__(self) -> None:
+        self._phase: _Phase | None = None
+
+    def _at(self, what: str, done: int, total: int) -> _Phase:
+        if self._phase is None or self._phase.what != what or done < self._phase.done:
+            self._phase = _Phase(what)
+        self._phase.done, self._phase.total = done, total
+        return self._phase
+
+    def count_rows(self, rows: int) -> None:
+        """So many more rows of the phase are done."""
+        if self._phase is not None:
+            self._phase.rows += rows
+
+
+class Bar(_Follower):
+    """A progress line that is rewritten in place, at most ten times a second."""
+
+    open = False  # whether there is such a line on the terminal
+
+    def __init__(self) -> None:
+        super().__init__()
         self._last = 0.0
+        self._width = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        phase = self._at(what, done, total)
         now = time.monotonic()
         if now - self._last > 0.1 or done == total:
             self._last = now
-            end = "\n" if done == total else ""
-            click.echo(f"\r{what:<8} {done}/{total}", err=True, nl=False)
-            click.echo(end, err=True, nl=False)
+            line = f"{what:<8} {done}/{total}"
+            if phase.rows:
+                line += f"  {phase.rows:,} rows, {phase.rate:,} rows/s"
+            blank = " " * (self._width - len(line))  # over what the line before had more
+            self._width = len(line)
+            Bar.open = done != total
+            click.echo(f"\r{line}{blank}", err=True, nl=not Bar.open)
 
 
-class Log:
+def aside(text: str) -> None:
+    """A line on stderr, beside a progress line that may be there."""
+    click.echo(f"\n{text}" if Bar.open else text, err=True)
+    Bar.open = False
+
+
+class Log(_Follower):
     """One line of JSON when a phase ends, and one every ten seconds while it goes on."""
 
-    def __init__(self) -> None:
-        self._phase: tuple[str, int, int] | None = None
-        self._began = 0.0
-
     def __call__(self, what: str, done: int, total: int) -> None:
-        if self._phase is None or self._phase[0] != what:
-            self._began = time.monotonic()
-        self._phase = (what, done, total)
+        self._at(what, done, total)
         if done == total:
             self.tell()
             self._phase = None
 
     def tell(self) -> None:
         """How far the phase is; nothing between two phases."""
-        if self._phase is None:
+        phase = self._phase
+        if phase is None:
             return
-        what, done, total = self._phase
-        seconds = round(time.monotonic() - self._began, 3)
-        log("phase", {"phase": what, "done": done, "total": total, "seconds": seconds})
+        seconds = round(phase.seconds, 3)
+        content = {"phase": phase.what, "done": phase.done, "total": phase.total}
+        rows = {"rows": phase.rows, "rows_per_second": phase.rate} if phase.rows else {}
+        log("phase", {**content, **rows, "seconds": seconds})
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class Session:
         if self.in_lines:
             progress.log("warning", {"message": text}, level="warning")
         else:
-            click.echo(f"warning: {text}", err=True)
+            progress.aside(f"warning: {text}")
 
     def end(self, result: Result) -> None:
         """Print the object, log the last line, notify; the second time nothing."""

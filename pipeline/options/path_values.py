@@ -20,7 +20,7 @@ from stages.errors import UsageError
 # Of two letters or more; pathlib drops one of the slashes.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 # Where a build can be put; others are published to, if at all.
-_STORES = set("s3 s3a gs gcs abfs abfss az adl oci oss r2 memory".split())
+_STORES = set("s3 s3a gs gcs abfs abfss az adl oci oss r2".split())
 
 
 def require_local(path: str | PathLike[str], what: str, *, build: bool) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipeline.options import overlaps
 from pipeline.parts import chain, checks, shared, storage
 from pipeline.recipe.recipe import Recipe
-from pipeline.sources import spool
+from pipeline.sources import pieces, spool
 from stages import columns, readers
 from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Record, Split, Stage
@@ -280,6 +280,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     if done is not None:
         return done
     with cutting.held(work.split, recipe.config.run.cache / spool.FOLDER) as split:
+        pieces.keep(recipe.config.run.cache, work.split, split)
         known = work.of(split)
         done = None if work.key else finished(known)
         return _made(recipe, known) if done is None else done

@@ -47,6 +47,13 @@ def id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
     return build_id.of_recipe(fingerprint, [_named(one) for one in inputs])
 
 
+def planned_id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
+    """The same of the versions that were looked at, before all bytes of them are read."""
+    return build_id.of_recipe(
+        fingerprint, [(one.name, one.seen, one.source_name) for one in inputs]
+    )
+
+
 def _named(one: Input) -> build_id.Named:
     return one.name, one.sha256, one.source_name
 
@@ -66,7 +73,7 @@ def look(config: Config) -> Look:
     if config.run.data_docs is not None:  # which an equal build does not have
         return Look(place, tuple(scan(config, files, hash_now=False)), None)
     hashes = known_hashes(config)
-    known = [hashes.of(file.path) for file in files]
+    known = [None if file.version else hashes.of(file.path) for file in files]
     if all(known) and place.before.exists():
         sources = [config.sources[file.source].name for file in files]
         every = list(zip(short_names(files), map(str, known), sources, strict=True))
@@ -78,7 +85,8 @@ def look(config: Config) -> Look:
 
 
 def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownHashes) -> Look:
-    began, before = time.time_ns(), {file.path: identity(file.path) for file in files}
+    here = [file.path for file in files if file.version is None]
+    began, before = time.time_ns(), {path: identity(path) for path in here}
     inputs = tuple(scan(config, files, hash_now=False))
     there = None
     if place.before.exists() and all(one.sha256 for one in inputs):

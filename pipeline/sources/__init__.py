@@ -1,7 +1,7 @@
-"""Finds input data (files, URLs, standard input, the hub) and gives local files to read.
+"""Finds input data (files, URLs, standard input, the hub) and says which versions there are.
 
-Data that is not on this machine is fetched whole into the cache first: splits, offsets, hashes and
-second attempts need bytes that do not change. The build reads that copy.
+Workers read ranges of a version, wherever it lies, and no bytes of another one. What gives no
+ranges or no version is fetched whole into the cache first, and the build reads that copy.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.files.file_version import FileVersion
+
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """One file of the input.
 
     Attributes:
-        path: on this machine.
+        path: on this machine, or as messages have it.
         parts: its full name in pieces. Row ids have the shortest end of it that no other input has.
         origin: where it came from, without passwords, keys or signatures.
         reader: the name of its reader, where its suffix does not say so.
         source: the number of the build's source that it belongs to, from 0.
+        version: of a file that is not on this machine.
     """
 
     path: str
@@ -28,6 +31,14 @@ class Located:
     origin: str
     reader: str | None = None
     source: int = 0
+    version: FileVersion | None = None
+
+    @property
+    def identity(self) -> str:
+        """Equal where two names are of one file."""
+        if self.version is not None and self.version.stored is not None:
+            return self.version.stored.key
+        return os.path.realpath(self.path)
 
 
 def locate(argument: str, cache_dir: Path) -> list[Located]:

@@ -3,29 +3,22 @@ knows."""
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from pipeline.sources import Located, local, spool
+from pipeline.sources import Located, local, pieces, ranges, spool, stored
 from pipeline.stores.filesystem import filesystem_of, redacted, with_patience
 from stages import readers
 from stages.errors import SurroundingsError, UsageError
+from stages.files.file_version import FilePiece, FileVersion
 
-# The keys under which stores give the version of an object. Its size alone is no version: other
-# bytes can have the same size.
-_VERSION = (
-    "ETag etag e_tag VersionId version_id generation md5Hash Content-MD5 Digest Last-Modified "
-    "LastModified last_modified mtime updated created blob_id xet_hash"
-).split()
-
-
-def _version(info: dict[str, Any]) -> str | None:
-    known = {key: str(info[key]) for key in _VERSION if info.get(key) not in (None, "")}
-    return json.dumps([known, info.get("size")], sort_keys=True) if known else None
+Info: TypeAlias = dict[str, Any]
+_AT_ONCE = 16
 
 
 def _shown(names: list[str]) -> list[str]:
@@ -33,28 +26,36 @@ def _shown(names: list[str]) -> list[str]:
     return sorted(n for n in names if not any(part.startswith(".") for part in n.split("/")))
 
 
-def _paths(filesystem: Any, path: str, url: str) -> list[str]:
-    """The data files of a path, sorted: itself, those in a folder, or those that a pattern fits."""
+def _paths(filesystem: Any, path: str, url: str) -> dict[str, Info | None]:
+    """The data files of a path, sorted: itself, those in a folder, or those that a pattern fits;
+    with what a listing says of them."""
     if filesystem.protocol in (("http", "https"), "http", "https"):
-        return [path]
+        return {path: None}
     if any(char in path for char in "*?["):
         try:
-            paths = _shown(filesystem.glob(path))
+            found = filesystem.glob(path, detail=True)
         except ValueError as error:
             raise UsageError(f"{redacted(url)}: {error}.", "Correct the pattern.") from error
+        paths = [name for name in _shown(list(found)) if found[name]["type"] == "file"]
         if not paths:
             raise UsageError(f"Nothing matches {redacted(url)}.", "Check the pattern.")
-        return paths
+        return {name: found[name] for name in paths}
     if not filesystem.isdir(path):
-        return [path]
-    names = [n for n in filesystem.find(path) if posixpath.basename(n) not in local.SIDECARS]
+        return {path: None}
+    found = filesystem.find(path, detail=True)
+    names = [name for name in found if posixpath.basename(name) not in local.SIDECARS]
     paths = [name for name in _shown(names) if readers.of_path(name)]
     if not paths:
         raise UsageError(
             f"{redacted(url)} has no data files.",
             f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
         )
-    return paths
+    return {name: found[name] for name in paths}
+
+
+def _folder(filesystem: Any, path: str, cache_dir: Path, version: str | None) -> Path:
+    key = spool.key_of(str(filesystem.protocol), path, version or "")
+    return cache_dir / spool.FOLDER / key
 
 
 def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
@@ -65,15 +66,15 @@ def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
         ConnectionError: fewer or more bytes arrived than the store says it has.
     """
     before = filesystem.info(path)
-    version = _version(before)
-    folder = cache_dir / spool.FOLDER / spool.key_of(str(filesystem.protocol), path, version or "")
+    version = ranges.version_of(before)
+    folder = _folder(filesystem, path, cache_dir, version)
     if version is not None and (copy := spool.intact_copy(folder)) is not None:
         return copy
 
     def fetch(target: Path) -> None:
         filesystem.get_file(path, str(target))
         filesystem.invalidate_cache()
-        if _version(filesystem.info(path)) != version:
+        if ranges.version_of(filesystem.info(path)) != version:
             raise SurroundingsError(
                 f"{redacted(url)} changed while it was being fetched.",
                 "Build again when no other process writes to it.",
@@ -86,25 +87,51 @@ def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
     return spool.keep(folder, name or "data", fetch)
 
 
-def fetch(url: str, cache_dir: Path) -> list[Located]:
-    """The files of a URL, as local copies.
+def _located(filesystem: Any, path: str, url: str, cache_dir: Path, info: Info | None) -> Located:
+    """One object: what is needed to read ranges of it, or a copy of it, where its store gives no
+    ranges or no version."""
+    info = filesystem.info(path) if info is None else info
+    origin = redacted(str(filesystem.unstrip_protocol(path)))
+    full = f"{urlsplit(origin).netloc}{urlsplit(origin).path}" if "://" in path else path
+    parts = tuple(part for part in full.split("/") if part)
+    version, size = ranges.version_of(info), info.get("size")
+    name = readers.of_path(origin)
+    ours = name is None or hasattr(readers.load(name), "cut")  # others read files of this machine
+    copied = _folder(filesystem, path, cache_dir, version).exists()  # it gave no ranges then
+    if version and size and ours and not copied and info.get("partial", True):
+        folder = str(cache_dir / pieces.FOLDER)
+        there = stored.StoredObject(url, path, origin, version=version, size=size, folder=folder)
+        with suppress(ranges.NoRangesError):
+            head = there.look(0, min(stored.BLOCK, size))
+            suffix = spool.suffix_of(head)
+            reader = None if name else readers.of_path(f"data{suffix}")
+            whole = (FilePiece(0, size),)
+            seen = FileVersion(origin, size, head=head[:8], pieces=whole, stored=there)
+            return Located(origin, parts, origin, reader=reader, version=seen)
+    return Located(str(_fetched(filesystem, path, url, cache_dir)), parts, origin)
+
+
+def find(url: str, cache_dir: Path) -> list[Located]:
+    """The files of a URL.
 
     Raises:
         UsageError, SurroundingsError: see ``sources.locate``.
     """
     filesystem, start = filesystem_of(url)
-    located = []
-    for path in with_patience(url, _paths, filesystem, start, url):
-        copy = with_patience(url, _fetched, filesystem, path, url, cache_dir)
-        origin = redacted(str(filesystem.unstrip_protocol(path)))
-        full = f"{urlsplit(origin).netloc}{urlsplit(origin).path}" if "://" in path else path
-        parts = tuple(part for part in full.split("/") if part)
-        located.append(Located(str(copy), parts, origin))
-    return located
+    filesystem.invalidate_cache()  # of listings that this process has made before
+    found = with_patience(url, _paths, filesystem, start, url)
+
+    def located(path: str) -> Located:
+        return with_patience(url, _located, filesystem, path, url, cache_dir, found[path])
+
+    if len(found) == 1:
+        return [located(path) for path in found]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a request
+        return list(pool.map(located, found))
 
 
 def locate(argument: str, cache_dir: Path) -> list[Located]:
     """See ``sources.locate``."""
     if argument.startswith("file://"):
         return local.locate(os.path.abspath(unquote(urlsplit(argument).path)))
-    return fetch(argument, cache_dir)
+    return find(argument, cache_dir)

@@ -15,10 +15,8 @@ MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow"}
 FOLDER = "inputs"
 
 
-def suffix_of(path: Path) -> str:
+def suffix_of(head: bytes) -> str:
     """A suffix for a file whose name has none, from its first bytes; lines of JSON by default."""
-    with path.open("rb") as file:
-        head = file.read(8)
     return next((suffix for magic, suffix in MAGIC.items() if head.startswith(magic)), ".jsonl")
 
 
@@ -51,7 +49,8 @@ def keep(folder: Path, name: str, fetch: Callable[[Path], None]) -> Path:
     try:
         fetch(temporary)
         if "." not in name.strip(".") or not _known(name):
-            name += suffix_of(temporary)
+            with temporary.open("rb") as file:
+                name += suffix_of(file.read(8))
         path = folder / name
         note = {"name": name, "sha256": file_hash.sha256(temporary)}
         os.replace(temporary, path)

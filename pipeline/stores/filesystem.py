@@ -61,7 +61,11 @@ def _missing(scheme: str, extra: str) -> UsageError:
 
 
 def _plain(error: Exception) -> Exception:
-    """The real error: over HTTP fsspec raises FileNotFoundError for any failed request."""
+    """The real error: over HTTP fsspec raises FileNotFoundError for any failed request, and of S3
+    some errors come through as they are."""
+    said = getattr(error, "response", None)
+    if isinstance(said, dict) and said.get("Error", {}).get("Code") == "NoSuchBucket":
+        return FileNotFoundError("there is no such bucket")
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
         missing = isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) in (404, 410)

@@ -32,6 +32,11 @@ def bytes_of(source: Source) -> IO[bytes]:
     return open(source, "rb", buffering=CHUNK) if isinstance(source, str) else source.open()
 
 
+def is_elsewhere(source: Source) -> bool:
+    """Whether reading takes a transfer."""
+    return isinstance(source, FileVersion) and source.stored is not None and not source.is_held
+
+
 def size_of(source: Source) -> int:
     """The file's size in bytes."""
     return os.path.getsize(source) if isinstance(source, str) else source.size

@@ -35,10 +35,14 @@ def hashed(reader: Cutter, path: str) -> list[Split]:
     return read_all(reader, file_version.look(path))
 
 
-def read_all(reader: Cutter, version: FileVersion) -> list[Split]:
-    """The same of a version; each byte is read once, but for those that ``cut`` looks at."""
+def read_all(reader: Cutter, version: FileVersion, hold: int = 0) -> list[Split]:
+    """The same of a version; each byte is read once, but for those that ``cut`` looks at.
+
+    Args:
+        hold: bytes of each split that may stay in memory, for whoever makes its part.
+    """
     splits = reader.cut(version)
-    known = [_known(split, split.version.hashed()) for split in splits if split.version]
+    known = [_known(split, split.version.hashed(hold)) for split in splits if split.version]
     if not version.is_fixed and _places(reader.cut(joined(known) or version)) != _places(splits):
         raise changed(version.path)
     return known
@@ -87,7 +91,7 @@ def held(split: Split, folder: Path) -> Iterator[Split]:
             hash.
     """
     version = split.version
-    if version is None or (version.sha256 and version.stored is None):
+    if version is None or version.is_held or (version.sha256 and version.stored is None):
         yield split  # by a reader of another package, or read and hashed before
         return
     with contextlib.ExitStack() as stack:

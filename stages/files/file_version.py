@@ -34,6 +34,11 @@ _HEAD = 8
 class Stored(Protocol):
     """One version of a file that lies elsewhere. It can be pickled."""
 
+    @property
+    def key(self) -> str:
+        """Names the version."""
+        ...
+
     def read(self, start: int, stop: int) -> bytes:
         """A range of its bytes.
 
@@ -106,9 +111,21 @@ class FileVersion:
         return self.pieces[-1].stop if self.pieces else 0
 
     @property
+    def mark(self) -> str:
+        """Names the version in every process, before it is read."""
+        if self.stored is not None:
+            return self.stored.key
+        return f"{self.size} {self.state.modified}" if self.state else str(self.size)
+
+    @property
     def is_fixed(self) -> bool:
         """Whether other bytes are noticed without a hash of the ones that were there."""
         return self.stored is not None or self.settled
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all its bytes are in memory."""
+        return all(piece.content is not None for piece in self.pieces)
 
     @property
     def line_count(self) -> int:

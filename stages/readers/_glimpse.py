@@ -18,6 +18,7 @@ from stages.files.content import Source
 from stages.readers import _tables
 
 WINDOW = 1 << 20  # bytes that are read in one place
+FETCHED = 1 << 16  # that are fetched first, where they have to be
 MOST = 200_000  # rows that are read at most, however small they are
 Records = Callable[[IO[bytes], bool], Iterator[Lines]]
 
@@ -66,36 +67,44 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
     )
 
 
-def _window(file: IO[bytes], start: int, longest: int) -> tuple[int, bytes]:
+def _window(file: IO[bytes], start: int, longest: int, window: int) -> tuple[int, bytes]:
     """Whole lines from the first that begins at or after ``start``, and where it begins."""
+    file.seek(start)
     if start:
         file.seek(start - 1)
         while (rest := file.readline(content.CHUNK)) and not rest.endswith(b"\n"):
             pass
         start = file.tell()
-    block = file.read(WINDOW)
+    block = file.read(window)
     if b"\n" not in block:
         return start, block + file.readline(longest)
-    if len(block) == WINDOW:
+    if len(block) == window:
         block = block[: block.rindex(b"\n") + 1]
     return start, block
 
 
 def windows(source: Source, rows: int, records: Records, longest: int) -> Glimpse:
-    """Rows of a file of lines, from its head, middle and tail."""
+    """Rows of a file of lines, from its head, middle and tail. Where reading takes a transfer, no
+    more bytes are read there than the rows take."""
     size = content.size_of(source)
-    if size <= 3 * WINDOW:
+    first = FETCHED if content.is_elsewhere(source) else WINDOW
+    if size <= 3 * first:
         return first_rows(source, records, rows)
     sample: list[Record] = []
     seen = looked = 0
+    third = max(1, rows // 3)
     with content.bytes_of(source) as file:
-        for place in (0, size // 2, size - WINDOW):
-            file.seek(place)
-            start, block = _window(file, place, longest)
-            lines = [r for part in records(io.BytesIO(block), place == 0) for r in part.records]
+        for at_end, middle in ((False, 0), (False, size // 2), (True, 0)):
+            window = first
+            while True:
+                place = max(0, size - window) if at_end else middle
+                start, block = _window(file, place, longest, window)
+                lines = [r for part in records(io.BytesIO(block), place == 0) for r in part.records]
+                if len(lines) >= third or window >= WINDOW:
+                    break
+                window = min(4 * window, WINDOW)
             seen, looked = seen + len(lines), looked + start - place + len(block)
-            third = max(1, rows // 3)
-            chosen = lines[-third:] if place == size - WINDOW else lines[:third]
+            chosen = lines[-third:] if at_end else lines[:third]
             sample += [
                 r if place == 0 else replace(r, line=-1, offset=(r.offset or 0) + start)
                 for r in chosen

@@ -1,0 +1,118 @@
+"""One range of an object by one request, and whether it is of the version that was asked for.
+
+S3 is asked for the version itself (``If-Match``). An answer over HTTP says which version it is of.
+Of other stores the version is asked for once more after the range has come.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pipeline.stores.filesystem import filesystem_of, redacted
+from stages.errors import SurroundingsError
+
+# The keys under which stores give the version of an object, best first: a listing may give fewer
+# than a request for the object alone. The size is no version: other bytes can have the same size.
+_KEYS = (
+    "ETag etag e_tag generation md5Hash Content-MD5 xet_hash blob_id VersionId version_id Digest "
+    "Last-Modified LastModified last_modified mtime updated created"
+).split()
+_CHANGED = (412, 404)  # HTTP: the condition does not hold; it is gone
+_PART = 206
+
+
+class NoRangesError(SurroundingsError):
+    """The server answers with the whole object."""
+
+
+def version_of(info: dict[str, Any]) -> str | None:
+    """The version of an object, as its store names it; None where it names none."""
+    return next((f"{key} {_text(info[key])}" for key in _KEYS if info.get(key)), None)
+
+
+def _text(value: Any) -> str:
+    """A moment is a number of seconds in some listings, and not in others."""
+    return str(value.timestamp()) if isinstance(value, datetime) else str(value)
+
+
+def fetch(url: str, path: str, *, start: int, stop: int, version: str) -> bytes | None:
+    """The bytes from ``start`` up to ``stop``; None where the object has another version by now.
+
+    Raises:
+        NoRangesError: the server gives none.
+        Exception: what the library of the store raises.
+    """
+    filesystem, _ = filesystem_of(url)
+    name = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
+    if name in ("http", "https"):
+        return _by_http(filesystem, path, start, stop, version)
+    if name in ("s3", "s3a") and version.startswith("ETag "):
+        return _by_s3(filesystem, path, start, stop, version.removeprefix("ETag "))
+    content: bytes = filesystem.cat_file(path, start=start, end=stop)
+    filesystem.invalidate_cache()
+    return content if version_of(filesystem.info(path)) == version else None
+
+
+def _by_http(filesystem: Any, path: str, start: int, stop: int, version: str) -> bytes | None:
+    from fsspec.asyn import sync
+
+    key, _, value = version.partition(" ")
+
+    async def asked() -> bytes | None:
+        headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
+        session = await filesystem.set_session()
+        async with session.get(filesystem.encode_url(path), headers=headers) as answer:
+            if answer.status in _CHANGED:
+                return None
+            answer.raise_for_status()
+            if answer.headers.get(key) != value:
+                return None
+            if answer.status != _PART:
+                raise NoRangesError(f"{redacted(path)} gives no ranges of its bytes.")
+            content: bytes = await answer.read()
+            return content
+
+    found: bytes | None = sync(filesystem.loop, asked)
+    return found
+
+
+def _by_s3(filesystem: Any, path: str, start: int, stop: int, tag: str) -> bytes | None:
+    from fsspec.asyn import sync
+
+    bucket, key, version_id = filesystem.split_path(path)
+    named = {"VersionId": version_id} if version_id else {}
+
+    async def asked() -> bytes:
+        answer = await filesystem._call_s3(  # its public calls know no conditions
+            "get_object",
+            Bucket=bucket,
+            Key=key,
+            Range=f"bytes={start}-{stop - 1}",
+            IfMatch=tag,
+            **named,
+        )
+        async with answer["Body"] as body:
+            content: bytes = await body.read()
+        return content
+
+    try:
+        found: bytes = sync(filesystem.loop, asked)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        if _is_refused(error):
+            return None
+        raise
+    return found
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether the condition did not hold: s3fs translates what it knows of errors."""
+    cause: BaseException | None = error
+    while cause is not None:
+        said = getattr(cause, "response", {}).get("Error", {})
+        if said.get("Code") in ("PreconditionFailed", "412"):
+            return True
+        cause = cause.__cause__
+    return "PreconditionFailed" in str(error) or "pre-conditions" in str(error)

@@ -1,0 +1,314 @@
+"""Inputs that lie elsewhere: each byte is fetched once, by whoever makes its part, and only of the
+version that was planned."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.http import HTTPFileSystem
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import build as building
+from pipeline.build.parts import works_of
+from pipeline.inputs import scan
+from pipeline.options.config import Config
+from pipeline.sources import stored
+from pipeline.stores import filesystem
+from stages import readers
+from stages.contract import Split
+from stages.errors import SurroundingsError
+from stages.files import cutting, file_version
+from stages.files.file_version import FilePiece, FileVersion
+from stages.readers import _glimpse, jsonl
+
+ROWS: list[dict[str, Any]] = [
+    {"question": f"q{i} " + "é" * (i % 7), "answer": f"a{i} " * 9} for i in range(900)
+]
+LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+OTHERS = LINES.replace(b': "q', b': "Q')  # of the same size
+
+
+class Site:
+    """A loopback server that gives ranges, with an ETag of what it has at the time.
+
+    Attributes:
+        got: the ranges that were asked for, by path.
+        torn: how many answers break off in the middle.
+        before: called before each answer.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.files: dict[str, bytes] = {}
+        self.got: dict[str, list[tuple[int, int]]] = {}
+        self.torn = 0
+        self.before: Callable[[], None] = lambda: None
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        self.before()
+        body = self.files.get(handler.path)
+        if body is None:
+            handler.send_error(404)
+            return
+        start, stop = 0, len(body)
+        asked = handler.headers.get("Range")
+        if asked:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            start, stop = int(first), min(int(last) + 1, len(body))
+        handler.send_response(206 if asked else 200)
+        handler.send_header("ETag", f'"{hashlib.md5(body).hexdigest()}"')
+        handler.send_header("Accept-Ranges", "bytes")
+        handler.send_header("Content-Length", str(stop - start))
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        self.got.setdefault(handler.path, []).append((start, stop))
+        torn = self.torn > 0 and asked is not None
+        self.torn -= torn
+        handler.wfile.write(body[start : (start + stop) // 2 if torn else stop])
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A server; no input is small, and few bytes are looked at."""
+    served = Site()
+    monkeypatch.setattr(filesystem, "PAUSE", 0.0)
+    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 20_000)
+    monkeypatch.setattr(_glimpse, "FETCHED", 1024)
+    monkeypatch.setattr(stored, "BLOCK", 1024)
+    monkeypatch.setattr(stored, "_blocks", {})
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served.answer(self)
+
+        def do_HEAD(self) -> None:
+            served.answer(self)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    served.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield served
+    HTTPFileSystem.clear_instance_cache()
+    server.shutdown()
+    server.server_close()
+
+
+def _config(data: str, cache_dir: Path, folder: Path) -> Config:
+    folder.mkdir(exist_ok=True)
+    if not (folder / "tokenizers").exists():
+        (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    given: dict[str, Any] = {"max_reject": 1.0, "workers": 1, "model": "qwen2-1.5b"}
+    return Config.of(task="sft", data=(data,), output=folder / "out", cache_dir=folder, **given)
+
+
+def _parts(config: Config) -> tuple[str, str, list[bytes]]:
+    """The id of a build, the hash of its input, and its parts."""
+    prepared = building.prepare(config)
+    building.refuse_early(prepared)
+    made = building.make_parts(prepared, lambda *_: None)
+    prepared = prepared.having_read(made.reports)
+    works = works_of(prepared, made.backend)
+    return prepared.build_id, prepared.inputs[0].sha256, [w.path.read_bytes() for w in works]
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    sink = io.BytesIO()
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, sink, 900, compression="none", use_dictionary=False)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.parquet"])
+def test_each_byte_is_fetched_once(
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site, name: str
+) -> None:
+    """But for the few that are looked at; the parts are those of a local file, and a second build
+    that finds them fetches nothing."""
+    content = {
+        "rows.jsonl": LINES,
+        "rows.json": json.dumps(ROWS).encode(),
+        "rows.parquet": _parquet(ROWS * 4),  # larger than what Arrow reads at its end
+    }[name]
+    site.files[f"/{name}"] = content
+    (tmp_path / name).write_bytes(content)
+    near = _parts(_config(str(tmp_path / name), cache_dir, tmp_path / "near"))
+    prepared = building.prepare(_config(f"{site.url}/{name}", cache_dir, tmp_path / "far"))
+    building.refuse_early(prepared)
+    looked = site.got.pop(f"/{name}")
+    splits = [split for split, _, _ in prepared.splits]
+    made = building.make_parts(prepared, lambda *_: None)
+    got = site.got.pop(f"/{name}")
+    pieces = [piece for split in splits if split.version for piece in split.version.pieces]
+    assert sorted(got) == sorted((piece.start, piece.stop) for piece in pieces)
+    assert name == "rows.json" or len(splits) > 2
+    if name == "rows.jsonl":
+        assert sum(stop - start for start, stop in got) == len(content)
+        # The head, three places, and the bytes around each cut.
+        cuts = (len(splits) - 1) * (1 << 14)
+        assert sum(stop - start for start, stop in looked) <= len(content) + cuts
+    prepared = prepared.having_read(made.reports)
+    works = works_of(prepared, made.backend)
+    found = [work.path.read_bytes() for work in works]
+    assert (prepared.build_id, prepared.inputs[0].sha256, found) == near
+    stored._blocks.clear()  # as another process
+    assert _parts(_config(f"{site.url}/{name}", cache_dir, tmp_path / "far")) == near
+    assert site.got == {}
+
+
+def test_an_object_that_changes_is_refused(
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site
+) -> None:
+    """Before each request, of whatever: the parts are those of one version, or there are none."""
+    config = lambda n: _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / f"{n}")  # noqa: E731
+    outcomes = []
+    versions = []
+    for content in (LINES, OTHERS):
+        site.files["/rows.jsonl"] = content
+        versions.append(_parts(config(len(versions)))[1:])
+    for at in range(1, 40):
+        site.files["/rows.jsonl"], count = LINES, 0
+        stored._blocks.clear()
+
+        def change(at: int = at) -> None:
+            nonlocal count
+            count += 1
+            if count == at:
+                site.files["/rows.jsonl"] = OTHERS
+
+        site.before = change
+        try:
+            found: Any = _parts(config(f"change {at}"))[1:]
+        except SurroundingsError as error:
+            found = error.exit_code if "rows.jsonl changed" in str(error) else str(error)
+        outcomes.append(found)
+        site.before = lambda: None
+        if count < at:
+            break
+    assert count < at
+    assert all(found == 5 or found in versions for found in outcomes)
+    assert 5 in outcomes
+
+
+def test_torn_answers_are_asked_for_again(
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site
+) -> None:
+    """Twice; a third one ends the build."""
+    site.files["/rows.jsonl"] = LINES
+    (tmp_path / "rows.jsonl").write_bytes(LINES)
+    near = _parts(_config(str(tmp_path / "rows.jsonl"), cache_dir, tmp_path / "near"))
+    config = _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / "far")
+    prepared = building.prepare(config)
+    site.torn = 2
+    made = building.make_parts(prepared, lambda *_: None)
+    assert site.torn == 0
+    assert prepared.having_read(made.reports).build_id == near[0]
+    site.torn = 3
+    with pytest.raises(SurroundingsError, match=r"rows\.jsonl cannot be read"):
+        _parts(_config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / "other"))
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    """A stored version that counts nothing and fails never."""
+
+    content: bytes
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self.content[start:stop]
+
+    look = read
+
+    def noted(self, what: str, find: Callable[[], list[int]]) -> list[int]:
+        return find()
+
+
+def _rows_of(split: Split) -> list[tuple[int, bytes]]:
+    lines = list(readers.load(split.reader).read(split))
+    return [(split.start + (r.offset or 0), r.raw) for part in lines for r in part.records]
+
+
+@given(
+    lines=st.lists(st.sampled_from(["", " ", '{"a": 1}', '{"b": "' + "x" * 40 + '"}']), max_size=9),
+    end=st.sampled_from(["\n", "\r\n"]),
+    closed=st.booleans(),
+    least=st.integers(1, 60),
+    few=st.integers(1, 9),
+)
+def test_pieces_have_the_lines_of_the_whole(
+    lines: list[str], end: str, closed: bool, least: int, few: int
+) -> None:
+    """Wherever the cuts fall, and however little is looked at there: each line once, in its place,
+    the bytes of all pieces are those of the file, and the cuts are the documented ones."""
+    content = ('{"first": 0}' + end + end.join(lines) + end * closed).encode()
+    version = FileVersion(
+        "rows.jsonl",
+        len(content),
+        head=content[:8],
+        pieces=(FilePiece(0, len(content)),),
+        stored=_InMemory(content),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "SPLIT_BYTES", least)
+        patch.setattr("stages.files.line_ranges._LOOK", few)
+        splits = jsonl.READER.line_splits(version)
+        patch.setattr(jsonl, "SPLIT_BYTES", len(content))
+        (whole,) = jsonl.READER.line_splits(version)
+    documented, at = [], 0
+    while at < len(content):
+        found = content.find(b"\n", at + least)
+        at, start = (len(content) if found < 0 else found + 1), at
+        documented.append((start, at))
+    assert [(split.start, split.stop) for split in splits] == documented
+    assert [row for split in splits for row in _rows_of(split)] == _rows_of(whole)
+    for split in splits:
+        with cutting.held(split, Path()) as known:
+            own = content[split.start : split.stop]
+            assert known.sha256 == hashlib.sha256(own).hexdigest()
+            assert _rows_of(known) == _rows_of(split)
+            assert known.lines == sum(part.lines for part in readers.load("jsonl").read(known))
+
+
+def test_what_is_too_large_for_memory_is_copied_for_as_long_as_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is read of the copy is compared."""
+    monkeypatch.setattr(file_version, "HELD", 100)
+    monkeypatch.setattr(file_version, "PIECE", 64)
+    content = json.dumps(ROWS[:30]).encode()
+    version = FileVersion(
+        "far/rows.json",
+        len(content),
+        head=content[:8],
+        pieces=(FilePiece(0, len(content)),),
+        stored=_InMemory(content),
+    )
+    (split,) = readers.load("json").cut(version)  # type: ignore[attr-defined]
+    with cutting.held(split, tmp_path / "copies") as known:
+        assert [raw for _, raw in _rows_of(known)] == [raw for _, raw in _rows_of(split)]
+        assert known.sha256 == hashlib.sha256(content).hexdigest()
+        (copy,) = (tmp_path / "copies").iterdir()
+        copy.write_bytes(content[:-9] + b'"changed"]')
+        with pytest.raises(SurroundingsError, match="changed while"):
+            _rows_of(replace(known))
+    assert not list((tmp_path / "copies").iterdir())
