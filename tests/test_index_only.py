@@ -29,8 +29,10 @@ from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.shards import gather, pack_index
 from pipeline.trainers.exporting import export_build
+from pipeline.windows import window
 from stages.errors import DataError, UsageError
 from stages.kinds import load as kind_of
+from stages.readers import jsonl
 
 NAME = "qwen2-1.5b"
 Rows = list[dict[str, Any]]
@@ -129,6 +131,25 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
     export_build("transformers", indexed.folder, bench.folder / "rows")
     assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
     assert check(bench.folder / "rows", bench.cache).faults == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"test_size": 0.25}, {"dedup": True, "filter": ("n_tokens > 9",)}]
+)
+def test_packs_of_many_windows_are_read_as_the_packed_build(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(window, "WINDOW_PARTS", 2)
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
+    rows = questions([(7 * i) % 40 + 1 for i in range(120)])
+    packed, indexed = bench.both(bench.write("a.jsonl", [*rows, *rows[:10]]), **options)
+    assert packed.manifest.windows is not None
+    same_rows(packed, indexed)
+    assert check(indexed.folder, bench.cache).faults == []
+    export_build("transformers", indexed.folder, bench.folder / "rows")
+    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
+    with pytest.raises(UsageError, match="Leave --shuffle out"):
+        bench.both(str(bench.folder / "a.jsonl"), shuffle=True)
 
 
 def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:

@@ -154,14 +154,12 @@ def write_index(
         SurroundingsError: the disk is full.
         GateError: what was written cannot be read.
     """
-    measured = []
-    for side in planned.plan.sides:
-        if side.packs is None:
-            continue
-        pack_index.write(folder, side, planned.plan.examples.length[side.order])
-        own = [folder / shard.path for shard in shards if shard.split == side.name]
-        context = prepared.recipe.context
-        measured.append(pack_index.measure(folder, side.name, own, context, side.packs))
+    context, measured = prepared.recipe.context, []
+    for split, pieces in planned.index().items():
+        own = [folder / shard.path for shard in shards if shard.split == split]
+        lengths = pack_index.lengths_of(own)
+        pack_index.write(folder, split, pieces, lengths)
+        measured.append(pack_index.measure(folder, split, lengths, context, pieces))
     return tuple(measured)
 
 

@@ -129,7 +129,8 @@ def _measure_indexes(build: Build, context: Context, result: Checked) -> list[Me
     indexes = []
     for split, record in build.manifest.packs.items():
         shards = [shard.path for shard in build.splits[split].shards]
-        index = pack_index.measure(build.folder, split, shards, context, planned=None)
+        lengths = pack_index.lengths_of(shards)
+        index = pack_index.measure(build.folder, split, lengths, context, planned=None)
         sums = {"packs": index.tally.rows, **index.tally.sums}
         for name, told in (("packs", "packs"), ("examples", "n_examples"), ("tokens", "n_tokens")):
             if getattr(record, name) != sums[told]:

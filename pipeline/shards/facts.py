@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.choice import doubles, given
 from pipeline.choice.examples import PlannedExamples, rows_left_out
@@ -150,8 +151,11 @@ def _of_sources(examples: PlannedExamples, choice: Choice) -> Counter[tuple[int,
 
 def equal_and_used(examples: PlannedExamples, choice: Choice) -> int:
     """How many of the examples that are used equal an earlier one of these."""
-    used = choice.used
-    equal = choice.duplicate if used.all() else doubles.repeats(examples.digest[used])
+    return _equal_among(examples, choice, choice.used)
+
+
+def _equal_among(examples: PlannedExamples, choice: Choice, some: npt.NDArray[np.bool_]) -> int:
+    equal = choice.duplicate if some.all() else doubles.repeats(examples.digest[some])
     return int(equal.sum())
 
 
@@ -173,7 +177,7 @@ def _held(examples: PlannedExamples, choice: Choice) -> dict[str, int]:
         "held": int(held.sum()),
         "held_tokens": int(examples.length[held].sum(dtype=np.int64)),
         "held_trained": int(examples.trained[held].sum(dtype=np.int64)),
-        "held_equal": int(doubles.repeats(examples.digest[held]).sum()),
+        "held_equal": _equal_among(examples, choice, held),
     }
 
 

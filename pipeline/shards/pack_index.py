@@ -8,6 +8,7 @@ has the packs of one shard of packed rows, so the index also says which shards t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from expectations import metric_tables
 from expectations.contract import ROW, Context
 from expectations.readback.pack_index import IndexRows
 from expectations.tallies import Laws, Tally
-from pipeline.shards.plan import Side
-from stages.columns import list_parts, make_list, offsets_of, sum_per_row, whole
+from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
 from stages.errors import GateError, SurroundingsError
 
+Piece = tuple[Ints, Ints]  # the examples of some packs, flat, and how many each has
 FOLDER = "packs"
 SCHEMA = pa.schema([("examples", pa.list_(pa.int64())), ("tokens", pa.int32())])
 
@@ -47,28 +48,29 @@ def path_of(split: str) -> str:
     return f"{FOLDER}/{split}.arrow"
 
 
-def write(folder: Path, side: Side, lengths: npt.NDArray[np.integer]) -> None:
+def write(
+    folder: Path, split: str, pieces: Sequence[Piece], lengths: npt.NDArray[np.integer]
+) -> None:
     """Write the index of a side.
 
     Args:
-        lengths: tokens of each stored example of the side.
+        pieces: the packs of each shard; ``lengths``: tokens of each stored example of the side.
 
     Raises:
         SurroundingsError: the disk is full.
     """
-    path = folder / path_of(side.name)
-    assert side.packs is not None
+    path = folder / path_of(split)
     try:
         path.parent.mkdir(exist_ok=True)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as out:
-            for _, order, sizes in side.packs.pieces():
+            for order, sizes in pieces:
                 bounds = offsets_of(sizes)
                 tokens = sum_per_row(bounds, lengths[order].astype(np.int64))
                 columns = [make_list(bounds, pa.array(order)), pa.array(tokens.astype(np.int32))]
                 out.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
     except (pa.ArrowInvalid, OSError) as error:
         raise SurroundingsError(
-            f"{path_of(side.name)} cannot be written: {error}.", "Make room on the disk."
+            f"{path_of(split)} cannot be written: {error}.", "Make room on the disk."
         ) from error
 
 
@@ -96,12 +98,17 @@ def lengths_of(shards: list[Path]) -> npt.NDArray[np.int32]:
 
 
 def measure(
-    folder: Path, split: str, shards: list[Path], context: Context, planned: Side | None
+    folder: Path,
+    split: str,
+    lengths: npt.NDArray[np.integer],
+    context: Context,
+    planned: Sequence[Piece] | None,
 ) -> MeasuredIndex:
     """Read the index of a side back, hash it, and judge its packs.
 
     Args:
-        shards: of the side, in order; ``planned``: its packs; None in a finished build.
+        lengths: tokens of each stored example of the side.
+        planned: its packs, by shard; None in a finished build.
 
     Raises:
         GateError: it cannot be read.
@@ -109,7 +116,7 @@ def measure(
     path = folder / path_of(split)
     try:
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        table, lengths = read(path), lengths_of(shards)
+        table = read(path)
         table.validate(full=True)
     except (OSError, KeyError, pa.ArrowException) as error:
         raise GateError(f"{path_of(split)} cannot be read: {error}.", "Build it again.") from error
@@ -117,8 +124,14 @@ def measure(
         table=pa.table({name: whole(table.column(name)) for name in SCHEMA.names}),
         lengths=lengths,
         context=context,
-        planned=None if planned is None else (planned.order, planned.sizes),
+        planned=None if planned is None else _joined(planned),
     )
     laws = Laws(context, ROW)
     tally = laws.condensed(laws.tally(metric_tables.of_index(rows)))
     return MeasuredIndex(path_of(split), split, sha256, tally)
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    none = np.zeros(0, np.int64)
+    order, sizes = (np.concatenate([none, *(piece[i] for piece in pieces)]) for i in (0, 1))
+    return order, sizes

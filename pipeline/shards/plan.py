@@ -5,7 +5,7 @@ It sees numbers, never text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -155,12 +155,21 @@ def _cut(lengths: Ints, sizes: Ints, width: int) -> Ints:
     return np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
 
 
+def indexed(laid: Sequence[Side], choice: Choice, examples: PlannedExamples) -> list[Side]:
+    """The same sides, with their examples stored once and their packs as an index of these.
+
+    What only another budget would use is stored, too, so that another mixture is another index.
+    """
+    test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
+    on = {TRAIN: choice.held & ~test, TEST: choice.held & test}
+    return [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
+
+
 def _indexed(packs: Side, held: Ints, lengths: npt.NDArray[np.integer[Any]]) -> Side:
     """A side whose examples are stored once, in input order, and whose packs name them.
 
     Args:
-        held: its examples, those included that only another budget would use: they are stored, so
-            that another mixture is another index.
+        held: its examples that are stored.
     """
     ones = np.ones(len(held), np.int64)
     return Side(
@@ -168,6 +177,7 @@ def _indexed(packs: Side, held: Ints, lengths: npt.NDArray[np.integer[Any]]) -> 
         order=held,
         sizes=ones,
         shards=_cut(lengths[held].astype(np.int64), ones, 0),
+        apart=packs.apart,
         packs=replace(packs, order=np.searchsorted(held, packs.order)),
     )
 
@@ -223,7 +233,5 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
         for name, own in orders.items()
     ]
     if options.index_only:
-        test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
-        on = {TRAIN: choice.held & ~test, TEST: choice.held & test}
-        laid = [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
+        laid = indexed(laid, choice, examples)
     return ShardPlan(examples, choice, sides=tuple(laid), width=width)

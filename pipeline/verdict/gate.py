@@ -130,7 +130,6 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
 
 
 def _dataset(evidence: Evidence, context: Context) -> Dataset:
-    by_side = {side: [s for s in evidence.shards if s.split == side] for side in SIDES}
     sums = {}
     for side in SIDES:
         for table in (EXAMPLE, ROW):
