@@ -67,7 +67,7 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     splits = sum(len(source.splits) for source in found.inputs)
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
-    return copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
+    return copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def _workers(config: Config) -> Iterator[None]:
 
         context = ray.connected(config.run.ray_address, config.run.processes)
     elif config.run.engine == "local" and config.run.processes > 1:
-        context = copies(("pipeline.parts.part", "pipeline.shards.gather", "expectations.validate"))
+        context = copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
     with context:
         yield
 
@@ -106,7 +106,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
     prepared = prepare(config)
     made = ranks.joined(prepared)
     prepared = prepared.having_read(made.reports)
-    planned = plan(prepared, made)
+    planned = plan(prepared, made, report)
     total = planned.n_shards
     share = rank.share(total)
     new = make_shards(prepared, planned, report, share)

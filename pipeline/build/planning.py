@@ -133,10 +133,22 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
     prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
+    return of_parts(prepared, works, reports, report)
+
+
+def of_parts(
+    prepared: Prepared, works: list[Work], reports: list[PartReport], report: Report = _unseen
+) -> Planned:
+    """The same of parts that were looked for already.
+
+    Raises:
+        UsageError, DataError: see ``plan``.
+    """
     sources = sources_of(prepared, works, reports)
-    common = partial(Planned, backend=made.backend, works=works, reports=reports, sources=sources)
+    backend = prepared.recipe.backend
+    common = partial(Planned, backend=backend, works=works, reports=reports, sources=sources)
     windows = Windows(works, reports, sources)
-    folder = workspace_of(prepared) / PLAN
+    folder = workspace_of(prepared) / f"{PLAN}-{len(windows)}"
     if len(windows) > 1 and not windowed.needs_one_memory(prepared.config):
         outline, shards, packs = windowed.in_buckets(prepared, windows, folder, report)
         return common(outline=outline, shards=tuple(shards), packs=tuple(packs))

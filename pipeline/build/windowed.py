@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, overload
@@ -59,13 +62,19 @@ class _Workers:
         return in_parallel(function, shared, items, run=run, report=self.report, what="plan")
 
 
-def _search(prepared: Prepared, windows: Windows, folder: Path) -> Search:
-    return Search(
-        config=prepared.config,
-        folder=str(folder),
-        windows=len(windows),
-        stored=tuple(prepared.recipe.task.stored),
-    )
+@contextmanager
+def _search(prepared: Prepared, windows: Windows, folder: Path) -> Iterator[Search]:
+    """With a folder of its own: several processes may plan one build at once."""
+    scratch = folder / f".{uuid.uuid4().hex}"
+    try:
+        yield Search(
+            config=prepared.config,
+            folder=str(scratch),
+            windows=len(windows),
+            stored=tuple(prepared.recipe.task.stored),
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _width(config: Config, longest: int) -> int:
@@ -85,16 +94,23 @@ def in_buckets(
         UsageError: the test side leaves nothing to train on.
         DataError: equal examples are on both sides, or examples that differ have one digest.
     """
+    with _search(prepared, windows, folder) as search:
+        return _in_buckets(prepared, windows, str(folder), search, report)
+
+
+def _in_buckets(
+    prepared: Prepared, windows: Windows, folder: str, search: Search, report: Report
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
     config, workers = prepared.config, _Workers(prepared, report)
-    search = _search(prepared, windows, folder)
     seen = workers.each(equal.scatter, search, windows)
     found = equal.joined(workers.each(equal.find, search, range(BUCKETS)))
+    search.forget_digests()
     require_none_apart(found.apart)
     width = _width(config, max((one.longest for one in seen), default=0))
-    laying = Laying(search, prepared.recipe.task.kind, width)
-    laid, counted = _laid(workers, laying, windows)
-    counts = facts.joined(counted)
-    counts = replace(counts, leaked=found.leaked, doubles=found.by_source)
+    laid, counted = _laid(
+        workers, Laying(search, prepared.recipe.task.kind, folder, width), windows
+    )
+    counts = replace(facts.joined(counted), leaked=found.leaked, doubles=found.by_source)
     split = bool(config.grouped and config.plan.test_size and counts.kept)
     if split and not _stored(laid, TRAIN):
         raise nothing_to_train_on(config.plan)
@@ -147,6 +163,7 @@ def _apart(laid: Sequence[Laid]) -> dict[str, int]:
 
 def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
     counted = workers.each(rule.count, search, range(BUCKETS))
+    rule.forget(search)
     return rule.outcome(counted, search.config.plan.test_size)
 
 
@@ -200,10 +217,10 @@ def of_chosen(
     """
     workers, choice = _Workers(prepared, report), chosen.choice
     longest = int(chosen.examples.length[choice.used].max(initial=0))
-    search = _search(prepared, windows, folder)
-    width = _width(prepared.config, longest)
-    laying = Laying(search, prepared.recipe.task.kind, width, counted=True)
-    laid, _ = _laid(workers, laying, windows, choice)
+    width, kind = _width(prepared.config, longest), prepared.recipe.task.kind
+    with _search(prepared, windows, folder) as search:
+        laying = Laying(search, kind, str(folder), width, counted=True)
+        laid, _ = _laid(workers, laying, windows, choice)
     outline = Outline(
         counts=counts,
         sides=_apart(laid),

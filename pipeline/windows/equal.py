@@ -8,6 +8,7 @@ them. What it finds goes back by window, as the places of those that equal an ea
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,7 +34,7 @@ class Search:
     """What looking for equal examples needs. It can be pickled.
 
     Attributes:
-        folder: for the files of all windows and buckets.
+        folder: for files that nobody needs once the plan is made.
         windows: how many there are.
         stored: columns of parts that shards are made of: what ``--dedup`` compares.
     """
@@ -50,6 +51,10 @@ class Search:
     def found(self, bucket: int) -> Path:
         """What was found in a bucket."""
         return Path(self.folder) / "equal" / str(bucket)
+
+    def forget_digests(self) -> None:
+        """Remove them: everything was looked at."""
+        shutil.rmtree(self.digests(0).parent, ignore_errors=True)
 
     def window(self, number: int) -> Path:
         """What a window consists of."""

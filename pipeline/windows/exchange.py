@@ -52,7 +52,7 @@ class Dealing:
 
     def file(self, window: int) -> Path:
         """What a window has dealt out."""
-        return Path(self.laying.search.folder) / "dealt" / f"{window}.arrow"
+        return Path(self.laying.folder) / "dealt" / f"{window}.arrow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,8 @@ def deal(dealing: Dealing, item: tuple[Window, Choice | None]) -> Dealt:
         _table(stored, collect, place[a:b], origins=origins, key=key[a:b], test=test[a:b])
         for a, b in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
     )
-    _write(path, tables)
+    if not path.exists():  # whole, of the same build: another process has dealt it out
+        _write(path, tables)
     sizes = np.diff(cuts).tolist()
     return Dealt(str(path), tuple(zip(bucket[cuts[:-1]].tolist(), sizes, strict=True)), counts)
 

@@ -37,18 +37,21 @@ class Laying:
     """What laying out a window needs. It can be pickled.
 
     Attributes:
+        folder: for the files that the makers of shards read. Their names say all that they follow
+            from, so that several processes may plan one build.
         width: of padded rows, in tokens; 0 otherwise.
         counted: what is chosen was counted already, and is given with each window.
     """
 
     search: Search
     kind: Kind
+    folder: str
     width: int
     counted: bool = False
 
     def plan(self, window: int) -> Path:
         """The file of a window's plan."""
-        return Path(self.search.folder) / "plans" / str(window)
+        return Path(self.folder) / "plans" / str(window)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ all examples of its groups.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,11 @@ class Counted:
 
 def _path(search: Search, window: int) -> Path:
     return Path(search.folder) / "groups" / str(window)
+
+
+def forget(search: Search) -> None:
+    """Remove what the windows have written: everything was counted."""
+    shutil.rmtree(_path(search, 0).parent, ignore_errors=True)
 
 
 def scatter(search: Search, window: int, groups: Groups, test: npt.NDArray[np.bool_]) -> None:
